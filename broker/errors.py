@@ -31,7 +31,7 @@ class BodyTooLargeError(IllegalMessageError):
 
 
 class ForbiddenError(RefusedError):
-    """Nobody may write to that topic."""
+    """The topic may not be written or read, or the group may not consume."""
 
 
 class UnknownTopicError(RefusedError):
@@ -44,6 +44,18 @@ class UnknownGroupError(RefusedError):
 
 class UnknownQueueError(RefusedError):
     """The topic has no queue of that number."""
+
+
+class UnknownSubscriptionError(RefusedError):
+    """No member of the group that is connected here has said what it wants of the topic."""
+
+
+class StaleSubscriptionError(RefusedError):
+    """What the group wants of the topic is known in an earlier version only."""
+
+
+class UnsupportedFilterError(RefusedError):
+    """Messages are not filtered in that way here."""
 
 
 class QuotaExceededError(RefusedError):

@@ -99,7 +99,8 @@ class HttpServer:
                 web.post("/snapshot", SnapshotHandler(self._context, self._limits).post),
                 web.post("/topics/{topic}/messages", ProduceHandler(self._context).post),
                 web.get(
-                    "/topics/{topic}/queues/{queue}/messages", ConsumeHandler(self._context).get
+                    "/topics/{topic}/queues/{queue}/messages",
+                    ConsumeHandler(self._context.delivery, self._context.loop).get,
                 ),
             ]
         )

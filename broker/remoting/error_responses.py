@@ -7,25 +7,24 @@ and flows raise them, or are told them later by a completion.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from broker.errors import (
     ForbiddenError,
     IllegalMessageError,
     Refusal,
+    StaleSubscriptionError,
     UnavailableError,
     UnknownGroupError,
+    UnknownSubscriptionError,
     UnknownTopicError,
 )
 from broker.filter.subscription import ExpressionError
+from broker.remoting.connection import Connection
 from broker.remoting.protocol.codes import OUTCOME, OUTCOME_UNKNOWN, ResponseCode
 from broker.remoting.protocol.errors import RequestError
+from broker.remoting.protocol.frame import Frame
 from dledger.errors import BusyError, OutcomeUnknownError, ProposeError
 from store.errors import EntryTooLargeError
-
-if TYPE_CHECKING:
-    from broker.remoting.connection import Connection
-    from broker.remoting.protocol.frame import Frame
 
 _CODES: tuple[tuple[type[Exception], ResponseCode], ...] = (
     # RocketMQ's producers do not send again on 2, and do on 14: so whatever another leader may
@@ -37,6 +36,8 @@ _CODES: tuple[tuple[type[Exception], ResponseCode], ...] = (
     (IllegalMessageError, ResponseCode.MESSAGE_ILLEGAL),
     (ForbiddenError, ResponseCode.NO_PERMISSION),
     (UnknownTopicError, ResponseCode.TOPIC_NOT_EXIST),
+    (UnknownSubscriptionError, ResponseCode.SUBSCRIPTION_NOT_EXIST),
+    (StaleSubscriptionError, ResponseCode.SUBSCRIPTION_NOT_LATEST),
     (UnknownGroupError, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
     (ExpressionError, ResponseCode.SUBSCRIPTION_PARSE_FAILED),
 )

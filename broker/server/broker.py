@@ -17,27 +17,27 @@ from typing import ClassVar
 from broker.admin.group_members import client_addresses
 from broker.config.dynamic_settings import DynamicSettings
 from broker.config.node_config import NodeConfig
-from broker.context import BrokerContext, host_bytes
-from broker.delivery.long_polling import LongPolling
+from broker.context import BrokerContext
+from broker.delivery.fetch import Delivery
 from broker.delivery.message_lookup import MessageLookup
 from broker.delivery.message_reader import MessageReader
-from broker.delivery.offset_resets import PendingResets
-from broker.delivery.queue_locks import QueueLocks
 from broker.delivery.replica_selection import ReplicaSelection
 from broker.group_commit.batcher import Batcher
 from broker.ingest.ingest import Ingest
 from broker.limits import STATE
 from broker.maintenance.derived_files_check import DerivedFilesCheck
-from broker.maintenance.retention import Retention
+from broker.maintenance.retention import Needs, Retention
 from broker.maintenance.state_proofs import StateProofs
 from broker.metrics.broker_metrics import BrokerMetrics, MessageRates
 from broker.remoting.connected_clients import ConnectedClients
-from broker.remoting.dispatch import Handler, dispatch_by_code
+from broker.remoting.connection import Handler
+from broker.remoting.dispatch import dispatch_by_code
 from broker.remoting.processors.processor_table import (
     SERVED_WHEN_STATE_DIVERGED,
     broker_handlers,
     refuse_wrong_state,
 )
+from broker.remoting.protocol.addresses import host_bytes
 from broker.scheduled.scheduled_message_service import ScheduledMessageService
 from broker.server.name_server_registration import Announcement
 from broker.state.broker_state import DataVersion
@@ -134,7 +134,7 @@ class Broker(StateMachineListener):
             applied=machine,
             loop=loop,
             wall_clock=environment.wall_clock,
-            store_host=host_bytes(config.own.address),
+            store_host=host_bytes(*config.own.address),
             segment_size=config.segment_size,
             deduplicate=config.dedup_window_seconds > 0,
         )
@@ -146,6 +146,31 @@ class Broker(StateMachineListener):
         scheduled_messages = ScheduledMessageService(
             machine=machine, reader=reader, batcher=batcher, loop=loop, fail=node.fail
         )
+        ingest = Ingest(
+            config=config,
+            settings=settings,
+            store_host=host_bytes(*config.own.address),
+            batcher=batcher,
+            machine=machine,
+            reader=reader,
+            lookup=lookup,
+            scheduled_messages=scheduled_messages,
+            topic_metrics=rates.topic_metrics,
+            wall_clock=environment.wall_clock,
+            rng=environment.rng,
+        )
+        delivery = Delivery(
+            machine=machine,
+            reader=reader,
+            batcher=batcher,
+            consumers=clients,
+            lookup=lookup,
+            settings=settings,
+            replica_selection=ReplicaSelection(config, settings, node),
+            rates=rates,
+            ensure_group=ingest.auto_creator.ensure_group,
+            loop=loop,
+        )
         self.context = BrokerContext(
             config=config,
             loop=loop,
@@ -154,27 +179,12 @@ class Broker(StateMachineListener):
             node=node,
             machine=machine,
             batcher=batcher,
-            ingest=Ingest(
-                config=config,
-                settings=settings,
-                store_host=host_bytes(config.own.address),
-                batcher=batcher,
-                machine=machine,
-                reader=reader,
-                lookup=lookup,
-                scheduled_messages=scheduled_messages,
-                topic_metrics=rates.topic_metrics,
-                wall_clock=environment.wall_clock,
-                rng=environment.rng,
-            ),
+            ingest=ingest,
             reader=reader,
             lookup=lookup,
-            long_polling=LongPolling(loop),
+            delivery=delivery,
             clients=clients,
-            locks=QueueLocks(loop.time),
-            resets=PendingResets(loop.time),
             settings=settings,
-            replica_selection=ReplicaSelection(config, settings, node),
             stats=stats,
             rates=rates,
             scheduled_messages=scheduled_messages,
@@ -199,7 +209,23 @@ class Broker(StateMachineListener):
                 seconds=config.proof_ms / 1000,
             ),
         )
-        self._retention = Retention(self.context, retention or config.retention)
+        self._retention = Retention(
+            retention or config.retention,
+            store=store,
+            machine=machine,
+            batcher=batcher,
+            settings=settings,
+            needs=Needs(
+                refill_index=lambda: node.snapshot_sender.needed_from,
+                positions=(
+                    self.context.scheduled_messages.oldest_needed_position,
+                    self.context.transactions.oldest_needed_position,
+                ),
+            ),
+            loop=loop,
+            wall_clock=environment.wall_clock,
+            fail=node.fail,
+        )
         self.handlers = dict(broker_handlers(self.context, self._retention))
         self.dispatch: Handler = dispatch_by_code(self.handlers)
         self.on_announcement_changed: Callable[[], None] = lambda: None
@@ -252,7 +278,7 @@ class Broker(StateMachineListener):
         self.context.proofs.stop()
         self.context.scheduled_messages.stop()
         self.context.transactions.stop()
-        self.context.long_polling.close()
+        self.context.delivery.long_polling.close()
         self.context.batcher.close()
         await self.context.node.stop()
 
@@ -288,7 +314,7 @@ class Broker(StateMachineListener):
     # --- StateMachineListener
 
     def messages_arrived(self, topic: str, queue_id: int, rows: Bytes) -> None:
-        self.context.long_polling.arrived(topic, queue_id, rows)
+        self.context.delivery.long_polling.arrived(topic, queue_id, rows)
         if self.context.batcher.serving:  # what followers and restarts apply was counted before
             self.context.rates.stored(topic, rows)
         if topic in SCHEDULED_TOPICS:
@@ -315,8 +341,7 @@ class Broker(StateMachineListener):
         self.context.transactions.leadership_changed(leadership)
         self.context.proofs.leadership_changed(leadership)
         if not leadership.serving:
-            self.context.locks.clear()
-            self.context.resets.clear()
+            self.context.delivery.leads_no_more()
         self._announce_if_changed()
 
     def _announce_if_changed(self) -> None:
@@ -340,7 +365,7 @@ class Broker(StateMachineListener):
         for code in self.handlers:
             if code not in SERVED_WHEN_STATE_DIVERGED:
                 self.handlers[code] = refuse_wrong_state
-        self.context.long_polling.close()
+        self.context.delivery.long_polling.close()
 
     def _disk_level_changed(self, level: DiskLevel) -> None:
         no_room = self.context.node.health.no_room

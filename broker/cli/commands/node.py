@@ -40,12 +40,12 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(str(error)) from error
     show_as(config.name)
     log_to_stderr(config.logging)
-    import_broker()
+    import_server()
     tune_interpreter()
     return run_until_stopped(lambda stopped: _serve(config, stopped, as_json=args.json))
 
 
-def import_broker() -> None:
+def import_server() -> None:
     """Imports what a node needs, as quickly as it can be done: it is most of a node's start.
 
     A node speaks no TLS, but aiohttp reads the system's root certificates when it is imported. And

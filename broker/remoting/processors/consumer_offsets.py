@@ -97,7 +97,9 @@ class OffsetProcessor:
         if not row:
             return False
         position, _size, _code = QUEUE_ROW.unpack(row)
-        return self._context.replica_selection.is_far(position, self._context.machine.applied_end)
+        return self._context.delivery.replica_selection.is_far(
+            position, self._context.machine.applied_end
+        )
 
     def update_consumer_offset(self, connection: Connection, request: Frame) -> None:
         """Code 15. A negative offset means none, and is taken without effect (ali-ons sends it),
@@ -112,7 +114,7 @@ class OffsetProcessor:
         queue_id = ext_int(request, "queueId", minimum=0, maximum=INT32_MAX)
         offset = ext_int(request, "commitOffset")
         batcher = self._context.batcher
-        resets = self._context.resets
+        resets = self._context.delivery.resets
         if offset < 0 or (resets and resets.is_pending(group, topic, queue_id)):
             connection.respond(request)
             return

@@ -11,10 +11,9 @@ from functools import partial
 
 from broker.context import BrokerContext
 from broker.errors import REFUSALS
-from broker.remoting.connection import Connection
-from broker.remoting.dispatch import HANDLER_FAULTS, Handler
+from broker.remoting.connection import Connection, Handler
 from broker.remoting.error_responses import respond_refusal
-from broker.remoting.protocol.errors import RequestError
+from broker.remoting.protocol.errors import HANDLER_FAULTS, RequestError
 from broker.remoting.protocol.frame import Frame
 from dledger.errors import ProposeError
 

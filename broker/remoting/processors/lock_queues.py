@@ -26,19 +26,14 @@ class LockProcessor:
     def lock(self, connection: Connection, request: Frame) -> None:
         """Code 41; the answer names the queues that the client holds now."""
         group, client_id, wanted = self._read(request)
-        there = [queue for queue in wanted if self._is_there(queue)]
-        granted = set(self._context.locks.lock(group, client_id, there))
+        granted = set(self._context.delivery.locks.lock(group, client_id, wanted))
         held = [named for queue, named in wanted.items() if queue in granted]
         connection.respond(request, body=(encode_json({"lockOKMQSet": held}),))
-
-    def _is_there(self, queue: LockedQueue) -> bool:
-        topic = self._context.batcher.topic(queue.topic)
-        return topic is not None and queue.queue_id < topic.queues
 
     def unlock(self, connection: Connection, request: Frame) -> None:
         """Code 42."""
         group, client_id, queues = self._read(request)
-        self._context.locks.unlock(group, client_id, queues)
+        self._context.delivery.locks.unlock(group, client_id, queues)
         connection.respond(request)
 
     def _read(self, request: Frame) -> tuple[str, str, dict[LockedQueue, Mapping[str, Any]]]:

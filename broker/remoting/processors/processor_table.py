@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from broker.context import BrokerContext
 from broker.errors import WrongStateError
 from broker.maintenance.retention import Retention
-from broker.remoting.connection import Connection
-from broker.remoting.dispatch import Handler
+from broker.remoting.connection import Connection, Handler
 from broker.remoting.processors.broker_info_and_config import BrokerInfoProcessor
 from broker.remoting.processors.clean_expired import CleaningProcessor
 from broker.remoting.processors.client_manage import ClientManageProcessor
@@ -35,7 +34,7 @@ from broker.remoting.protocol.frame import Frame
 def broker_handlers(context: BrokerContext, retention: Retention) -> Mapping[int, Handler]:
     """The handlers of one broker, by request code."""
     send = SendMessageProcessor(context)
-    pull = PullMessageProcessor(context)
+    pull = PullMessageProcessor(context.delivery)
     offsets = OffsetProcessor(context)
     clients = ClientManageProcessor(context)
     topics = TopicProcessor(context)

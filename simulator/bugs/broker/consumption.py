@@ -11,13 +11,14 @@ import broker.retry.retry_and_dead_letter
 import broker.retry.send_back
 from broker.delivery.long_polling import LongPolling
 from broker.delivery.message_reader import GetMessageResult, MessageReader
+from broker.delivery.offset_resets import OffsetReset, PendingResets
 from broker.delivery.queue_locks import LockedQueue, QueueLocks
 from broker.group_commit.batcher import Batcher
 from broker.group_commit.pending_batch import Completion, QueueMessages
 from broker.remoting.connection import Connection
 from broker.remoting.processors.consumer_send_back import SendBackProcessor
 from broker.remoting.processors.pull_message import PullMessageProcessor
-from broker.remoting.processors.reset_offset import _Reset
+from broker.remoting.processors.reset_offset import ResetProcessor
 from broker.remoting.protocol.frame import Frame
 from broker.scheduled.republisher import republished
 from broker.state.broker_state import BrokerState
@@ -153,28 +154,24 @@ def lock_for_whoever_asks(patch: Patch) -> None:
 
 def group_moved_forward_unforced(patch: Patch) -> None:
     """A group is moved beyond what it has consumed, though nobody forced that."""
-    commit = _Reset._commit
+    commit = OffsetReset._commit
 
-    def forced(reset: _Reset) -> None:
-        reset._force = True
-        commit(reset)
+    def forced(reset: OffsetReset, *, force: bool) -> None:  # noqa: ARG001 - as what it replaces
+        commit(reset, force=True)
 
-    patch.set(_Reset, "_commit", forced)
+    patch.set(OffsetReset, "_commit", forced)
 
 
 def moved_group_not_told(patch: Patch) -> None:
     """A group is moved back, and neither are its members told, nor does the leader remember it."""
 
-    def silent(reset: _Reset) -> None:
-        reset._context.resets.clear()
-        table = b'{"offsetTable":{%b}}' % b",".join(
-            b'{"brokerName":"broker-a","queueId":%d,"topic":"%b"}:%d'
-            % (queue_id, reset._topic.encode(), offset)
-            for queue_id, offset in reset._offsets.items()
-        )
-        reset._connection.respond(reset._request, body=(table,))
+    def forgetful(
+        resets: PendingResets, _group: str, _topic: str, _queue_id: int, _offset: int
+    ) -> None:
+        resets.clear()
 
-    patch.set(_Reset, "_tell", silent)
+    patch.set(PendingResets, "add", forgetful)
+    patch.set(ResetProcessor, "_tell_members", lambda *_: None)
 
 
 def _in_brokers(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
