@@ -273,66 +273,77 @@ def take_entries(
     that goes on there; 0 where the view ends with the last entry, or with the padding. Raises
     :class:`~store.errors.CorruptEntryError` where no whole entry stands at the cursor.
     """
-    stop = segment_start(cursor.position, segment_size) + segment_size
-    size: int
-    at, available = 0, len(view)
-    while cursor.index <= last_index:
-        rest = available - at
-        remaining = stop - cursor.position
-        if rest >= PADDING_SIZE:
-            magic, size = PADDING.unpack_from(view, at)
-            if magic == PADDING_MAGIC:
-                if size != remaining:
-                    raise CorruptEntryError("padding", expected=remaining, found=size)
-                cursor.position = stop
-                return 0
-            if more and rest < size <= remaining - PADDING_SIZE and _may_be_size(view, at, size):
-                return size
-        if more and rest < HEADER_SIZE:
-            return HEADER_SIZE
-        entry = decode_entry(view, at, cursor.chain_crc)
-        size = len(entry.data)
-        if (
-            entry.index != cursor.index
-            or entry.position != cursor.position
-            or entry.term < cursor.term
-            or size + PADDING_SIZE > remaining
-            or cursor.end not in (None, cursor.position)
-        ):
-            _check_place(entry, cursor, remaining, segment_size)
-        at += size
-        cursor.index += 1
-        cursor.position = cursor.end = entry.position + size
-        cursor.chain_crc = entry.chain_crc
-        cursor.term = entry.term
-        entries.append(entry)
+    index, position, chain, term = cursor.index, cursor.position, cursor.chain_crc, cursor.term
+    end = cursor.end
+    begin = position
+    stop = segment_start(position, segment_size) + segment_size
+    try:
+        while index <= last_index:
+            entry = decode_entry(view, position - begin, chain)
+            if (
+                entry.index != index
+                or entry.position != position
+                or entry.term < term
+                or position + len(entry.data) + PADDING_SIZE > stop
+                or end not in (None, position)
+            ):
+                _check_place(entry, index, position, term, end, segment_size)
+            end = position = position + len(entry.data)
+            index += 1
+            chain = entry.chain_crc
+            term = entry.term
+            entries.append(entry)
+    except CorruptEntryError:
+        needed = _no_entry(view, position - begin, stop - position, more=more)
+        if needed < 0:
+            raise
+        if not needed:
+            position = stop
+        return needed
+    finally:
+        cursor.index, cursor.position, cursor.chain_crc = index, position, chain
+        cursor.term, cursor.end = term, end
     return 0
 
 
-def _may_be_size(view: memoryview, at: int, size: int) -> bool:
-    """Whether the header says this size twice: else no memory is taken for it."""
-    length = view[at + 44 : at + HEADER_SIZE]
-    return len(length) < 4 or int.from_bytes(length, "big") + HEADER_SIZE == size
+def _no_entry(view: memoryview, at: int, remaining: int, *, more: bool) -> int:
+    """What stands at ``at`` of the view, if it is not damage: 0 for padding that fills the
+    ``remaining`` bytes of the segment; for an entry that goes on behind the view, the bytes that it
+    needs. -1 where it is damage.
 
-
-def _check_place(entry: Entry, cursor: Cursor, remaining: int, segment_size: int) -> None:
-    """Raises :class:`~store.errors.CorruptEntryError` unless it is the entry of this place.
-
-    ``remaining``: bytes from the cursor to the end of the segment.
+    Raises :class:`~store.errors.CorruptEntryError` for other padding.
     """
-    if entry.index != cursor.index:
-        raise CorruptEntryError("index", expected=cursor.index, found=entry.index)
-    if entry.term < cursor.term:
-        raise CorruptEntryError("term", expected=f"at least {cursor.term}", found=entry.term)
-    if entry.size + PADDING_SIZE > remaining:
-        most = remaining - PADDING_SIZE
+    rest = len(view) - at
+    if rest >= PADDING_SIZE:
+        size: int
+        magic, size = PADDING.unpack_from(view, at)
+        if magic == PADDING_MAGIC:
+            if size != remaining:
+                raise CorruptEntryError("padding", expected=remaining, found=size)
+            return 0
+        if more and rest < size <= remaining - PADDING_SIZE:
+            # No memory is taken for a size that the header does not state twice.
+            length = view[at + 44 : at + HEADER_SIZE]
+            if len(length) < 4 or int.from_bytes(length, "big") + HEADER_SIZE == size:
+                return size
+    return HEADER_SIZE if more and rest < HEADER_SIZE else -1
+
+
+def _check_place(  # noqa: PLR0917 - where an entry should stand, and the one before it ended
+    entry: Entry, index: int, position: int, term: int, end: int | None, segment_size: int
+) -> None:
+    """Raises :class:`~store.errors.CorruptEntryError` unless the entry belongs where it stands."""
+    if entry.index != index:
+        raise CorruptEntryError("index", expected=index, found=entry.index)
+    if entry.term < term:
+        raise CorruptEntryError("term", expected=f"at least {term}", found=entry.term)
+    most = segment_size - position % segment_size - PADDING_SIZE
+    if entry.size > most:
         raise CorruptEntryError("size", expected=f"at most {most}", found=entry.size)
-    position = cursor.position
-    if cursor.end is not None:
-        position = next_position(cursor.end, entry.size, segment_size)
-    if not entry.position == cursor.position == position:
-        found = f"{entry.position} at {cursor.position}"
-        raise CorruptEntryError("position", expected=position, found=found)
+    expected = position if end is None else next_position(end, entry.size, segment_size)
+    if not entry.position == position == expected:
+        found = f"{entry.position} at {position}"
+        raise CorruptEntryError("position", expected=expected, found=found)
 
 
 def _hole(
