@@ -13,19 +13,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import TypeAlias
 
 from dledger.node.snapshot_sender import PIECE_BYTES
 from dledger.raft.messages import Message
 from dledger.wire.service_messages import FetchRequest, FetchResponse, FetchStatus
 from dledger.wire.transport import Transport
-from store.errors import CorruptEntryError, DamagedLogError, MissingSegmentError, StoreError
+from store.errors import DamagedLogError, MissingSegmentError, StoreError
 from store.io.filesystem import Bytes, FileSystem
-from store.io.unreadable_blocks import UNREADABLE
 from store.log.commit_log import OUT_OF_SPACE
-from store.log.entry import HEADER_SIZE, Entry, check_chain, decode_entry, padding
-from store.log.layout import next_position, segment_name, segment_start
+from store.log.entry import Entry, check_chain, padding
+from store.log.layout import next_position, segment_start
+from store.log.log_reader import LogReader, SegmentFiles
 from store.log.repair_note import overwrite_noted, overwritten_end
 from store.recovery.opening import StoreConfig, begin_incarnation, note_committed
 from store.replica import ReplicaStore
@@ -218,26 +218,13 @@ class StartupRepair:
         damage, size = self._damage, self._segment_size
         if damage.index > damage.known_index:
             return True
-        for position in (damage.end, segment_start(damage.end, size) + size):
-            start = segment_start(position, size)
-            path = f"{self._directory}/commitlog/{segment_name(start)}"
-            if not self._fs.exists(path):
-                continue
-            file = self._fs.open(path, writable=False)
-            try:
-                header = file.pread(HEADER_SIZE, position - start)
-                length = int.from_bytes(header[4:8], "big")
-                decode_entry(file.pread(min(length, size), position - start), 0, damage.chain_crc)
-            except CorruptEntryError:
-                continue
-            except OSError as error:
-                if error.errno not in UNREADABLE:
-                    raise
-                continue
-            finally:
-                file.close()
-            return True
-        return False
+        behind = segment_start(damage.end, size) + size
+        with closing(SegmentFiles(self._fs, self._directory, size)) as files:
+            found = (
+                LogReader(files).entry_at(position, damage.chain_crc)
+                for position in (damage.end, behind)
+            )
+            return any(isinstance(each, Entry) for each in found)
 
     def _write_all(self, sender: str, entries: Sequence[Entry]) -> None:
         """Writes what is wanted of an answer. Others may have given its first entries meanwhile."""
@@ -277,16 +264,8 @@ class StartupRepair:
             damage.known_index = entry.index
 
     def _holds(self, entry: Entry) -> bool:
-        start = segment_start(entry.position, self._segment_size)
-        file = self._fs.open(f"{self._directory}/commitlog/{segment_name(start)}", create=True)
-        try:
-            return file.pread(entry.size, entry.position - start) == bytes(entry.data)
-        except OSError as error:
-            if error.errno not in UNREADABLE:
-                raise
-            return False
-        finally:
-            file.close()
+        with closing(SegmentFiles(self._fs, self._directory, self._segment_size)) as files:
+            return LogReader(files).read(entry.position, entry.size).data == entry.data
 
     def _put(self, position: int, data: Bytes) -> None:
         place = (self._fs, self._directory, self._segment_size, [(position, data)])

@@ -174,12 +174,7 @@ class LogReader:
         if file is None:
             return Piece(b"", HoleReason.MISSING)
         offset = position - start
-        size = min(size, self._segments.segment_size - offset)
-        try:
-            data, unreadable = read_until_unreadable(file, size, offset)
-        except OSError as error:
-            raise UnreadableError(file.path, offset, f"cannot be read: {error}") from error
-        return Piece(data, _missing(is_short=len(data) < size, unreadable=unreadable))
+        return read_segment(file, min(size, self._segments.segment_size - offset), offset)
 
     def read_into(self, buffer: memoryview, position: int) -> Piece:
         """As :meth:`read`, into memory of the caller's, which must not exceed the segment."""
@@ -194,7 +189,7 @@ class LogReader:
             count = len(data)
             buffer[:count] = data
             return Piece(buffer[:count], missing)
-        return Piece(buffer[:count], _missing(is_short=count < len(buffer), unreadable=False))
+        return Piece(buffer[:count], HoleReason.SHORT if count < len(buffer) else None)
 
     def window(
         self, cursor: Cursor, *, last_index: int = NO_LIMIT, size: int = WINDOW_SIZE
@@ -256,6 +251,17 @@ class LogReader:
             return self.read(position, size)
         offset = position % self._segments.segment_size
         return self.read_into(self._buffers.window(size, offset), position)
+
+
+def read_segment(file: ReadableFile, size: int, offset: int) -> Piece:
+    """As :meth:`LogReader.read`, from the open file of a segment."""
+    try:
+        data, unreadable = read_until_unreadable(file, size, offset)
+    except OSError as error:
+        raise UnreadableError(file.path, offset, f"cannot be read: {error}") from error
+    if unreadable:
+        return Piece(data, HoleReason.EIO)
+    return Piece(data, HoleReason.SHORT if len(data) < size else None)
 
 
 def take_entries(
@@ -368,9 +374,3 @@ def _hole(
     stated = HEADER.unpack_from(rest)[4]
     reason = HoleReason.CHAIN if stated == position else HoleReason.MISPLACED
     return Hole(position, end, reason, error)
-
-
-def _missing(*, is_short: bool, unreadable: bool) -> HoleReason | None:
-    if unreadable:
-        return HoleReason.EIO
-    return HoleReason.SHORT if is_short else None

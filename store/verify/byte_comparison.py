@@ -11,8 +11,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from store.io.filesystem import ReadableFileSystem
-from store.log.layout import segment_name, segment_start
+from store.io.filesystem import Bytes, ReadableFileSystem
+from store.log.layout import segment_start
+from store.log.log_reader import LogReader, SegmentFiles
 from store.verify.replica_report import ReplicaReport
 
 READ_SIZE = 4 << 20
@@ -44,15 +45,11 @@ def differing_entries(
 
 def read_position(fs: ReadableFileSystem, report: ReplicaReport, position: int, size: int) -> bytes:
     """Bytes of a replica's log; fewer where its file ends, none where it is missing."""
-    start = segment_start(position, report.segment_size)
+    files = SegmentFiles(fs, report.directory, report.segment_size)
     try:
-        file = fs.open(f"{report.directory}/commitlog/{segment_name(start)}", writable=False)
-    except FileNotFoundError:
-        return b""
-    try:
-        return file.pread(size, position - start)
+        return bytes(LogReader(files).read(position, size).data)
     finally:
-        file.close()
+        files.close()
 
 
 def _entries_between(
@@ -69,7 +66,7 @@ def _entries_between(
             yield index, max(report.positions[number], begin), min(report.ends[number], stop)
 
 
-def first_difference(one: bytes, other: bytes) -> int:
+def first_difference(one: Bytes, other: Bytes) -> int:
     """The first byte that is not the same in both."""
     size = min(len(one), len(other))
     differs = np.frombuffer(one, np.uint8, size) != np.frombuffer(other, np.uint8, size)
