@@ -4,8 +4,8 @@ A replica whose log is damaged below its durable mark must not be opened as it i
 damage could not be trusted, and cutting it would take back what was confirmed. So before the node
 takes part in anything it asks its peers for the entry that is not whole. Peers give committed
 entries only, whatever this replica knows of them; one is written where the chain says that it
-belongs, and the replica is opened again, to find the next. Until then the node is as if it were
-down: it answers nobody.
+belongs, and the replica is opened again, to find the next. Until then the node takes no part in the
+protocol. It only gives to peers what they ask for, as far as it is whole and known to be committed.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from dledger.wire.transport import Transport
 from store.errors import DamagedLogError, MissingSegmentError, StoreError
 from store.io.filesystem import Bytes, FileSystem
 from store.log.commit_log import OUT_OF_SPACE
-from store.log.entry import Entry, check_chain, padding
+from store.log.entry import HEADER_SIZE, Entry, check_chain, padding
+from store.log.entry_index import ROW, ROW_SIZE, EntryIndexRow
 from store.log.layout import next_position, segment_start
-from store.log.log_reader import LogReader, SegmentFiles
+from store.log.log_reader import Cursor, LogReader, SegmentFiles
 from store.log.repair_note import overwrite_noted, overwritten_end
 from store.recovery.opening import StoreConfig, begin_incarnation, note_committed
 from store.replica import ReplicaStore
@@ -124,6 +125,8 @@ class StartupRepair:
         self._full = False
         self._timer: asyncio.TimerHandle | None = None
         self._damage: DamagedLogError
+        self._rows_end = 0
+        """Behind the last entry that was whole when this began."""
         self._repaired: asyncio.Future[None]
 
     async def repair(self, damage: DamagedLogError) -> None:
@@ -139,6 +142,7 @@ class StartupRepair:
         if damage.suffix_lost and self._config.incarnation:
             begin_incarnation(self._fs, self._directory, self._config)
         self._damage = damage
+        self._rows_end = damage.index
         self._repaired = self._loop.create_future()
         await self._transport.start(self)
         try:
@@ -180,6 +184,8 @@ class StartupRepair:
         """See :class:`~dledger.wire.transport.TransportHandler`; the protocol's messages go
         unheard.
         """
+        if isinstance(message, FetchRequest) and sender in self._members:
+            self._give(sender, message)
         if not isinstance(message, FetchResponse) or self._repaired.done():
             return
         if self._damage.chain_crc is None and sender not in self._members:
@@ -212,6 +218,26 @@ class StartupRepair:
             elif self._timer is not None:
                 self._timer.cancel()
                 self._ask()
+
+    def _give(self, peer: str, request: FetchRequest) -> None:
+        """Answers with entries before the damage that are whole, and known to be committed.
+
+        Two that wait for each other's entries would else do so for ever.
+        """
+        damage = self._damage
+        rows = damage.rows
+        place = request.first_index + len(rows) // ROW_SIZE - self._rows_end
+        last = min(request.last_index, damage.commit_index, self._rows_end - 1)
+        entries: Sequence[Entry] = ()
+        if place >= 0 and request.first_index <= last:
+            row = EntryIndexRow._make(ROW.unpack_from(rows, place * ROW_SIZE))
+            size = min(max(request.bytes_max, HEADER_SIZE), PIECE_BYTES)
+            with closing(SegmentFiles(self._fs, self._directory, self._segment_size)) as files:
+                cursor = Cursor(row.entry_index, row.position)
+                entries = LogReader(files).window(cursor, last_index=last, size=size).entries
+        status = FetchStatus.ENTRIES if entries else FetchStatus.BUSY
+        answer = FetchResponse(request.number, status, damage.first_index, tuple(entries))
+        self._transport.send(peer, answer)
 
     def _is_whole(self) -> bool:
         """Whether the entry behind those that were written is whole, or not known to be one."""

@@ -193,6 +193,7 @@ def check_durable(
     damage.commit_index = found.commit_index
     damage.known_index = max(found.commit_index, mark.index)
     damage.durable_position = durable_position
+    damage.first_index, damage.rows = mark.first_index, bytes(found.rows)
     damage.suffix_lost = displaced(log, hole.position, durable_position)
     raise damage
 
