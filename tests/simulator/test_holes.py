@@ -133,11 +133,6 @@ def test_a_pending_rebuild_goes_on_once_the_peers_gave_back_an_entry_below_the_c
     assert outcome.marks["damage mended before the node started"] == 1
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="while a node waits for an entry it gives nothing to others",
-)
 def test_two_of_three_that_each_have_what_the_other_lacks_go_on_without_the_third() -> None:
     served: list[bool] = []
 
