@@ -8,16 +8,16 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from dledger.node.executor import Executors
+from simulator.engine.disk import SimulatedFileSystem
 from simulator.engine.disk_file import SimulatedFile
 from simulator.engine.event_loop import VirtualLoop
 from simulator.engine.process import Process
 
 if TYPE_CHECKING:
     from simulator.engine.random_streams import Streams
-    from simulator.hosts.host import Host
 
 T = TypeVar("T")
 
@@ -37,6 +37,17 @@ and who is told."""
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
+class DiskOwner(Protocol):
+    """The machine that a disk is in."""
+
+    name: str
+    fs: SimulatedFileSystem
+    disk_slowness: float
+
+    def coverage_mark(self, what: str) -> None:
+        """Counts a situation that runs should get into."""
+
+
 class SimulatedExecutor:
     """One lane of a process's disk work (see :class:`dledger.node.executor.Executor`).
 
@@ -47,7 +58,7 @@ class SimulatedExecutor:
     fast again.
     """
 
-    def __init__(self, loop: VirtualLoop, rng: Random, host: Host, process: Process) -> None:
+    def __init__(self, loop: VirtualLoop, rng: Random, host: DiskOwner, process: Process) -> None:
         self._loop = loop
         self._rng = rng
         self._host = host
@@ -140,7 +151,9 @@ def _tell(
     then(error)
 
 
-def executors_of(host: Host, process: Process, loop: VirtualLoop, streams: Streams) -> Executors:
+def executors_of(
+    host: DiskOwner, process: Process, loop: VirtualLoop, streams: Streams
+) -> Executors:
     """The lanes of a process's disk work; its disk gets another for what it begins to write."""
     disk_times = streams.stream(f"disk times of {host.name}")
     log, reads, background, begun = (

@@ -102,8 +102,8 @@ class DiskHost(ObservedHost, ABC):
         self.disks_before_damage.keep(self.fs, self.now)
         self.damaged_checkpoints.clear()
         host: Any = self
-        for invariant in self.invariants:
-            invariant.disk_replaced(host)
+        for observer in self.observers:
+            observer.disk_replaced(host)
 
     def note_damage(self) -> None:
         """From now on some of what is on its disk may be wrong."""

@@ -12,10 +12,10 @@ from dledger.node.startup_repair import Prepare, open_prepared, open_repaired
 from dledger.raft.configuration import FIRST_INCARNATION
 from dledger.wire.features import FEATURES
 from simulator.engine.disk_executor import executors_of
-from simulator.engine.event_loop import ProcessLoop
 from simulator.engine.machine_clock import MachineClock
 from simulator.engine.peer_network import SimulatedTransport
 from simulator.engine.process import Process
+from simulator.engine.process_loop import ProcessLoop
 from simulator.engine.tcp_sockets import Interface
 from simulator.engine.violation import Violation
 from simulator.hosts.disk_host import DiskHost
@@ -265,8 +265,8 @@ class Host(DiskHost):
         )
         self.refuses = self.files_swapped = False
         self.node = self._make_node(store, process)
-        for invariant in self.invariants:
-            invariant.booted(self)
+        for observer in self.observers:
+            observer.booted(self)
         self._loop.create_task(self._start_node()).add_done_callback(self._started)
 
     def _make_node(self, store: ReplicaStore, process: Process) -> Node:

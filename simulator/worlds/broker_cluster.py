@@ -5,16 +5,16 @@ Everything in it is the shipped code but for clock, files, network, executors an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
 from broker.client.config import ConsumerConfig
 from dledger.config import RaftConfig
 from simulator.engine.random_streams import CountingRandom
-from simulator.faults.broker_injector import BrokerFaultInjector
 from simulator.faults.crash_on_delivery import CrashOnDelivery
-from simulator.faults.injector import FaultInjector
+from simulator.faults.injector import Fault
+from simulator.faults.kinds import BROKER_FAULTS, DRAWN_FOR_BROKERS
 from simulator.hosts.broker_host import BrokerHost, BrokerSettings
 from simulator.hosts.client_host import ClientHost
 from simulator.hosts.host import Host
@@ -47,7 +47,8 @@ EARLIER_VERSION_SHARE = 0.1
 class BrokerCluster(Cluster):
     """See the module."""
 
-    injector_class: ClassVar[type[FaultInjector]] = BrokerFaultInjector
+    faults: ClassVar[Mapping[str, Fault]] = BROKER_FAULTS
+    drawn_faults: ClassVar[Sequence[str]] = DRAWN_FOR_BROKERS
     segment_sizes: ClassVar[Sequence[int]] = (4_096, 20_480, 102_400)
 
     reads_at_followers: ClassVar[bool] = False

@@ -8,7 +8,7 @@ nothing moves any more. Safety alone would be kept by nodes that do nothing (bug
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 from dledger.config import RaftConfig
@@ -20,8 +20,9 @@ from simulator.engine.random_streams import CountingRandom, Streams
 from simulator.engine.tcp_sockets import Sockets
 from simulator.engine.trace import Trace
 from simulator.engine.violation import Violation
-from simulator.faults.disk_damage import FaultAtlas
-from simulator.faults.injector import FaultInjector, FaultPlan
+from simulator.faults.fault_atlas import FaultAtlas
+from simulator.faults.injector import Fault, FaultInjector, FaultPlan
+from simulator.faults.kinds import DRAWN_FOR_NODES, NODE_FAULTS
 from simulator.faults.membership import bring_back
 from simulator.faults.schedule import Action, Schedule
 from simulator.hosts.client_host import ClientHost
@@ -29,8 +30,9 @@ from simulator.hosts.host import Host
 from simulator.hosts.observed_host import Environment, GroupConfig
 from simulator.invariants import Invariant, SeenConfigurations, raft_invariants
 from simulator.invariants.damage_repaired import DamageRepaired
-from simulator.invariants.invariant import wants
 from simulator.invariants.raft.acknowledged_durability import AcknowledgedIsDurable
+from simulator.invariants.raft.configurations_seen import Members
+from simulator.invariants.raft.membership import ConfigurationFollowsLog
 from simulator.workload.raft_client import RaftClient
 from simulator.worlds.cluster_summary import summarize_hosts
 from simulator.worlds.lease_reads import with_leases
@@ -49,7 +51,8 @@ QUIET_SECONDS = 2.0
 class Cluster:
     """Hosts of one group, their network, and one client. The seed decides everything else too."""
 
-    injector_class: ClassVar[type[FaultInjector]] = FaultInjector
+    faults: ClassVar[Mapping[str, Fault]] = NODE_FAULTS
+    drawn_faults: ClassVar[Sequence[str]] = DRAWN_FOR_NODES
     segment_sizes: ClassVar[Sequence[int]] = (700, 2_000, 20_480)
     healing_seconds: ClassVar[float] = HEALING_SECONDS
     target_clients: ClassVar[Sequence[str]] = ()
@@ -74,9 +77,9 @@ class Cluster:
         self.trace = Trace(self.loop.time, show)
         self.network = Network(self.loop, self.streams, NetworkFaults())
         faults_rng = self.streams.stream("faults")
-        drawn = FaultPlan.drawn(faults_rng, kinds or self.injector_class.drawn_kinds)
+        drawn = FaultPlan.drawn(faults_rng, kinds or self.drawn_faults)
         self.plan = drawn if plan is None else plan
-        self.schedule = Schedule(self, schedule)
+        self.schedule = Schedule(self.loop, self.trace, schedule, self.group_of)
         self.group = GroupConfig(
             voters=[f"n{place}" for place in range(nodes)],
             raft=with_leases(
@@ -84,7 +87,7 @@ class Cluster:
             ),
             segment_size=rng.choice(self.segment_sizes),
         )
-        self.injector = self.injector_class(self, self.plan, faults_rng)
+        self.injector = FaultInjector(self, self.plan, self.faults, faults_rng)
         self.sockets = Sockets(self.loop, self.network, self.streams.stream("sockets"))
         self.environment = Environment(
             self.loop, self.streams, self.network, self.sockets, self.trace
@@ -94,7 +97,9 @@ class Cluster:
         self._make_clients(rng)
         self.invariants = self._make_invariants()
         told = (each for group in self.groups for each in group.invariants)
-        self.action_observers = [each for each in told if wants(each, "acted")]
+        self.schedule.observers = [
+            each.acted for each in told if type(each).acted is not Invariant.acted
+        ]
         for host in self.hosts:
             host.watch(self.invariants)
         self.atlas = FaultAtlas(nodes)
@@ -177,6 +182,12 @@ class Cluster:
 
     # --- what happens in it
 
+    @property
+    def known_members(self) -> Mapping[str, Members]:
+        """By host, the members that the newest configuration in its log names."""
+        (members,) = (each for each in self.invariants if isinstance(each, ConfigurationFollowsLog))
+        return members.known
+
     def host(self, name: str) -> Host:
         """The host of that name. Raises :class:`KeyError`."""
         return self._by_name[name]
@@ -236,7 +247,7 @@ class Cluster:
             if self.loop.time() >= deadline:
                 raise Violation(
                     f"{what}: not within {self.healing_seconds:g} s without faults: "
-                    f"{summarize_hosts(self.groups)}; {self._open_calls()} calls open"
+                    f"{summarize_hosts(self._all_hosts)}; {self._open_calls()} calls open"
                 )
             await self.pass_time(0.05)
 
@@ -280,8 +291,8 @@ class Cluster:
         if self._state() != settled:
             raise Violation(f"without faults and proposals it moves: {settled}, {self._state()}")
         for host in (host for group in self.groups for host in group.hosts_that_must_run()):
-            for invariant in host.invariants:
-                invariant.healed(host)
+            for observer in host.observers:
+                observer.healed(host)
 
     async def _heal_clients(self) -> None:
         """Every call ends, and a new one is answered."""
@@ -303,7 +314,7 @@ class Cluster:
         if leader is None or leader.node is None:
             return False
         core = leader.node.core
-        if must_transfer_leadership(self, leader):
+        if must_transfer_leadership(self.group.raft.preferred_leader, self.hosts, leader):
             return False
         for host in self.hosts_that_must_run():
             node = host.node

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from broker.client.route.route_cache import POLL_SECONDS
 from simulator.engine.random_streams import CountingRandom
 from simulator.faults.crash_on_delivery import CrashOnDelivery
-from simulator.faults.disk_damage import FaultAtlas
+from simulator.faults.fault_atlas import FaultAtlas
+from simulator.faults.injector import FaultInjector
 from simulator.faults.schedule import Action
 from simulator.hosts.client_host import ClientHost
 from simulator.hosts.host import Host
@@ -49,7 +50,7 @@ class SecondGroup(BrokerCluster):
             subnet=OTHER_SUBNET,
         )
         faults_rng = self.streams.stream("faults of the other group")
-        self.injector = self.injector_class(self, self.plan, faults_rng)
+        self.injector = FaultInjector(self, self.plan, self.faults, faults_rng)
         self.hosts = self._make_hosts()
         self._by_name: dict[str, Host] = {host.name: host for host in self.hosts}
         self.history = History(self.trace.note)

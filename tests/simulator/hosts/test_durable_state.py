@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simulator.faults.broker_injector import CLIENT_PAUSE_SECONDS_MAX
+from simulator.faults.broker_faults import CLIENT_PAUSE_SECONDS_MAX
 from simulator.faults.disk_damage import LOG_DIRECTORY
 from simulator.hosts.disks_before_damage import UNDER_WAY_SECONDS
 from simulator.hosts.durable_state import held_entry, holds_entry

@@ -19,7 +19,7 @@ from simulator.cli.main import main
 from simulator.cli.options import RunOptions
 from simulator.cli.passed_seeds import source_digest
 from simulator.engine.trace import Trace
-from simulator.faults.injector import KINDS
+from simulator.faults.node_faults import NODE_KINDS
 from simulator.runs.expected_coverage import missing_coverage
 from simulator.runs.profiles import PROFILES
 from simulator.worlds.outcome import Outcome
@@ -75,7 +75,7 @@ def test_the_runs_do_much_and_change_leaders_often(outcomes: Sequence[Outcome]) 
 
 def test_the_seed_decides_which_faults_exist(outcomes: Sequence[Outcome]) -> None:
     plans = [set(outcome.plan.split(", ")) for outcome in outcomes]
-    for kind in KINDS:
+    for kind in NODE_KINDS:
         with_it = sum(kind in plan for plan in plans)
         assert len(plans) / 4 < with_it < len(plans) * 3 / 4
 
