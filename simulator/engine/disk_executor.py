@@ -6,6 +6,7 @@ import errno
 import os
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
@@ -66,6 +67,9 @@ class SimulatedExecutor:
         self._free_at = 0.0
         self._waiting: deque[_Job] = deque()
         self._busy = False
+        self._under_way: Callable[[], Any] | None = None
+        """What the disk has begun and not done."""
+        self._closed = False
 
     def submit(
         self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]
@@ -82,6 +86,7 @@ class SimulatedExecutor:
         seconds = usual_seconds * self._host.disk_slowness
         self._free_at = began + seconds
         works_at = began + seconds * share
+        self._under_way = work
         self._loop.at(works_at, self._process.run, self._work, work, done, self._free_at)
 
     def _work(
@@ -90,20 +95,42 @@ class SimulatedExecutor:
         done: Callable[[Any, BaseException | None], None],
         ends_at: float,
     ) -> None:
+        if self._closed:
+            return
+        self._under_way = None
         result: Any = None
         error: BaseException | None = None
         try:
             result = work()
         except Exception as raised:  # noqa: BLE001 - handed to `done`, which decides
             error = raised
-        self._loop.at(ends_at, self._process.run, done, result, error)
+        self._loop.at(ends_at, self._process.run, self._deliver, done, result, error)
         if self._waiting:
             self._begin(ends_at)
         else:
             self._busy = False
 
+    def _deliver(
+        self,
+        done: Callable[[Any, BaseException | None], None],
+        result: Any,
+        error: BaseException | None,
+    ) -> None:
+        if not self._closed:
+            done(result, error)
+
     def close(self) -> None:
-        """Nothing to stop: what was submitted ends with the process."""
+        """See :class:`dledger.node.executor.Executor`. It takes no time: the loop waits for it."""
+        self._closed = True
+        if self._under_way is not None:
+            self._finish(self._under_way)
+        for _seconds, _share, work, _done in self._waiting:
+            self._finish(work)
+        self._waiting.clear()
+
+    def _finish(self, work: Callable[[], Any]) -> None:
+        with suppress(Exception):  # whose completion nobody hears
+            work()
 
 
 class SimulatedAsyncWriter:
@@ -153,12 +180,15 @@ def _tell(
 
 def executors_of(
     host: DiskOwner, process: Process, loop: VirtualLoop, streams: Streams
-) -> Executors:
-    """The lanes of a process's disk work; its disk gets another for what it begins to write."""
+) -> tuple[Executors, Callable[[], None]]:
+    """The lanes of a process's disk work, and what ends the writes that its disk has begun.
+
+    Those have a lane of their own.
+    """
     disk_times = streams.stream(f"disk times of {host.name}")
     log, reads, background, begun = (
         SimulatedExecutor(loop, disk_times, host, process) for _ in range(4)
     )
     writes = streams.stream(f"writes of {host.name}")
     host.fs.writes = SimulatedAsyncWriter(begun, writes, host.coverage_mark)
-    return Executors(log, reads, background)
+    return Executors(log, reads, background), begun.close

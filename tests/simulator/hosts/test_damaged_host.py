@@ -48,6 +48,7 @@ def test_a_machine_is_stopped_in_order_in_the_moment_in_which_it_is_mended(
         async def open_and_stop(*arguments: Any, **more: Any) -> ReplicaStore:
             store = await open_repaired(*arguments, **more)
             cluster.loop.call_soon(host.stop)  # before anybody hears that it is open
+            monkeypatch.setattr(hosts, "open_repaired", open_repaired)
             return store
 
         monkeypatch.setattr(hosts, "open_repaired", open_and_stop)
