@@ -208,7 +208,12 @@ class Cluster:
 
     def _failed(self, _loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         error = context.get("exception")
-        if not self._failure.done() and isinstance(error, BaseException):
+        if isinstance(error, BaseException):
+            self.fail(error)
+
+    def fail(self, error: BaseException) -> None:
+        """The run ends with that error, unless it has another one already."""
+        if not self._failure.done():
             self._failure.set_exception(error)
 
     def cut(self, sender: Host, receiver: Host, *, noticed: bool) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from simulator.engine.violation import Violation
 from simulator.faults.injector import FaultPlan
 from simulator.faults.schedule import Action
+from simulator.worlds.logged_errors import logged_errors_reported
 from simulator.worlds.outcome import Outcome
 from simulator.worlds.raft_cluster import Cluster
 
@@ -51,7 +52,8 @@ def _play(cluster: Cluster, script: Script) -> Outcome:
     violation: str | None = None
     picture = ""
     try:
-        cluster.loop.run_until_complete(script(cluster))
+        with logged_errors_reported(cluster.fail):
+            cluster.loop.run_until_complete(script(cluster))
     except Violation as broken:
         violation, picture = str(broken), broken.page
     except Exception as error:  # noqa: BLE001 - any failure of shipped code is a finding
