@@ -54,7 +54,7 @@ EXPIRED_SHARE = 0.7
 class BrokerSettings:
     """What all brokers of a simulated group share beside the Raft settings."""
 
-    name_servers: Sequence[str]
+    name_servers: Sequence[str] = ()
     flush: str = "sync"
     retention: RetentionPolicy | None = None
     retains: bool = False
