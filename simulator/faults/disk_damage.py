@@ -7,7 +7,7 @@ more has no right answer, and a store that fails it is not wrong.
 
 A node whose log is damaged may refuse to start, or repair itself. It may not serve, vote or answer
 as if nothing had happened; the checks of the run see to that. What can be made again from the log
-(``derived.py``) is no reason to refuse.
+(``faults/derived_file_damage.py``) is no reason to refuse.
 """
 
 from __future__ import annotations

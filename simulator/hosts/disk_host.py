@@ -32,7 +32,8 @@ class DiskHost(ObservedHost, ABC):
         self.disk_slowness = 1.0
         self.damaged = False
         self.damaged_parts: dict[str, int] = {}
-        """Of what is derived (``derived.py``), with the process that was the last before that."""
+        """Of what is derived (``faults/derived_file_damage.py``), each with the last boot before
+        that."""
         self.damaged_checkpoints: dict[str, None] = {}
         """Their paths, of this disk."""
         self.disks_before_damage = DisksBeforeDamage()
