@@ -1,16 +1,14 @@
 """One broker, assembled: a node of the group, the state machine on it, and who talks to clients.
 
-What touches the environment (files, peers, threads, clock, chance) is handed in, so that the
-simulator runs this very class. The ports are opened by ``broker/server/broker_process.py``.
+Its data is opened, and its ports are, by ``broker/server/broker_server.py``.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
 from typing import ClassVar
 
@@ -39,6 +37,7 @@ from broker.remoting.processors.processor_table import (
 )
 from broker.remoting.protocol.addresses import host_bytes
 from broker.scheduled.scheduled_message_service import ScheduledMessageService
+from broker.server.environment import BrokerLimits, Environment
 from broker.server.name_server_registration import Announcement
 from broker.state.broker_state import DataVersion
 from broker.state.commands import Proof
@@ -47,32 +46,17 @@ from broker.state.state_machine import BrokerStateMachine, StateMachineListener
 from broker.topics_and_groups import TopicConfig, system_topics
 from broker.transactions.coordinator import CheckPolicy, TransactionCoordinator
 from dledger.config import RaftConfig
-from dledger.node.executor import Executors
 from dledger.node.node import Node
 from dledger.node.state_machine import Leadership
 from dledger.raft.configuration import Configuration
-from dledger.wire.transport import Transport
 from store.errors import DamagedError
 from store.index_rebuild import rebuild_derived, request_rebuild
 from store.io.disk_watermarks import DiskLevel
-from store.io.filesystem import Bytes, FileSystem
-from store.log.retention_policy import RetentionPolicy
+from store.io.filesystem import Bytes
 from store.message.scheduled_topics import SCHEDULED_TOPICS
 from store.replica import ReplicaStore
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Environment:
-    """What a broker is run with. ``wall_clock`` gives milliseconds since 1970."""
-
-    fs: FileSystem
-    transport: Transport
-    executors: Executors
-    loop: asyncio.AbstractEventLoop
-    rng: Random
-    wall_clock: Callable[[], int]
 
 
 class Broker(StateMachineListener):
@@ -87,14 +71,10 @@ class Broker(StateMachineListener):
         store: ReplicaStore,
         environment: Environment,
         on_fatal: Callable[[BaseException], None],
-        retention: RetentionPolicy | None = None,
-        *,
-        raft: RaftConfig | None = None,
+        limits: BrokerLimits,
     ) -> None:
-        """``on_fatal`` is told why the node stopped by itself; the process must then end.
-
-        ``raft`` replaces the limits of the protocol; its times are those of ``config``.
-        """
+        """``on_fatal`` is told why the node stopped by itself; the process must then end."""
+        retention = limits.retention or config.retention
         loop = environment.loop
         self._fs = environment.fs
         self._data = config.data
@@ -106,14 +86,14 @@ class Broker(StateMachineListener):
             node=config.node,
             voters=() if config.join else list(config.members),
             store=store,
-            transport=environment.transport,
+            transport=environment.make_transport(),
             machine=machine,
             executors=environment.executors,
             loop=loop,
             rng=Random(environment.rng.random()),
             on_fatal=self._failed,
             config=replace(
-                raft
+                limits.raft
                 or RaftConfig(
                     checkpoint_seconds=config.checkpoint_seconds,
                     scrub_bytes_per_second=config.scrub_mib_per_second << 20,
@@ -126,7 +106,7 @@ class Broker(StateMachineListener):
                 preferred_leader=config.preferred_leader,
                 lease_reads=config.lease_reads,
             ),
-            watermarks=(retention or config.retention).watermarks,
+            watermarks=retention.watermarks,
             sync_flush=config.flush == "sync",
         )
         batcher = Batcher(
@@ -210,7 +190,7 @@ class Broker(StateMachineListener):
             ),
         )
         self._retention = Retention(
-            retention or config.retention,
+            retention,
             store=store,
             machine=machine,
             batcher=batcher,
