@@ -96,7 +96,7 @@ ROOMS: dict[str, frozenset[str]] = {
 ``broker/``, or a file beside the folders."""
 
 SERVERS = (
-    "broker/server/broker_process.py",
+    "broker/server/broker_server.py",
     "broker/nameserver/server.py",
     "broker/cli/commands/node.py",
     "broker/cli/commands/namesrv.py",

@@ -340,5 +340,6 @@ ELSEWHERE: dict[str, str] = {
     "broker.cli.command_line._parse_command": "reads the command line",
     "broker.client.route.route_lookup.RouteLookup._read": "reads with decode_route",
     "broker.delivery.message_reader.Log.read": "what reads a log, and no decoder",
+    "store.log.log_reader.LogReader.read_into": "reads bytes, and decodes none",
 }
 """Functions that are called like decoders and are none, and why."""
