@@ -137,6 +137,11 @@ class RaftState:
             return found.trusts(node, self.incarnation)
         return not self._evidence.replaced(node, self.incarnation)
 
+    @property
+    def led_by_stranger(self) -> bool:
+        """Whether the leader is no member by this log: it keeps this node from no election."""
+        return self._set_by_stranger
+
     # --- strangers
 
     def knows(self, node: str) -> bool:
