@@ -41,7 +41,7 @@ from broker.ingest.message_properties import (
     storable_in_batch,
 )
 from broker.ingest.property_templates import MessageBuilder, origin
-from broker.ingest.send_request import Sender, SendRequest
+from broker.ingest.send_request import Sender, SendOptions, SendRequest
 from broker.limits import STATE
 from broker.metrics.topic_metrics import TopicMetrics
 from broker.retry.retry_and_dead_letter import (
@@ -114,9 +114,11 @@ class Ingest:
         :class:`~dledger.errors.ProposeError` where it cannot be now, and
         :class:`~store.errors.EntryTooLargeError`. The waiter is not told then.
         """
-        topic, queue_id, sys_flag, born_timestamp, flag, reconsume_times, properties, _ = request
+        topic, queue_id, sys_flag, born_timestamp, flag, reconsume_times, properties, options = (
+            request
+        )
         self.check_body(body)
-        queue_id = waiter.queue_id = self._queue_id(request)
+        queue_id = waiter.queue_id = self._queue_id(topic, queue_id, options)
         if topic.startswith(RETRY_PREFIX):
             self._submit_routed(request, queue_id, body, born_host, waiter)
             return
@@ -143,11 +145,11 @@ class Ingest:
     ) -> None:
         """Takes the messages of a batch (:mod:`broker.ingest.batch_body`), all or none. Raises as
         :meth:`submit`."""
-        topic, _, sys_flag, born_timestamp, _, reconsume_times, properties, _ = request
+        topic, queue_id, sys_flag, born_timestamp, _, reconsume_times, properties, options = request
         if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
             raise IllegalMessageError(f"a batch may not go to the topic {topic}")
         self.check_body(body)
-        queue_id = waiter.queue_id = self._queue_id(request)
+        queue_id = waiter.queue_id = self._queue_id(topic, queue_id, options)
         of = origin(topic, sys_flag, born_timestamp, born_host, reconsume_times)
         try:
             messages = decode_batch_body(self._batch_message_builder, of, body, properties)
@@ -168,9 +170,8 @@ class Ingest:
         if len(body) > self._body_size_max:
             raise BodyTooLargeError(len(body), self._body_size_max)
 
-    def _queue_id(self, request: SendRequest) -> int:
+    def _queue_id(self, topic: str, queue_id: int, options: SendOptions) -> int:
         """The queue that takes the message: the one asked for, or any where that is below 0."""
-        topic, queue_id, _, _, _, _, _, options = request
         config = self._batcher.topic(topic)
         if config is None:
             config = self.auto_creator.create_topic(

@@ -167,9 +167,10 @@ class TransactionCoordinator:
     ) -> None:
         """Ends the transaction of the half message at ``offset`` and ``position``.
 
-        Raises :class:`~broker.errors.TransactionMismatchError` where that is none of the
-        group's that is open, and :class:`~dledger.errors.NotLeaderError`. Where the half
-        message cannot be read, ``ended`` is told code 14: the transaction is still open.
+        Raises :class:`~broker.errors.TransactionMismatchError` where the group has no such open
+        transaction, and :class:`~dledger.errors.NotLeaderError`. ``ended`` is told
+        :class:`~broker.errors.UnavailableError` where the half message cannot be read: the
+        transaction is still open.
         """
         self._batcher.check_serving()
         transaction = self._machine.state.transactions.get(offset)
@@ -203,8 +204,7 @@ class TransactionCoordinator:
                 self._ended(offset, ending, refusal)
             except StoreError as fault:
                 # Not in the words of what has ended: it is open, and another try may read it.
-                remark = f"the half message cannot be read now: {fault}"
-                unreadable = UnavailableError(remark)
+                unreadable = UnavailableError(f"the half message cannot be read now: {fault}")
                 self._ended(offset, ending, unreadable)
 
         self._lookup.record(position, loaded)
