@@ -231,10 +231,11 @@ class Dispatcher:
         self._committing -= 1
         if self._stopped:
             return
+        if error is None:
+            self._retry_seconds = RETRY_SECONDS_MIN  # also where the step behind was refused
         if error is not None or self._failed:
             self._try_again(f"are not stored: {error}")
             return
-        self._retry_seconds = RETRY_SECONDS_MIN
         if not self._loading:
             self._look_soon()
 

@@ -184,9 +184,8 @@ class Raft:
 
     @property
     def counts(self) -> bool:
-        """Whether this node is a voter, on the disk that is noted for it."""
-        found = self.configuration
-        return found.votes(self.node) and found.trusts(self.node, self.incarnation)
+        """Whether this node is a voter, on the disk that counts for it."""
+        return self.configuration.votes(self.node) and self.elections.sound
 
     @property
     def replicator(self) -> Replicator | None:

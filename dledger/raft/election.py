@@ -11,7 +11,7 @@ counts the vote of, a log that ends before what its disk is known to have held
 from __future__ import annotations
 
 from dledger.raft.bootstrap import Bootstrap
-from dledger.raft.configuration import Configurations, check_incarnation
+from dledger.raft.configuration import NO_INCARNATION, Configurations, check_incarnation
 from dledger.raft.messages import VoteRequest, VoteResponse
 from dledger.raft.quorum import VoteResult, joint_vote_result
 from dledger.raft.raft_log import RaftLog
@@ -55,7 +55,21 @@ class Elections:
         raft_state, found = self._raft_state, self._configurations.current
         committed = self._configurations.at(self._raft_log.commit_index)
         voter = found.votes(raft_state.node) or committed.votes(raft_state.node)
-        return voter and found.trusts(raft_state.node, raft_state.incarnation)
+        return voter and self.sound
+
+    @property
+    def sound(self) -> bool:
+        """Whether this node stands on the disk that counts for it, or on its first one.
+
+        One that has lost the end of its log knows so itself (``store/recovery/lost_suffix.py``).
+        What the log said of its disk may be gone as well, and unknown to those whom it would vote
+        for.
+        """
+        node, incarnation = self._raft_state.node, self._raft_state.incarnation
+        found = self._configurations.current
+        if found.incarnations.get(node, NO_INCARNATION) != NO_INCARNATION:
+            return found.trusts(node, incarnation)
+        return not self._evidence.replaced(node, incarnation)
 
     def due(self, now: float) -> None:
         """Nobody was heard for an election timeout."""
@@ -202,7 +216,7 @@ class Elections:
         found, founding = self._configurations.current, self._bootstrap
         if not self.votes:
             return False
-        if not found.trusts(self._raft_state.node, self._raft_state.incarnation):
+        if not self.sound:
             return False
         if not found.trusts(sender, request.incarnation):
             return False

@@ -120,6 +120,11 @@ class RaftState:
             known or self._config.lease_reads
         ) and now - self.leader_heard_at < self._config.election_seconds
 
+    @property
+    def led_by_stranger(self) -> bool:
+        """Whether the leader is no member by this log: it keeps this node from no election."""
+        return self._set_by_stranger
+
     # --- strangers
 
     def knows(self, node: str) -> bool:

@@ -12,7 +12,7 @@ import dledger.wire.codec
 import store.log.entry_index
 import store.state.checkpoint
 from broker.delivery.message_reader import GetMessageResult, GetMessageStatus
-from broker.maintenance.derived_files_check import Batches, DerivedFilesCheck
+from broker.maintenance.derived_files_check import DerivedFilesCheck
 from broker.nameserver.registration_checks import (
     EarlierConnectionError,
     RegistrationChecks,
@@ -110,7 +110,7 @@ def handed_out_is_consumed(patch: Patch) -> None:
 def missing_key_files_not_missed(patch: Patch) -> None:
     """The key index is taken to have the files that there are as the broker starts."""
 
-    def blind(_check: DerivedFilesCheck, _batches: Batches) -> None:
+    def blind(*_given: object) -> None:
         """As if each row had its file."""
 
     patch.set(DerivedFilesCheck, "_find_keys", blind)

@@ -195,6 +195,9 @@ def _strike(
 ) -> tuple[str, int] | None:
     """File and byte to damage on a machine that is then down; None if there is nothing to hit.
 
+    Nor while another one is empty: it votes for nobody who is not, and while this one waits for
+    what it lacks the rest may be no majority (``docs/safety.md``).
+
     While files are swapped no name says what is marked as durable: they may be swapped once more.
     """
     place = _place(host, share)
@@ -202,27 +205,13 @@ def _strike(
         return None
     if place is None or not cluster.atlas.allows(host.name) or _members_away(cluster):
         return None
-    if not _disk_known(cluster, host):
+    if not all(_holds_something(other) for other in cluster.hosts if other is not host):
         return None
     cluster.atlas.damaged[host.name] = None
     host.crash()
     host.note_damage()
     host.coverage_mark("disk damaged at rest")
     return place
-
-
-def _disk_known(cluster: FaultTarget, host: Host) -> bool:
-    """Whether the log says, wherever any of it is, on which disk this machine votes.
-
-    One that has lost the end of its log is on another disk then. In the first second of a group
-    that is taken for the first one (``docs/safety.md``).
-    """
-    known = cluster.known_members
-    return all(
-        known[other.name].incarnations.get(host.name, NO_INCARNATION) != NO_INCARNATION
-        for other in cluster.hosts
-        if _holds_something(other)
-    )
 
 
 def _members_away(cluster: FaultTarget) -> bool:

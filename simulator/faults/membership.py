@@ -144,7 +144,11 @@ def _may_replace(cluster: FaultTarget, leader: Host, wanted: Sequence[str]) -> b
 
 @action(HostName)
 def add_member(cluster: FaultTarget, host: str) -> None:
-    """Comes back as a learner, and is promoted at the next try."""
+    """Comes back as a learner, and is promoted at the next try.
+
+    With the program of the others: while it was away they have written what an earlier one does not
+    know, which ends at that (``docs/safety.md``).
+    """
     leader = cluster.leader()
     if leader is None or leader.node is None:
         return
@@ -153,6 +157,7 @@ def add_member(cluster: FaultTarget, host: str) -> None:
         done = _report_done(leader, f"promotion of {host}")
         _ask(cluster, f"promotion of {host}", lambda members: members.promote(host, done))
     elif host not in found.voters:
+        cluster.host(host).upgrade()
         done = _report_done(leader, f"addition of {host}")
         address = _address(cluster, host)
         _ask(

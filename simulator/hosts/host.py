@@ -133,6 +133,13 @@ class Host(DiskHost):
         process = self.process = Process(after=self._step, died=self._died)
         process.run(self._boot, process)
 
+    def upgrade(self) -> None:
+        """A process of an earlier program ends, and one of the present program starts."""
+        if self.process is not None and self.features != FEATURES:
+            self.note("is started anew with another program")
+            self.crash()
+            self.start()
+
     def crash(self) -> None:
         """The process dies at once."""
         self._end(Ending.CRASH)

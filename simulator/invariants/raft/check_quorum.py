@@ -76,8 +76,8 @@ class LeadershipTimeLimits(Invariant):
 
     def _changed(self, core: Raft, known: _Leadership, now: float) -> None:
         found, index = core.configuration, core.configurations.index
-        if not found.is_joint:
-            known.change = None
+        if not found.is_joint or core.commit_index < core.term_first_index:
+            known.change = None  # a leader changes nothing before an entry of its own is committed
         elif known.change is None or known.change[0] != index:
             known.change = (index, now)
         else:

@@ -269,6 +269,7 @@ for number, line in enumerate(ast.literal_eval(sys.stdin.read())):
 """The interpreter starts once: each command is a fork of it."""
 
 
+@pytest.mark.processes
 def test_commands_whose_input_and_output_are_closed_say_what_is_wrong(tmp_path: Path) -> None:
     starting = {"up", "bench", "namesrv"}
     lines = [leaf.line() for leaf in LEAVES if leaf.words[0] not in starting]

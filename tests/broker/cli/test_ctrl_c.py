@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.processes
+
 INTERRUPTED = """\
 import os, runpy, signal, sys
 

@@ -70,7 +70,7 @@ class Follower:
             writer=writer,
             failure=None,
             state_divergence=SimpleNamespace(wrong=""),
-            tell=self._told,
+            send=self._told,
         )
 
         def work() -> None:
@@ -186,7 +186,7 @@ def test_what_rotted_has_not_expired_and_is_looked_at_at_once(
         core=SimpleNamespace(commit_index=9, serves=lambda _peer: True),
         failure=None,
         scrubber=SimpleNamespace(suspect=suspects.append),
-        tell=lambda _peer, message: told.append(message),
+        send=lambda _peer, message: told.append(message),
     )
     loop = VirtualLoop()
     try:
@@ -212,7 +212,7 @@ def test_a_node_whose_state_is_wrong_gives_no_checkpoint(wrong: str, given: int)
         core=SimpleNamespace(commit_index=0, replicator=None, serves=lambda _peer: True),
         failure=None,
         state_divergence=SimpleNamespace(wrong=wrong),
-        tell=lambda _peer, message: told.append(message),
+        send=lambda _peer, message: told.append(message),
     )
     loop = VirtualLoop()
     try:

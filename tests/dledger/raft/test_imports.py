@@ -52,6 +52,7 @@ def test_a_core_module_takes_chance_from_a_generator_only(path: Path) -> None:
     assert modules.get("random", ("Random",)) == ("Random",)
 
 
+@pytest.mark.processes
 def test_importing_the_core_brings_in_the_core_and_what_is_listed_beside_it() -> None:
     code = "import sys, dledger.raft.core; print(*sorted(sys.modules))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

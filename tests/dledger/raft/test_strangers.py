@@ -163,6 +163,17 @@ def test_a_stranger_that_does_not_know_the_log_is_not_believed() -> None:
     assert node.evidence.known() == []
 
 
+@pytest.mark.parametrize(("leader", "answered"), [("n1", 7), ("n9", 0)])
+def test_a_stranger_that_leads_gets_no_lease(leader: str, answered: int) -> None:
+    """Whoever follows it may vote for a member at any time."""
+    node = core(1, 1)
+    node.receive(leader, Heartbeat(9, -1, 7), NOBODY_LEADS)
+    [sent] = node.take().messages
+    assert node.leader == leader
+    assert isinstance(sent.message, HeartbeatResponse)
+    assert sent.message.round == answered
+
+
 def test_what_members_hold_is_believed_of_who_knows_the_log() -> None:
     """One lie about it, saved by all, would keep every one of them from a vote for ever."""
     node = core(1, 1)

@@ -20,6 +20,7 @@ QUICK_SEEDS = 20
 QUICK = [bug for bug in BUGS if bug.seeds <= QUICK_SEEDS]
 
 
+@pytest.mark.minutes
 @pytest.mark.parametrize("bug", QUICK, ids=[bug.id for bug in QUICK])
 def test_a_planted_bug_is_found_by_the_right_check(bug: Bug) -> None:
     finding = look_for(bug)

@@ -50,6 +50,7 @@ def outcomes() -> Sequence[Outcome]:
         return list(pool.map(run, [*SEEDS_OF_THREE, *SEEDS_OF_FIVE], chunksize=10))
 
 
+@pytest.mark.minutes
 def test_every_promise_is_kept_in_a_few_hundred_runs(outcomes: Sequence[Outcome]) -> None:
     broken = [
         f"{outcome.violation}\nrepeat it with: {as_run(outcome.seed).repeat_command(outcome.seed)}"
@@ -109,6 +110,7 @@ def test_the_hash_covers_figures_and_bytes_but_no_words() -> None:
     assert len(apart) == 4
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("profile", ["nodes", "default"])
 def test_the_hash_seed_of_python_changes_nothing(profile: str) -> None:
     here = RunOptions(3, 0.05, PROFILES[profile]).of(11).play()
@@ -132,6 +134,7 @@ def test_the_trace_of_a_replay_tells_one_event_a_line(capsys: pytest.CaptureFixt
     assert lines[-1].startswith("seed 3 ")
 
 
+@pytest.mark.processes
 def test_several_jobs_give_what_one_gives(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["run", "--seeds", "5-16", "--minutes", "0.01", "--json", "--profile", "quick"]
     assert main(asked) == 0
@@ -231,6 +234,7 @@ def test_bad_arguments_are_refused_in_one_line(capsys: pytest.CaptureFixture[str
     assert "ends before it begins" in capsys.readouterr().err
 
 
+@pytest.mark.minutes
 @pytest.mark.parametrize("world", [NODES, BROKERS])
 def test_members_leave_and_return_and_leaders_hand_over(world: str) -> None:
     kinds = ("leader hands over", "member leaves", "member returns")

@@ -47,6 +47,7 @@ def test_without_faults_every_message_is_acknowledged_and_none_is_stored_twice()
     assert not any(mark.startswith("message sent again") for mark in outcome.marks)
 
 
+@pytest.mark.processes
 def test_a_run_is_a_function_of_its_seed_and_not_of_the_order_in_sets() -> None:
     _, here = run(6)
     script = (

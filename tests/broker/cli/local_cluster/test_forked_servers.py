@@ -14,6 +14,8 @@ import pytest
 from broker.cli.local_cluster.forked_servers import ForkedChild, fork
 from broker.cli.local_cluster.managed_processes import DLEDGER
 
+pytestmark = pytest.mark.processes
+
 IMPORTS_A_BROKER = """
 import os, sys
 from broker.cli.commands.node import import_broker
