@@ -24,7 +24,7 @@ from simulator.hosts.disk_host import DiskHost
 from simulator.hosts.hash_state_machine import HashChainStateMachine
 from simulator.hosts.node_service import NodeService
 from simulator.hosts.observed_host import Ending, Environment, GroupConfig
-from store.errors import DiskFullError, FatalDiskError, StoreError
+from store.errors import DamagedLogError, DiskFullError, FatalDiskError, StoreError
 from store.replica import StoreConfig
 
 DIRECTORY = "/data"
@@ -49,7 +49,7 @@ class HostTransport(SimulatedTransport):
     async def start(self, handler: TransportHandler) -> None:
         """See :class:`dledger.wire.transport.Transport`."""
         if isinstance(handler, StartupRepair):
-            self._machine.waits_for_repair()
+            self._machine.waits_for_repair(handler._damage)
         await super().start(handler)
 
 
@@ -280,11 +280,11 @@ class Host(DiskHost):
         self._transport.features = self.features
         return self._transport
 
-    def waits_for_repair(self) -> None:
+    def waits_for_repair(self, damage: DamagedLogError) -> None:
         """Its peers are to put back what keeps its log from being opened."""
-        self.note("is to be mended")
+        self.note(f"is to be mended: {damage}")
         if not (self.damaged or self.damaged_parts or self._disk_failed):
-            raise Violation(f"{self.name} takes its log for damaged")
+            raise Violation(f"{self.name} takes its log for damaged: {damage}")
         self._is_repaired = True
 
     def _stop(self) -> None:

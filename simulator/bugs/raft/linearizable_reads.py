@@ -92,7 +92,7 @@ def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
 
 
 BUGS = (
-    _bug("L8x", read_from_before_the_term, STALE, 60, "crash", "slow disk", "delay"),
+    _bug("L8x", read_from_before_the_term, STALE, 120, "crash", "slow disk", "delay"),
     _bug("L9x", read_before_it_is_applied, STALE, 20, "crash", "partition", "pause"),
     _bug("L10x", read_confirmed_by_nobody, STALE, 60, "partial partition", "pause"),
     _bug("L11x", lease_not_heeded_by_voters, STALE, 60, "partition", "crash"),

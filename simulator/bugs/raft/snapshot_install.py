@@ -82,7 +82,19 @@ BUGS = (
     Bug("B4", refill_skips_an_entry, "not within", 10, kinds=KINDS, seconds=10.0),
     Bug("B11", follower_behind_the_log_is_not_told, "not within", 10, kinds=KINDS, seconds=10.0),
     Bug(
-        "C13", refill_taken_for_complete_too_early, "stops by itself", 10, kinds=KINDS, seconds=10.0
+        "C13",
+        refill_taken_for_complete_too_early,
+        "takes its log for damaged",
+        10,
+        kinds=KINDS,
+        seconds=10.0,
     ),
-    Bug("C14", refill_installed_without_its_mark, "stops by itself", 10, kinds=KINDS, seconds=10.0),
+    Bug(
+        "C14",
+        refill_installed_without_its_mark,
+        "takes its log for damaged",
+        10,
+        kinds=KINDS,
+        seconds=10.0,
+    ),
 )

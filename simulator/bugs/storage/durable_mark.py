@@ -93,7 +93,7 @@ BUGS = (
     _bug(
         "M3x",
         segments_removed_before_the_mark_says_so,
-        "the segment file is missing",
+        "takes its log for damaged",
         80,  # a machine must die between two certain calls
         "expiry",
         "power loss within a call",
