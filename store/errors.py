@@ -79,7 +79,8 @@ class DamagedLogError(DamagedError):
     all below the position ``durable_position``; up to ``commit_index`` it is known to be committed.
     With ``suffix_lost`` it is known that entries behind that are lost too, and this would not be
     seen any more once the entry is put back. ``rows`` are those of the entry index for whole
-    entries right before the damage. The log begins with entry ``first_index``.
+    entries right before the damage. The log begins with entry ``first_index``, and the newest
+    checkpoint covers all up to ``applied_index``.
     """
 
     def __init__(self, path: str, position: int, what: str) -> None:
@@ -92,6 +93,7 @@ class DamagedLogError(DamagedError):
         self.durable_position = 0
         self.suffix_lost = False
         self.first_index = 0
+        self.applied_index = -1
         self.rows = b""
 
 

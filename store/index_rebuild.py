@@ -117,7 +117,7 @@ class Rebuild:
     def _damage(self, store: ReplicaStore, error: DamagedError) -> DamagedLogError:
         damage = DamagedLogError(error.path, error.position, error.what)
         damage.index = self._index
-        damage.commit_index = damage.known_index = self._last_index
+        damage.commit_index = damage.known_index = damage.applied_index = self._last_index
         damage.durable_position = store.end_position
         if self._before is not None:
             damage.end, damage.chain_crc = self._before.end, self._before.chain_crc

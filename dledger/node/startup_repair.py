@@ -27,7 +27,8 @@ from store.log.entry_index import ROW, ROW_SIZE, EntryIndexRow
 from store.log.layout import next_position, segment_start
 from store.log.log_reader import Cursor, LogReader, SegmentFiles
 from store.log.repair_note import overwrite_noted, overwritten_end
-from store.recovery.opening import StoreConfig, begin_incarnation, note_committed
+from store.recovery.damaged_log import cut_at_damage, note_committed
+from store.recovery.opening import StoreConfig, begin_incarnation
 from store.replica import ReplicaStore
 
 log = logging.getLogger(__name__)
@@ -111,7 +112,7 @@ class StartupRepair:
         loop: asyncio.AbstractEventLoop,
         members: Collection[str],
     ) -> None:
-        self._members = frozenset(members)
+        self._members = frozenset(members) - {config.node}
         self._fs = fs
         self._directory = directory
         self._config = config
@@ -124,6 +125,8 @@ class StartupRepair:
         self._full = False
         self._timer: asyncio.TimerHandle | None = None
         self._damage: DamagedLogError
+        self._expired: set[str] = set()
+        """Peers that have given up the damaged entry."""
         self._rows_end = 0
         """Behind the last entry that was whole when this began."""
         self._repaired: asyncio.Future[None]
@@ -190,13 +193,9 @@ class StartupRepair:
         if self._damage.chain_crc is None and sender not in self._members:
             return
         first = self._damage.index
-        if message.status is FetchStatus.EXPIRED and message.number == first:
-            log.error(
-                "%s has given up entry %d; where all have, wipe this node: it is refilled",
-                sender,
-                first,
-            )
         try:
+            if message.status is FetchStatus.EXPIRED and message.first_index > first:
+                self._given_up(sender)
             self._write_all(sender, message.entries)
         except OSError as error:
             if error.errno not in OUT_OF_SPACE:
@@ -212,11 +211,25 @@ class StartupRepair:
         if self._damage.index > first:
             log.warning("%d to %d are whole again, from %s", first, self._damage.index - 1, sender)
             self._full = False
+            self._expired.clear()
             if self._is_whole():
                 self._repaired.set_result(None)
             elif self._timer is not None:
                 self._timer.cancel()
                 self._ask()
+
+    def _given_up(self, peer: str) -> None:
+        """Where all peers have given up the entry, the log ends before it, and is refilled."""
+        damage = self._damage
+        log.error("%s has given up entry %d", peer, damage.index)
+        self._expired.add(peer)
+        if self._members and self._members <= self._expired:
+            if damage.index > damage.applied_index and self._config.incarnation:
+                log.error("all have given up entry %d: the log ends before it", damage.index)
+                cut_at_damage(self._fs, self._directory, self._config, damage)
+                self._repaired.set_result(None)
+                return
+            log.error("all have given up entry %d: wipe this node, it is refilled", damage.index)
 
     def _give(self, peer: str, request: FetchRequest) -> None:
         """Answers with entries before the damage that are whole, and known to be committed.

@@ -94,6 +94,7 @@ class LogScan:
     term_starts: list[tuple[int, int]] = field(default_factory=list)
     rows: bytearray = field(default_factory=bytearray)
     commit_index: int = -1
+    applied_index: int = -1
     tail: deque[Entry] = field(default_factory=deque)
     tail_base: tuple[int, int] = (0, 0)
     tail_bytes: int = 0
@@ -194,6 +195,7 @@ def check_durable(
     damage.known_index = max(found.commit_index, mark.index)
     damage.durable_position = durable_position
     damage.first_index, damage.rows = mark.first_index, bytes(found.rows)
+    damage.applied_index = found.applied_index
     damage.suffix_lost = displaced(log, hole.position, durable_position)
     raise damage
 

@@ -16,7 +16,6 @@ from store.io.atomic_file import read_checked_file, replace_file
 from store.io.filesystem import FileSystem, Lock
 from store.io.two_slot_file import TwoSlotFile
 from store.log.commit_log import CommitLog
-from store.log.entry import Entry
 from store.log.entry_index import ROWS_PER_FILE, EntryIndex
 from store.log.layout import SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN
 from store.log.log_reader import HoleReason
@@ -38,7 +37,7 @@ from store.recovery.lost_suffix import (
     short_segments,
     unreadable,
 )
-from store.recovery.snapshot_install import install, raise_term
+from store.recovery.snapshot_install import install
 from store.state.checkpoint import Checkpoint, Checkpoints
 from store.state.format_file import (
     FORMAT_NAME,
@@ -173,31 +172,6 @@ def begin_incarnation(
     return config.incarnation
 
 
-def note_committed(fs: FileSystem, directory: str, entry: Entry) -> bool:
-    """A committed entry of a peer was put in the place of a damaged one, behind whole ones.
-
-    Where the mark is of other entries, what this replica held from there on was never committed,
-    and never will be: the mark is durably set on this entry. Returns whether that was so.
-    """
-    state = f"{directory}/state"
-    raise_term(fs, f"{state}/{VOTE_NAME}", entry.term)
-    mark_file = TwoSlotFile.open(fs, f"{state}/{MARK_NAME}")
-    try:
-        mark = DurableMark.unpack(mark_file.payload, mark_file.path)
-        if entry.index <= mark.commit_index:
-            return False  # what is not as the mark says is damaged
-        if entry.index != mark.index and not entry.position < mark.position <= entry.end:
-            return False
-        named = (entry.index, entry.end, entry.chain_crc)
-        if named == (mark.index, mark.position, mark.chain_crc):
-            return False
-        begins = (mark.first_index, mark.first_position)
-        mark_file.save(DurableMark(*named, entry.index, *begins).pack())
-    finally:
-        mark_file.close()
-    return True
-
-
 def _recover(
     fs: FileSystem, directory: str, config: StoreConfig, lock: Lock, incarnation: int
 ) -> OpenParts:
@@ -240,8 +214,6 @@ def _recover(
         incarnation = begin_incarnation(fs, directory, config, evidence_file)
         restore_length(short, durable_position)
     found = _start_of_scan(checkpoint, index, mark)
-    found.commit_index = max(mark.commit_index, -1 if checkpoint is None else checkpoint.index)
-    found.tail_base = (found.end, found.chain_crc or 0)
     if not _read_log(log, found, mark, durable_position, config):
         incarnation = begin_incarnation(fs, directory, config, evidence_file)
     if found.last_term > hard_state.term:
@@ -356,17 +328,21 @@ def _newest(checkpoints: Checkpoints, mark: DurableMark, mark_path: str) -> Chec
 
 def _start_of_scan(checkpoint: Checkpoint | None, index: EntryIndex, mark: DurableMark) -> LogScan:
     """At the checkpoint, or at the first entry where the entry index must be made again."""
+    # What came before an expired log's first entry is not known; its chain starts from itself.
+    chain_crc = 0 if mark.first_index == 0 else None
+    found = LogScan(mark.first_index - 1, -1, mark.first_position, chain_crc)
     if checkpoint is not None:
         try:
             index.check_files()
-            return LogScan(
+            found = LogScan(
                 checkpoint.index, checkpoint.term, checkpoint.end_position, checkpoint.chain_crc
             )
         except DamagedError:
             index.forget_files()
-    # What came before an expired log's first entry is not known; its chain starts from itself.
-    chain_crc = 0 if mark.first_index == 0 else None
-    return LogScan(mark.first_index - 1, -1, mark.first_position, chain_crc)
+        found.applied_index = checkpoint.index
+    found.commit_index = max(mark.commit_index, found.applied_index)
+    found.tail_base = (found.end, found.chain_crc or 0)
+    return found
 
 
 def _tell(

@@ -215,7 +215,7 @@ def install(fs: FileSystem, directory: str) -> bool:
     plan = InstallPlan(*planned)
     raise_term(fs, f"{state}/{VOTE_NAME}", checkpoint.term)
     if floor > checkpoint.index:
-        replace_file(fs, state, FLOOR_NAME, encode_slot(1, msgpack.packb([floor])))
+        raise_vote_floor(fs, directory, floor)
     replace_file(fs, state, REBUILD_NAME, b"")
     mark = DurableMark(
         checkpoint.index,
@@ -245,6 +245,13 @@ def read_vote_floor(fs: FileSystem, directory: str) -> int:
     """The entry that the replica must hold before it may vote again; -1 for none."""
     path = f"{directory}/state/{FLOOR_NAME}"
     return _read_record(fs, path, 1)[0] if fs.exists(path) else -1
+
+
+def raise_vote_floor(fs: FileSystem, directory: str, index: int) -> None:
+    """Durably notes that the replica must hold this entry before it may vote again."""
+    if index > read_vote_floor(fs, directory):
+        record = encode_slot(1, msgpack.packb([index]))
+        replace_file(fs, f"{directory}/state", FLOOR_NAME, record)
 
 
 def clear_vote_floor(fs: FileSystem, directory: str) -> None:

@@ -156,11 +156,6 @@ def test_two_of_three_that_each_have_what_the_other_lacks_go_on_without_the_thir
     assert served == [True]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="a node asks for ever for an entry that all of its peers gave up",
-)
 def test_a_node_that_lacks_what_all_have_given_up_is_refilled() -> None:
     opened: list[bool] = []
 
@@ -173,6 +168,7 @@ def test_a_node_that_lacks_what_all_have_given_up_is_refilled() -> None:
         await given_up(cluster, away, lacks.index)
         away.start()
         opened.append(await comes(cluster, lambda: away.node is not None))
+        await settle(cluster)
 
     played(Run(1, schedule=()).cluster(), script)
     assert opened == [True]
