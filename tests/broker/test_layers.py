@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
-from functools import cache
-from graphlib import TopologicalSorter
-from pathlib import Path
+from pathlib import PurePosixPath
 
 import pytest
 
-import broker
+from tests.support.imports import circles, imports_of
 
-ROOT = Path(broker.__path__[0]).parent
+BROKER = imports_of("broker")
 
 FACE = "broker/client/__init__.py"
 """What programs import of the library: a room above the folders that it is made of."""
@@ -103,34 +100,8 @@ SERVERS = (
 )
 
 
-def module_file(name: str) -> str | None:
-    """The file of a module or package of ours, from the root; None for any other name."""
-    path = ROOT / name.replace(".", "/")
-    for file in (path.with_suffix(".py"), path / "__init__.py"):
-        if file.is_file():
-            return str(file.relative_to(ROOT))
-    return None
-
-
-@cache
-def imported(file: str) -> frozenset[str]:
-    """The files of ours that a file imports, anywhere in it, for type checkers alone too."""
-    found: set[str | None] = set()
-    for node in ast.walk(ast.parse((ROOT / file).read_text())):
-        if isinstance(node, ast.Import):
-            found.update(module_file(alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module is not None:
-            for alias in node.names:
-                found.add(module_file(f"{node.module}.{alias.name}") or module_file(node.module))
-    return frozenset(each for each in found if each is not None and each != file)
-
-
-def files(package: str) -> list[str]:
-    return sorted(str(path.relative_to(ROOT)) for path in (ROOT / package).rglob("*.py"))
-
-
 def room_of(file: str) -> str:
-    inside = Path(file).relative_to("broker")
+    inside = PurePosixPath(file).relative_to("broker")
     if file == FACE or len(inside.parts) == 1:
         return str(inside.with_suffix(""))
     return str(inside.parent)
@@ -138,8 +109,8 @@ def room_of(file: str) -> str:
 
 def arrows() -> Iterator[tuple[str, str]]:
     """From each file of the broker to the files in other rooms that it imports."""
-    for file in files("broker"):
-        for other in imported(file):
+    for file, imported in BROKER.items():
+        for other in imported:
             if other.startswith("broker/") and room_of(file) != room_of(other):
                 yield file, other
 
@@ -158,23 +129,23 @@ def test_the_table_has_every_room_and_points_down_alone() -> None:
     for room, known in ROOMS.items():
         assert known <= lower, f"{room} knows {known - lower}, which do not lie below it"
         lower.add(room)
-    assert {room_of(file) for file in files("broker") if imported(file)} <= ROOMS.keys()
+    assert {room_of(file) for file, imported in BROKER.items() if imported} <= lower
 
 
 def test_no_files_import_each_other_in_a_circle() -> None:
-    TopologicalSorter({file: imported(file) for file in files("broker")}).prepare()
+    assert not circles(BROKER)
 
 
 @pytest.mark.parametrize("server", SERVERS)
 def test_a_server_never_loads_the_client_library(server: str) -> None:
     reached, waiting = {server}, [server]
     while waiting:
-        for other in imported(waiting.pop()) - reached:
-            reached.add(other)
-            waiting.append(other)
+        more = BROKER.get(waiting.pop(), frozenset()) - reached
+        reached |= more
+        waiting += more
     assert not [file for file in reached if file.startswith("broker/client/")]
 
 
 def test_the_data_source_knows_the_store_and_not_the_broker() -> None:
-    known = {other for file in files("spark") for other in imported(file)}
+    known = {other for imported in imports_of("spark").values() for other in imported}
     assert not [file for file in known if file.startswith(("broker/", "dledger/"))]
