@@ -14,12 +14,11 @@
 Threads. One *storage thread* calls ``save_hard_state``, ``append``, ``truncate`` and ``sync``, one
 after the other; while it has nothing to do any thread may ``begin_append`` in its place. One
 *background thread* calls ``preallocate_next``, ``drop_cached``, ``save_mark``, ``save_evidence``,
-  ``save_checkpoint``, ``expire`` and ``repair_entry`` at the same time. Any thread reads. This is
-  safe because the two writers own different bytes: the storage thread the log from its end on, the
-  background thread zeros ahead of every entry (:mod:`store.log.segment`), committed entries that
-  rotted, and files for what is committed, which is never truncated (:mod:`store.log.entry_index`).
-  Only a truncation meets the mark (:mod:`store.state.durable_mark`). A reader that a truncation
-  overtakes sees that the log was cut meanwhile, and reads again.
+``save_checkpoint``, ``expire`` and ``repair_entry`` at the same time. Any thread reads. The two
+writers own different bytes. The storage thread owns the log from its end on. The background thread
+owns the zeros ahead of it (:mod:`store.log.segment`), corrupt committed entries, and files of what
+is committed, which is never truncated. Only a truncation meets the mark
+(:mod:`store.state.durable_mark`). A reader notices a truncation, and reads again.
 
 Failures. A full disk is a :class:`~store.errors.DiskFullError` and leaves the store as it was. Any
 other failed write or sync is a :class:`~store.errors.FatalDiskError`: what the disk holds is then
@@ -31,13 +30,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from store.errors import (
-    DamagedError,
-    DiskFullError,
-    FatalDiskError,
-    SnapshotError,
-    StoreError,
-)
+from store.errors import DamagedError, DiskFullError, FatalDiskError, SnapshotError, StoreError
 from store.io.atomic_file import replace_file
 from store.io.filesystem import FileSystem
 from store.log.commit_log import OUT_OF_SPACE

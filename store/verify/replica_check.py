@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import itemgetter
 
 from store.errors import CorruptBatchError
 from store.log.entry import Entry, EntryKind
 from store.log.log_reader import Window
 from store.message.batch import decode_batch
-from store.state.checkpoint import Checkpoint
 from store.verify.files.audit_files import AuditFiles
 from store.verify.files.read_buffers import Buffers
-from store.verify.findings import INCOMPLETE, RESTORE, FindingKind, FindingLog
+from store.verify.findings import FindingKind, FindingLog
 from store.verify.index.entry_index_check import EntryIndexCheck, index_row
 from store.verify.index.index_checks import open_key_check, open_queue_check
 from store.verify.index.key_index_digests import KeyDigests
@@ -22,6 +20,7 @@ from store.verify.log.log_commands import FileCommand, StatedProof, file_command
 from store.verify.log.log_walk import LogWalk
 from store.verify.log.queue_row_runs import QueueRowRuns
 from store.verify.log.shared_log import SharedLog
+from store.verify.named_entries_check import NamedEntriesCheck
 from store.verify.plan.ranges import (
     Border,
     Compared,
@@ -85,12 +84,7 @@ class ReplicaCheck:
             lost=self._walk.lost,
             compared=compared.keys,
         )
-        named = {state.mark.index, self._covered_index}
-        named |= {older.checkpoint.index for older in state.older}
-        if state.manifest is not None:
-            named.add(state.manifest.commit_index)
-        self._named = sorted(named)
-        """Entries that the small files name."""
+        self._named = NamedEntriesCheck(state, self._log)
         self._topics = TopicNumbers()
         self._runs = QueueRowRuns(self._topics)
         self._term_starts: list[tuple[int, int]] = []
@@ -154,14 +148,20 @@ class ReplicaCheck:
     def end(self) -> tuple[ReplicaReport, RangeQueues, RangeKeys, RangeState | None]:
         """What came out, once all entries were taken."""
         self._index.finish()
-        if self._is_covered:
-            self._check_terms()
+        walk = self._walk
+        if self._is_covered and not walk.lost:
+            self._named.check_terms(
+                self._term_starts,
+                walk.first_index,
+                walk.last_index,
+                before_is_known=self._border.term >= 0,
+            )
         queues = self._queues.end_range(covered=self._is_covered)
         if self._has_keys:
             keys = self._keys.end_range()
         else:  # what was given up here may lack to files that earlier ranges compare
             keys = RangeKeys(expired_position=self._keys.expired_position)
-        report, walk = self._report, self._walk
+        report = self._report
         report.first_index, report.last_index = walk.first_index, walk.last_index
         report.commit_index = self._state.commit_index
         report.end_position = walk.end_position
@@ -277,9 +277,9 @@ class ReplicaCheck:
         """``rows`` are those of the entry index."""
         first = entries[0].index
         self._index.take(first, rows)
-        for index in self._named:
+        for index in self._named.indexes:
             if 0 <= index - first < len(entries):
-                self._check_named(entries[index - first])
+                self._named.check(entries[index - first])
 
     def _obey(
         self, commands: Sequence[FileCommand], columns: BatchColumns, number: int, *, covered: bool
@@ -313,96 +313,4 @@ class ReplicaCheck:
             found=found,
             advice=LEADER_FAULT,
             first=entry.index,
-        )
-
-    # --- what the small files say about entries
-
-    def _check_named(self, entry: Entry) -> None:
-        """Mark, checkpoint and manifest name an entry each: it must be the one in the log."""
-        state = self._state
-        found = (entry.end, entry.chain_crc)
-        mark, checkpoint, manifest = state.mark, state.checkpoint, state.manifest
-        if entry.index == mark.index:
-            self._check_name(
-                FindingKind.MARK, state.mark_path, entry, (mark.position, mark.chain_crc), found
-            )
-        if checkpoint is not None and entry.index == checkpoint.index:
-            named = (checkpoint.end_position, checkpoint.chain_crc)
-            path, kept = state.checkpoint_path, checkpoint
-            self._check_name(FindingKind.CHECKPOINT, path, entry, named, found)
-            if kept.term != entry.term:
-                self._tell_terms(f"term {entry.term}", f"term {kept.term}", path, kept)
-        for older in state.older:
-            path, kept = older.path, older.checkpoint
-            if entry.index == kept.index:
-                named = (kept.end_position, kept.chain_crc)
-                self._check_name(FindingKind.CHECKPOINT, path, entry, named, found)
-                self._check_term(FindingKind.CHECKPOINT, path, entry, kept.term)
-        if manifest is not None and entry.index == manifest.commit_index:
-            named = (manifest.end_position, manifest.chain_crc)
-            path, kind = state.manifest_path, FindingKind.FORMAT
-            self._check_name(kind, path, entry, named, found, advice=INCOMPLETE)
-            self._check_term(kind, path, entry, manifest.term, INCOMPLETE)
-
-    def _check_term(
-        self, kind: FindingKind, path: str, entry: Entry, term: int, advice: str = RESTORE
-    ) -> None:
-        if term != entry.term:
-            expected, found = f"entry {entry.index} to be of term {entry.term}", f"term {term}"
-            self._log.add(
-                kind, path, 0, expected=expected, found=found, advice=advice, first=entry.index
-            )
-
-    def _check_name(
-        self,
-        kind: FindingKind,
-        path: str,
-        entry: Entry,
-        named: tuple[int, int],
-        found: tuple[int, int],
-        *,
-        advice: str = RESTORE,
-    ) -> None:
-        if named != found:
-            self._log.add(
-                kind,
-                path,
-                0,
-                expected=f"entry {entry.index} to end at {found[0]} with chain {found[1]:08x}",
-                found=f"{named[0]} and {named[1]:08x}",
-                advice=advice,
-                first=entry.index,
-            )
-
-    def _check_terms(self) -> None:
-        """The checkpoints' term starts must be those of the log, as far as the range has any."""
-        state = self._state
-        if state.checkpoint is None or self._walk.lost:
-            return
-        first, last = self._walk.first_index, self._walk.last_index
-        # Whether a term starts with the first entry is known only where its forerunner is.
-        first += self._border.term < 0 and first > 0
-        found = [start for start in self._term_starts if first <= start[1] <= last]
-        for path, checkpoint in (
-            (state.checkpoint_path, state.checkpoint),
-            *((older.path, older.checkpoint) for older in state.older),
-        ):
-            named = [start for start in checkpoint.term_starts if first <= start[1] <= last]
-            if last <= checkpoint.index and named != found:
-                # The first one that differs, as the ranges behind may have others.
-                odd = min({*named} ^ {*found}, key=itemgetter(1), default=found[0])
-                right, wrong = (
-                    next((f"term {term}" for term, index in starts if index == odd[1]), "no term")
-                    for starts in (found, named)
-                )
-                self._tell_terms(f"{right} to start with entry {odd[1]}", wrong, path, checkpoint)
-
-    def _tell_terms(self, expected: str, found: str, path: str, checkpoint: Checkpoint) -> None:
-        self._log.add(
-            FindingKind.CHECKPOINT,
-            path,
-            16,
-            expected=expected,
-            found=found,
-            first=checkpoint.index,
         )

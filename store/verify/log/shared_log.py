@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from store.errors import StoreError
 from store.io.filesystem import ReadableFileSystem
 from store.log.log_reader import WINDOW_SIZE, Cursor, LogReader, SegmentFiles, Window
-from store.verify.files.read_buffers import PIECE_SIZE, Buffers
+from store.verify.files.read_buffers import Buffers
 from store.verify.plan.ranges import Border
 
 
@@ -87,8 +87,8 @@ class SharedLog:
         octets = memoryview(piece.octets)
         size = len(window.data)
         for reader, files in self._others:
-            for at in range(0, size, PIECE_SIZE):
-                wanted = min(PIECE_SIZE, size - at)
+            for at in range(0, size, piece.size):
+                wanted = min(piece.size, size - at)
                 path, byte = files.locate(window.position + at)
                 place = piece.place(byte)
                 found = reader.read_into(octets[place : place + wanted], window.position + at)

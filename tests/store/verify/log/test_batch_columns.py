@@ -20,6 +20,7 @@ from store.verify import replica_check as replica_checks
 from store.verify.files import read_buffers
 from store.verify.files.read_buffers import Buffers
 from store.verify.index.key_index_check import KEY_FIELDS, row_numbers
+from store.verify.log import shared_log
 from store.verify.log.batch_check import is_consistent
 from store.verify.log.batch_columns import TopicNumbers, plain_columns, read_columns
 from tests.store.sample_replica import HOST, Replica, message
@@ -250,7 +251,8 @@ def test_equal_replicas_are_read_once_for_all(
     """With windows that many entries, few, or none fit into."""
     fs = simulated()
     directories = snapshots(fs, 60)
-    monkeypatch.setattr(read_buffers, "WINDOW_SIZE", window)
+    for module in (read_buffers, shared_log):
+        monkeypatch.setattr(module, "WINDOW_SIZE", window)
     monkeypatch.setattr(read_buffers, "PIECE_SIZE", piece)
     monkeypatch.delattr(replica_checks.ReplicaCheck, "run")  # the check of each alone
     assert verify_replicas(fs, directories, range_bytes=3000).findings == []
