@@ -42,13 +42,12 @@ W = TypeVar("W", bound=Workload)
 
 @dataclass(frozen=True, slots=True)
 class World(Generic[H]):
-    """What a run takes place in. ``told`` says in a line what is in it.
+    """What a run takes place in.
 
     Each of ``workloads`` makes its clients and checks for a cluster; they start, and come to their
     end, in this order.
     """
 
-    told: str
     kind: GroupKind[H]
     workloads: Sequence[Callable[[Cluster[H]], Workload]]
     settings: WorldSettings = BUSY

@@ -58,9 +58,9 @@ def _messages_of_both(cluster: Cluster[BrokerHost]) -> Messages:
 
 
 def _brokers(
-    told: str, *added: Callable[[Cluster[BrokerHost]], Workload], settings: WorldSettings = BUSY
+    *added: Callable[[Cluster[BrokerHost]], Workload], settings: WorldSettings = BUSY
 ) -> World[BrokerHost]:
-    return World(told, WHOLE_BROKERS, (_names, Messages, *added), settings)
+    return World(WHOLE_BROKERS, (_names, Messages, *added), settings)
 
 
 def _retaining(settings: WorldSettings) -> WorldSettings:
@@ -80,24 +80,23 @@ def _at_followers(settings: WorldSettings) -> WorldSettings:
 
 
 WORLDS: Mapping[str, World[Any]] = {
-    NODES: World("bare nodes", BARE_NODES, (RaftProposals,)),
-    BROKERS: _brokers("whole brokers"),
-    CALM: _brokers("with calm clients", settings=CALM_SETTINGS),
-    BURSTS: _brokers("much is done at once", settings=BURSTS_SETTINGS),
-    WAITING: _brokers("messages that wait", ScheduledMessages, settings=_retaining(BUSY)),
-    CALM_WAITING: _brokers("calm", ScheduledMessages, settings=_retaining(SHARED_CALM)),
-    TRANSACTIONS: _brokers("transactions", Transactions, settings=_checking(BUSY)),
-    CALM_TRANSACTIONS: _brokers("calm", Transactions, settings=_checking(SHARED_CALM)),
-    FOLLOWERS: _brokers("reads at any broker", FollowerReads, settings=_at_followers(BUSY)),
-    CALM_FOLLOWERS: _brokers("calm", FollowerReads, settings=_at_followers(SHARED_CALM)),
-    ASKING: _brokers("requests and replies, SQL92", RequestReply),
-    CALM_ASKING: _brokers("calm", RequestReply, settings=SHARED_CALM),
-    PUSHING: _brokers("consumers like RocketMQ's Java client", PushConsumers),
-    CALM_PUSHING: _brokers("calm", PushConsumers, settings=SHARED_CALM),
-    LOOKUPS: _brokers("queries by key, position and time", MessageLookup),
-    CALM_LOOKUPS: _brokers("calm", MessageLookup, settings=SHARED_CALM),
+    NODES: World(BARE_NODES, (RaftProposals,)),
+    BROKERS: _brokers(),
+    CALM: _brokers(settings=CALM_SETTINGS),
+    BURSTS: _brokers(settings=BURSTS_SETTINGS),
+    WAITING: _brokers(ScheduledMessages, settings=_retaining(BUSY)),
+    CALM_WAITING: _brokers(ScheduledMessages, settings=_retaining(SHARED_CALM)),
+    TRANSACTIONS: _brokers(Transactions, settings=_checking(BUSY)),
+    CALM_TRANSACTIONS: _brokers(Transactions, settings=_checking(SHARED_CALM)),
+    FOLLOWERS: _brokers(FollowerReads, settings=_at_followers(BUSY)),
+    CALM_FOLLOWERS: _brokers(FollowerReads, settings=_at_followers(SHARED_CALM)),
+    ASKING: _brokers(RequestReply),
+    CALM_ASKING: _brokers(RequestReply, settings=SHARED_CALM),
+    PUSHING: _brokers(PushConsumers),
+    CALM_PUSHING: _brokers(PushConsumers, settings=SHARED_CALM),
+    LOOKUPS: _brokers(MessageLookup),
+    CALM_LOOKUPS: _brokers(MessageLookup, settings=SHARED_CALM),
     GROUPS: World(
-        "two broker groups",
         WHOLE_BROKERS,
         (_names, _messages_of_both, SecondGroup),
         # A client that asked for a route while a group was not registered asks again so late.

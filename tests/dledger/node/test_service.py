@@ -1,0 +1,94 @@
+"""The life around a replica: when it is opened again, and when it is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from dledger.errors import ReopenError
+from dledger.node.service import run_service, start_service
+from store.errors import DamagedLogError, StoreError
+
+DAMAGE = DamagedLogError("/data/commitlog/00", 0, "not whole")
+
+
+class FakeService:
+    """Its start waits, or raises; it fails by itself later, if it is to."""
+
+    def __init__(self, start: Exception | str | None = None, end: Exception | None = None) -> None:
+        self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        self.stopped = 0
+        self._start = start
+        if end is not None:
+            self.failed.set_result(end)
+
+    async def start(self) -> None:
+        if isinstance(self._start, Exception):
+            raise self._start
+        if self._start is not None:
+            await asyncio.Event().wait()
+
+    async def stop(self) -> None:
+        self.stopped += 1
+
+
+class Life:
+    """Opens one service after the other."""
+
+    def __init__(self, services: Sequence[FakeService], *, alone: bool = False) -> None:
+        self.left = list(services)
+        self._alone = alone
+
+    async def open(self) -> FakeService:
+        return self.left.pop(0)
+
+    async def start(self) -> FakeService:
+        return await start_service(self.open, alone=self._alone)
+
+
+def test_a_log_that_is_found_damaged_at_the_start_is_opened_again() -> None:
+    async def scenario() -> None:
+        services = [FakeService(DAMAGE), FakeService()]
+        assert await Life(services).start() is services[1]
+        assert [each.stopped for each in services] == [1, 0]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("error", "alone"), [(DAMAGE, True), (StoreError("no"), False), (OSError(98, "taken"), False)]
+)
+def test_what_nobody_can_repair_stops_the_start(error: Exception, alone: bool) -> None:
+    async def scenario() -> None:
+        services = [FakeService(error), FakeService()]
+        life = Life(services, alone=alone)
+        with pytest.raises(type(error)):
+            await life.start()
+        assert (services[0].stopped, life.left) == (1, services[1:])
+
+    asyncio.run(scenario())
+
+
+def test_a_service_that_asks_for_it_is_opened_again_until_another_reason_ends_it() -> None:
+    async def scenario() -> None:
+        reason = StoreError("the disk failed")
+        services = [FakeService(end=ReopenError("refilled")), FakeService(end=reason)]
+        stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        assert await run_service(Life(services).start, stopped) is reason
+        assert [each.stopped for each in services] == [1, 1]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("start", [None, "waits"])
+def test_who_is_told_to_stop_stops_in_order_also_while_it_starts(start: str | None) -> None:
+    async def scenario() -> None:
+        service = FakeService(start)
+        stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_later(0.01, stopped.set_result, None)
+        assert await run_service(Life([service]).start, stopped) is None
+        assert service.stopped == 1
+
+    asyncio.run(scenario())
