@@ -77,8 +77,9 @@ class DamagedLogError(DamagedError):
     ``index`` is its number, ``end`` where the entry before ends and ``chain_crc`` the chain up to
     there (``None`` at the first entry retained). All up to entry ``known_index`` was durable, and
     all below the position ``durable_position``; up to ``commit_index`` it is known to be committed.
-    With ``lost_end`` it is known that entries behind that are lost too, and this would not be seen
-    any more once the entry is put back.
+    With ``suffix_lost`` it is known that entries behind that are lost too, and this would not be
+    seen any more once the entry is put back. ``rows`` are those of the entry index for whole
+    entries right before the damage. The log begins with entry ``first_index``.
     """
 
     def __init__(self, path: str, position: int, what: str) -> None:
@@ -90,6 +91,8 @@ class DamagedLogError(DamagedError):
         self.known_index = -1
         self.durable_position = 0
         self.suffix_lost = False
+        self.first_index = 0
+        self.rows = b""
 
 
 class MissingSegmentError(DamagedError):

@@ -4,8 +4,8 @@ A replica whose log is damaged below its durable mark must not be opened as it i
 damage could not be trusted, and cutting it would take back what was confirmed. So before the node
 takes part in anything it asks its peers for the entry that is not whole. Peers give committed
 entries only, whatever this replica knows of them; one is written where the chain says that it
-belongs, and the replica is opened again, to find the next. Until then the node is as if it were
-down: it answers nobody.
+belongs, and the replica is opened again, to find the next. Until then the node takes no part in the
+protocol. It only gives to peers what they ask for, as far as it is whole and known to be committed.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import TypeAlias
 
 from dledger.node.snapshot_sender import PIECE_BYTES
 from dledger.wire.service_messages import FetchRequest, FetchResponse, FetchStatus
 from dledger.wire.transport import Message, Transport
-from store.errors import CorruptEntryError, DamagedLogError, MissingSegmentError, StoreError
+from store.errors import DamagedLogError, MissingSegmentError, StoreError
 from store.io.filesystem import Bytes, FileSystem
-from store.io.unreadable_blocks import UNREADABLE
 from store.log.commit_log import OUT_OF_SPACE
-from store.log.entry import HEADER_SIZE, Entry, check_chain, decode_entry, padding
-from store.log.layout import next_position, segment_name, segment_start
+from store.log.entry import HEADER_SIZE, Entry, check_chain, padding
+from store.log.entry_index import ROW, ROW_SIZE, EntryIndexRow
+from store.log.layout import next_position, segment_start
+from store.log.log_reader import Cursor, LogReader, SegmentFiles
 from store.log.repair_note import overwrite_noted, overwritten_end
 from store.recovery.opening import StoreConfig, begin_incarnation, note_committed
 from store.replica import ReplicaStore
@@ -123,6 +124,8 @@ class StartupRepair:
         self._full = False
         self._timer: asyncio.TimerHandle | None = None
         self._damage: DamagedLogError
+        self._rows_end = 0
+        """Behind the last entry that was whole when this began."""
         self._repaired: asyncio.Future[None]
 
     async def repair(self, damage: DamagedLogError) -> None:
@@ -138,6 +141,7 @@ class StartupRepair:
         if damage.suffix_lost and self._config.incarnation:
             begin_incarnation(self._fs, self._directory, self._config)
         self._damage = damage
+        self._rows_end = damage.index
         self._repaired = self._loop.create_future()
         await self._transport.start(self)
         try:
@@ -179,6 +183,8 @@ class StartupRepair:
         """See :class:`~dledger.wire.transport.TransportHandler`; the protocol's messages go
         unheard.
         """
+        if isinstance(message, FetchRequest) and sender in self._members:
+            self._give(sender, message)
         if not isinstance(message, FetchResponse) or self._repaired.done():
             return
         if self._damage.chain_crc is None and sender not in self._members:
@@ -212,31 +218,38 @@ class StartupRepair:
                 self._timer.cancel()
                 self._ask()
 
+    def _give(self, peer: str, request: FetchRequest) -> None:
+        """Answers with entries before the damage that are whole, and known to be committed.
+
+        Two that wait for each other's entries would else do so for ever.
+        """
+        damage = self._damage
+        rows = damage.rows
+        place = request.first_index + len(rows) // ROW_SIZE - self._rows_end
+        last = min(request.last_index, damage.commit_index, self._rows_end - 1)
+        entries: Sequence[Entry] = ()
+        if place >= 0 and request.first_index <= last:
+            row = EntryIndexRow._make(ROW.unpack_from(rows, place * ROW_SIZE))
+            size = min(max(request.bytes_max, HEADER_SIZE), PIECE_BYTES)
+            with closing(SegmentFiles(self._fs, self._directory, self._segment_size)) as files:
+                cursor = Cursor(row.entry_index, row.position)
+                entries = LogReader(files).window(cursor, last_index=last, size=size).entries
+        status = FetchStatus.ENTRIES if entries else FetchStatus.BUSY
+        answer = FetchResponse(request.number, status, damage.first_index, tuple(entries))
+        self._transport.send(peer, answer)
+
     def _is_whole(self) -> bool:
         """Whether the entry behind those that were written is whole, or not known to be one."""
         damage, size = self._damage, self._segment_size
         if damage.index > damage.known_index:
             return True
-        for position in (damage.end, segment_start(damage.end, size) + size):
-            start = segment_start(position, size)
-            path = f"{self._directory}/commitlog/{segment_name(start)}"
-            if not self._fs.exists(path):
-                continue
-            file = self._fs.open(path, writable=False)
-            try:
-                header = file.pread(HEADER_SIZE, position - start)
-                length = int.from_bytes(header[4:8], "big")
-                decode_entry(file.pread(min(length, size), position - start), 0, damage.chain_crc)
-            except CorruptEntryError:
-                continue
-            except OSError as error:
-                if error.errno not in UNREADABLE:
-                    raise
-                continue
-            finally:
-                file.close()
-            return True
-        return False
+        behind = segment_start(damage.end, size) + size
+        with closing(SegmentFiles(self._fs, self._directory, size)) as files:
+            found = (
+                LogReader(files).entry_at(position, damage.chain_crc)
+                for position in (damage.end, behind)
+            )
+            return any(isinstance(each, Entry) for each in found)
 
     def _write_all(self, sender: str, entries: Sequence[Entry]) -> None:
         """Writes what is wanted of an answer. Others may have given its first entries meanwhile."""
@@ -276,16 +289,8 @@ class StartupRepair:
             damage.known_index = entry.index
 
     def _holds(self, entry: Entry) -> bool:
-        start = segment_start(entry.position, self._segment_size)
-        file = self._fs.open(f"{self._directory}/commitlog/{segment_name(start)}", create=True)
-        try:
-            return file.pread(entry.size, entry.position - start) == bytes(entry.data)
-        except OSError as error:
-            if error.errno not in UNREADABLE:
-                raise
-            return False
-        finally:
-            file.close()
+        with closing(SegmentFiles(self._fs, self._directory, self._segment_size)) as files:
+            return LogReader(files).read(entry.position, entry.size).data == entry.data
 
     def _put(self, position: int, data: Bytes) -> None:
         place = (self._fs, self._directory, self._segment_size, [(position, data)])

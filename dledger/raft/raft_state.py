@@ -125,6 +125,11 @@ class RaftState:
         ) and now - self.leader_heard_at < self._config.election_seconds
 
     @property
+    def led_by_stranger(self) -> bool:
+        """Whether the leader is no member by this log: it keeps this node from no election."""
+        return self._set_by_stranger
+
+    @property
     def sound(self) -> bool:
         """Whether this node stands on the disk that counts for it, or on its first one.
 
@@ -136,11 +141,6 @@ class RaftState:
         if found.incarnations.get(node, NO_INCARNATION) != NO_INCARNATION:
             return found.trusts(node, self.incarnation)
         return not self._evidence.replaced(node, self.incarnation)
-
-    @property
-    def led_by_stranger(self) -> bool:
-        """Whether the leader is no member by this log: it keeps this node from no election."""
-        return self._set_by_stranger
 
     # --- strangers
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import dledger.node.startup_repair
 import store.log.repair_note
+import store.recovery.log_scan
 import store.recovery.opening
 from broker.state.state_machine import BrokerCheckpointWork, BrokerStateMachine
 from simulator.bugs.planted_bug import Bug, Patch
 from simulator.worlds.registry import BROKERS, CALM
 from store.io.filesystem import Bytes, File
-from store.recovery.log_scan import LogScan
+from store.log.commit_log import CommitLog
+from store.log.log_reader import Hole, HoleReason
+from store.recovery.log_scan import LogScan, scan
+from store.state.hard_state import DurableMark
 
 
 def full_disk_in_a_derived_file_stops_a_node(patch: Patch) -> None:
@@ -31,7 +35,7 @@ def lost_end_taken_for_an_unfinished_write(patch: Patch) -> None:
 
 def lost_end_not_missed_once_damage_is_mended(patch: Patch) -> None:
     """Segments are swapped, and what peers put back is all that anybody looks at."""
-    patch.set(store.recovery.opening, "displaced", lambda _log, _position, _floor: False)
+    patch.set(store.recovery.log_scan, "displaced", lambda _log, _position, _floor: False)
     patch.set(store.recovery.opening, "misplaced", lambda _log, _position: None)
     patch.set(dledger.node.startup_repair, "begin_incarnation", lambda *_given: 0)
 
@@ -59,10 +63,10 @@ def part_of_an_unreadable_block_is_written(patch: Patch) -> None:
 def unreadable_end_taken_for_an_unfinished_write(patch: Patch) -> None:
     """What the disk cannot read above the durable mark is cut as if it had never been there."""
 
-    def torn(found: LogScan, position: int) -> None:
-        found.stop(position, "no whole entry")
+    def torn(log: CommitLog, found: LogScan, mark: DurableMark) -> Hole:
+        return scan(log, found, mark)._replace(reason=HoleReason.CRC)
 
-    patch.set(LogScan, "stop_unreadable", torn)
+    patch.set(store.recovery.opening, "scan", torn)
     patch.set(store.recovery.opening, "lost_suffix", lambda _log, _index, _checkpoint: None)
     patch.set(dledger.node.startup_repair, "begin_incarnation", lambda *_given: 0)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import errno
 
-from store.io.filesystem import BLOCK_SIZE, Bytes, File
+from store.io.filesystem import BLOCK_SIZE, Bytes, File, ReadableFile
 
 UNREADABLE = frozenset(
     {errno.EIO, errno.ENODATA, errno.EBADMSG, getattr(errno, "EUCLEAN", errno.EIO)}
@@ -19,7 +19,7 @@ UNREADABLE = frozenset(
 Others (no descriptors, no memory) say nothing of the bytes."""
 
 
-def read_until_unreadable(file: File, size: int, offset: int) -> tuple[bytes, bool]:
+def read_until_unreadable(file: ReadableFile, size: int, offset: int) -> tuple[bytes, bool]:
     """Up to ``size`` bytes from ``offset`` on, and whether a block that cannot be read ended them.
 
     Fewer otherwise only where the file ends. Raises ``OSError`` that tells nothing of the bytes.

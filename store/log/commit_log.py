@@ -19,9 +19,9 @@ from collections.abc import Callable, Sequence
 
 from store.errors import DamagedError, DiskFullError, OutOfRangeError
 from store.io.filesystem import File, FileSystem
-from store.io.unreadable_blocks import read_until_unreadable
 from store.log.entry import PADDING_SIZE, Entry
 from store.log.layout import lay_out, segment_start
+from store.log.log_reader import LogReader, Piece
 from store.log.segment import ZERO_STEP, Segment, SegmentSpan
 
 # Descriptors kept open, most of them for reading old segments.
@@ -63,6 +63,8 @@ class CommitLog:
         self.end = 0
         self.synced_end = 0
         self._cached_from = -1
+        self.reader = LogReader(self)
+        """For all that the files hold, also behind the log's end."""
 
     # The storage thread.
 
@@ -274,43 +276,30 @@ class CommitLog:
         :class:`~store.errors.DamagedError` where the file cannot give what the log holds.
         """
         start = segment_start(position, self.segment_size)
-        segment = self.segments.get(start)
-        offset = position - start
         if (
-            segment is None
-            or not self.first_position <= position <= position + size <= self.end
-            or offset + size > self.segment_size
+            not self.first_position <= position <= position + size <= self.end
+            or position + size > start + self.segment_size
         ):
             raise OutOfRangeError(
                 f"{size} bytes at position {position} are not in one segment of the log, "
                 f"which holds {self.first_position} to {self.end}"
             )
-        try:
-            data = self._open_for_reading(segment).pread(size, offset)
-        except OSError as error:
-            if self.segments.get(start) is not segment:
-                raise OutOfRangeError(f"position {position} has just expired") from error
-            raise DamagedError(segment.path, offset, f"cannot be read: {error}") from error
-        if len(data) < size:
-            raise DamagedError(segment.path, offset + len(data), "the segment file is cut short")
-        return data
+        data, missing = self.read_piece(position, size)
+        if missing is not None:
+            path, byte = self.locate(position + len(data))
+            raise DamagedError(path, byte, missing.value)
+        return bytes(data)
 
-    def read_rest(self, position: int) -> tuple[bytes, bool]:
-        """What the file has from there to the end of its segment, which is below the log's end; and
-        whether a block that cannot be read ended it.
+    def read_piece(self, position: int, size: int) -> Piece:
+        """As :meth:`~store.log.log_reader.LogReader.read`, of a position below the log's end.
 
-        Raises :class:`~store.errors.OutOfRangeError` likewise.
+        Raises :class:`~store.errors.OutOfRangeError` where it has expired.
         """
-        start = segment_start(position, self.segment_size)
-        segment, offset = self.segments.get(start), position - start
-        if segment is not None:
-            try:
-                file = self._open_for_reading(segment)
-                return read_until_unreadable(file, self.segment_size - offset, offset)
-            except OSError as error:
-                if self.segments.get(start) is segment:
-                    raise DamagedError(segment.path, offset, f"cannot be read: {error}") from error
-        raise OutOfRangeError(f"position {position} has expired")
+        segment = self.segments.get(segment_start(position, self.segment_size))
+        piece = self.reader.read(position, size)
+        if piece.missing is not None and self._has_expired(position, segment):
+            raise OutOfRangeError(f"position {position} has expired")
+        return piece
 
     def locate(self, position: int) -> tuple[str, int]:
         """The file that holds ``position``, and the byte in that file."""
@@ -322,6 +311,11 @@ class CommitLog:
         self._closing = True
         for segment in self.segments.values():
             segment.close()
+
+    def _has_expired(self, position: int, segment: Segment | None) -> bool:
+        """Whether ``segment``, which held the position, is no longer part of the log."""
+        now = self.segments.get(segment_start(position, self.segment_size))
+        return now is not segment or position < self.first_position
 
     def _open_for_reading(self, segment: Segment) -> File:
         opened = segment.opened

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
 from store.errors import CorruptEntryError, DamagedError, OutOfRangeError
 from store.log.commit_log import CommitLog
-from store.log.entry import HEADER, HEADER_SIZE, Entry, decode_entry
+from store.log.entry import HEADER, HEADER_SIZE, Entry
 from store.log.entry_index import ROW, EntryIndex, EntryIndexRow
 from store.log.layout import segment_start
+from store.log.log_reader import Cursor, take_entries
 
 ROWS_AT_FIRST = 64
 ROWS_GROWTH = 8
@@ -184,26 +186,29 @@ def _read_run(
     log: CommitLog, index: EntryIndex, rows: list[_Row], entries: list[Entry]
 ) -> memoryview:
     """Adds the entries of rows that share a segment; returns the bytes that they share."""
-    start = end = rows[0][_POSITION]
-    size = rows[-1][_POSITION] + rows[-1][_SIZE] - start
-    data = memoryview(_read_by(log, index, rows[0], start, size))
-    chain_crc = entries[-1].chain_crc if entries else None
-    for row in rows:
-        if row[_POSITION] != end:
-            raise _wrong_row(index, row, f"the entry before it ends at {end}")
-        try:
-            entry = decode_entry(data, end - start, chain_crc)
-            found = (entry.kind, entry.position, len(entry.data), entry.index, entry.term)
-            if found != row:
-                raise CorruptEntryError(
-                    "entry differs from its row in the entry index", expected=row, found=found
-                )
-        except CorruptEntryError as error:
-            path, byte = log.locate(end)
-            raise DamagedError(path, byte, str(error)) from error
-        entries.append(entry)
-        chain_crc = entry.chain_crc
-        end += row[_SIZE]
+    first, last = rows[0], rows[-1]
+    start = first[_POSITION]
+    data = memoryview(_read_by(log, index, first, start, last[_POSITION] + last[_SIZE] - start))
+    cursor = Cursor(first[_INDEX], start, entries[-1].chain_crc if entries else None)
+    before = len(entries)
+    error = None
+    try:
+        take_entries(data, cursor, log.segment_size, last[_INDEX], entries)
+    except CorruptEntryError as caught:
+        error = caught
+    for row, entry in zip(rows, islice(entries, before, None), strict=False):
+        found = (entry.kind, entry.position, len(entry.data), entry.index, entry.term)
+        if found == row:
+            continue
+        if row[_POSITION] != entry.position:
+            raise _wrong_row(index, row, f"the entry before it ends at {entry.position}")
+        what = f"entry differs from its row in the entry index: expected {row}, found {found}"
+        raise DamagedError(*log.locate(entry.position), what)
+    if cursor.index <= last[_INDEX]:
+        row = rows[len(entries) - before]
+        if error is None or row[_POSITION] != cursor.position:
+            raise _wrong_row(index, row, f"the entry before it ends at {cursor.position}")
+        raise DamagedError(*log.locate(cursor.position), str(error)) from error
     return data
 
 

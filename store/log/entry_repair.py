@@ -13,10 +13,11 @@ from typing import NamedTuple
 from store.errors import CorruptEntryError, DamagedError, EntryTooLargeError, StoreError
 from store.io.filesystem import Bytes, FileSystem
 from store.log.commit_log import OUT_OF_SPACE, CommitLog
-from store.log.entry import HEADER_SIZE, PADDING_SIZE, Entry, check_chain, decode_entry, padding
+from store.log.entry import HEADER_SIZE, PADDING_SIZE, Entry, check_chain, padding
 from store.log.entry_index import ROW, EntryIndex, EntryIndexRow
 from store.log.entry_reader import read_chain_crc, read_entries
 from store.log.layout import next_position, segment_start
+from store.log.log_reader import Cursor, HoleReason
 from store.log.repair_note import overwrite_noted, overwritten_end
 
 
@@ -96,10 +97,10 @@ def _check_padding(log: CommitLog, index: EntryIndex, entries: list[Entry], last
         if following != end:
             continue
         path, byte = log.locate(entry.end)
-        rest, unreadable = log.read_rest(entry.end)
+        rest, missing = log.read_piece(entry.end, log.segment_size)
         if rest[:PADDING_SIZE] != padding(end - entry.end):
             raise DamagedError(path, byte, "padding of the segment")
-        if unreadable:
+        if missing is HoleReason.EIO:
             raise DamagedError(path, byte + len(rest), "cannot be read, behind the padding")
 
 
@@ -183,16 +184,16 @@ def _mend_padding(
         room = start + log.segment_size - entry.end
         if following.position != entry.end + room:
             return False
-        rest, unreadable = log.read_rest(entry.end)
+        rest, missing = log.read_piece(entry.end, log.segment_size)
     except StoreError:
         return False
     head = padding(room)
-    if rest[:PADDING_SIZE] == head and not unreadable:
+    if rest[:PADDING_SIZE] == head and missing is not HoleReason.EIO:
         return False
-    data = head + bytes(room - len(head)) if unreadable else head
+    data = head + bytes(room - len(head)) if missing is HoleReason.EIO else head
     overwrite_noted(fs, directory, log.segment_size, [(entry.end, data)], log.opened(start))
-    rest, unreadable = log.read_rest(entry.end)
-    return rest[:PADDING_SIZE] == head and not unreadable
+    rest, missing = log.read_piece(entry.end, log.segment_size)
+    return rest[:PADDING_SIZE] == head and missing is not HoleReason.EIO
 
 
 def _entry_behind(log: CommitLog, before: Entry) -> Entry:
@@ -200,19 +201,14 @@ def _entry_behind(log: CommitLog, before: Entry) -> Entry:
 
     Raises :class:`~store.errors.StoreError` where it is not whole.
     """
-    position = before.end
-    start = segment_start(position, log.segment_size)
-    if log.read(position, PADDING_SIZE) == padding(start + log.segment_size - position):
-        position = start + log.segment_size
-    size = int.from_bytes(log.read(position + 4, 4), "big")
-    entry = decode_entry(log.read(position, max(size, HEADER_SIZE)), 0, before.chain_crc)
-    if (entry.index, entry.position) != (before.index + 1, position):
-        raise CorruptEntryError(
-            "entry of another place",
-            expected=(before.index + 1, position),
-            found=(entry.index, entry.position),
-        )
-    return entry
+    index = before.index + 1
+    cursor = Cursor(index, before.end, before.chain_crc, before.term, before.end)
+    while True:
+        window = log.reader.window(cursor, last_index=index, size=HEADER_SIZE)
+        if window.hole is not None:
+            raise window.hole.error
+        if window.entries:
+            return window.entries[0]
 
 
 def _check_fits(log: CommitLog, index: EntryIndex, entry: Entry) -> EntryIndexRow | None:

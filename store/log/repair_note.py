@@ -17,9 +17,10 @@ import re
 from collections.abc import Sequence
 
 from store.io.filesystem import BLOCK_SIZE, Bytes, File, FileSystem
-from store.io.unreadable_blocks import UNREADABLE, overwrite_blocks, widened_range
+from store.io.unreadable_blocks import overwrite_blocks, widened_range
 from store.log.commit_log import CommitLog
 from store.log.layout import segment_name, segment_start
+from store.log.log_reader import HoleReason
 
 PREFIX = "putback-"
 _NAME = re.compile(rf"{PREFIX}\d{{20}}-\d+")
@@ -93,11 +94,8 @@ def finish(fs: FileSystem, directory: str, log: CommitLog) -> None:
             size += offset % BLOCK_SIZE
             size += -size % BLOCK_SIZE
             offset -= offset % BLOCK_SIZE
-            try:
-                data = segment.read(size, offset)
-            except OSError as error:
-                if error.errno not in UNREADABLE:
-                    raise
+            data, missing = log.reader.read(segment.start + offset, size)
+            if missing is HoleReason.EIO:
                 continue  # damage, which is found and put back once more
             segment.write(data, offset)
             segment.sync()

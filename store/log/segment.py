@@ -85,13 +85,6 @@ class Segment:
         if file is not None:
             file.close()
 
-    def read(self, size: int, offset: int) -> bytes:
-        return self.file.pread(size, offset)
-
-    def read_until_unreadable(self, size: int, offset: int) -> tuple[bytes, bool]:
-        """See :func:`store.io.unreadable_blocks.read_until_unreadable`."""
-        return read_until_unreadable(self.file, size, offset)
-
     def append(self, data: Bytes, offset: int) -> None:
         """Writes ``data`` at the end of the log: nothing but zeros lies behind it."""
         end = offset + len(data)
@@ -154,7 +147,7 @@ class Segment:
         for offset in range(begin, end, ZERO_STEP):
             overwrite_blocks(self.file, _ZEROS[: min(ZERO_STEP, end - offset)], offset)
         within = begin % BLOCK_SIZE
-        if begin == end and self.read_until_unreadable(within, begin - within)[1]:
+        if begin == end and read_until_unreadable(self.file, within, begin - within)[1]:
             overwrite_blocks(self.file, b"", begin)  # or nothing could be appended to what it held
 
     def _append(self, file: File, data: Bytes, offset: int) -> None:

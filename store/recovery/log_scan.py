@@ -26,30 +26,22 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from store.errors import (
-    CorruptEntryError,
     DamagedError,
     DamagedLogError,
     MissingSegmentError,
 )
 from store.io.filesystem import BLOCK_SIZE
 from store.log.commit_log import CommitLog
-from store.log.entry import (
-    HEADER_SIZE,
-    PADDING,
-    PADDING_MAGIC,
-    PADDING_SIZE,
-    Entry,
-    EntryKind,
-    decode_entry,
-)
+from store.log.entry import Entry, EntryKind
 from store.log.entry_index import ROW
-from store.log.layout import next_position, parse_segment_name, segment_start
+from store.log.layout import parse_segment_name, segment_start
+from store.log.log_reader import WINDOW_SIZE, Cursor, Hole, HoleReason
 from store.log.segment import Segment
+from store.recovery.lost_suffix import displaced
 from store.state.checkpoint import Checkpoint
 from store.state.hard_state import DurableMark
 from store.state.replication_evidence_file import SavedEvidence
 
-READ_SIZE = 4 << 20
 TAIL_BYTES_MAX = 16 << 20
 # Torn writes reach no further beyond the end than what was in flight. Whatever lies behind so
 # many zeros could not be taken for an entry anyway, because it does not continue the chain.
@@ -106,10 +98,6 @@ class LogScan:
     tail_base: tuple[int, int] = (0, 0)
     tail_bytes: int = 0
     configurations: list[Entry] = field(default_factory=list)
-    stop_position: int = 0
-    stop_reason: str = ""
-    unreadable: bool = False
-    """Whether it stopped at an entry of which the disk cannot read all."""
 
     def take(self, entry: Entry) -> None:
         size = len(entry.data)
@@ -132,14 +120,6 @@ class LogScan:
         oldest = self.tail.popleft()
         self.tail_base = (oldest.end, oldest.chain_crc)
         self.tail_bytes -= oldest.size
-
-    def stop(self, position: int, reason: str) -> None:
-        self.stop_position = position
-        self.stop_reason = reason
-
-    def stop_unreadable(self, position: int) -> None:
-        self.stop(position, "the disk cannot read it")
-        self.unreadable = True
 
 
 def adopt_segments(log: CommitLog, names: list[str]) -> list[Segment]:
@@ -176,104 +156,55 @@ def check_segments(log: CommitLog, durable_position: int) -> None:
         start += size
 
 
-def scan(log: CommitLog, found: LogScan, mark: DurableMark, durable_position: int) -> None:
+def scan(log: CommitLog, found: LogScan, mark: DurableMark) -> Hole:
     """Reads the log on from where ``found`` stands, to the last entry that is whole.
 
-    Raises :class:`~store.errors.DamagedError` where that is below ``durable_position``, or where
-    the entries are not those that ``mark`` vouches for.
+    Returns the hole behind that one. Raises :class:`~store.errors.DamagedError` where the entries
+    are not those that ``mark`` vouches for.
     """
-    position = found.end
+    cursor = Cursor(
+        found.last_index + 1, found.end, found.chain_crc, found.last_term, end=found.end
+    )
     while True:
-        segment = log.segments.get(segment_start(position, log.segment_size))
-        if segment is None:
-            found.stop(position, "the segment file is missing")
-            break
-        following = _scan_segment(segment, position, found, mark)
-        if following is None:
-            break
-        position = following
-    if found.end < durable_position:
-        path, byte = log.locate(found.stop_position)
-        damage = DamagedLogError(
-            path,
-            byte,
-            f"{found.stop_reason}; all below position {durable_position} was durable, "
-            f"and entry {found.last_index + 1} is not whole",
-        )
-        damage.index, damage.end = found.last_index + 1, found.end
-        damage.chain_crc = found.chain_crc
-        damage.commit_index = found.commit_index
-        damage.known_index = max(found.commit_index, mark.index)
-        damage.durable_position = durable_position
-        raise damage
+        window = log.reader.window(cursor)
+        for entry in window.entries:
+            found.take(entry)
+            if entry.position < mark.position <= found.end:
+                _check_mark(found, mark, log, entry.position)
+        if window.hole is not None:
+            return window.hole
 
 
-def _scan_segment(segment: Segment, position: int, found: LogScan, mark: DurableMark) -> int | None:
-    """Takes the entries of one segment. Returns where the next begins if padding closes this."""
-    size_max = segment.size - PADDING_SIZE
-    offset = position - segment.start
-    view = memoryview(b"")
-    view_start = offset
-    unreadable = False  # what follows the view
-    while True:
-        at = offset - view_start
-        available = len(view) - at
-        if available < HEADER_SIZE:
-            data, unreadable = segment.read_until_unreadable(READ_SIZE, offset)
-            view, view_start, at = memoryview(data), offset, 0
-            available = len(view)
-            if available < PADDING_SIZE and unreadable:
-                found.stop_unreadable(segment.start + offset)
-                return None
-            if available < PADDING_SIZE:
-                found.stop(segment.start + offset, "the segment file ends")
-                return None
-        magic, size = PADDING.unpack_from(view, at)
-        if magic == PADDING_MAGIC:
-            if size != segment.size - offset:
-                found.stop(segment.start + offset, f"padding states {size} bytes")
-                return None
-            return segment.start + segment.size
-        if available < size <= size_max - offset:
-            data, unreadable = segment.read_until_unreadable(max(size, READ_SIZE), offset)
-            view, view_start, at = memoryview(data), offset, 0
-            available = len(view)
-        if unreadable and available < max(size, HEADER_SIZE):
-            found.stop_unreadable(segment.start + offset)
-            return None
-        try:
-            entry = decode_entry(view, at, found.chain_crc)
-            _check_place(entry, segment, offset, found)
-        except CorruptEntryError as error:
-            found.stop(segment.start + offset, str(error))
-            return None
-        found.take(entry)
-        if entry.position < mark.position <= found.end:
-            _check_mark(found, mark, segment, offset)
-        offset += size
+def check_durable(
+    log: CommitLog, found: LogScan, hole: Hole, mark: DurableMark, durable_position: int
+) -> None:
+    """Raises :class:`~store.errors.DamagedLogError` where the hole that ended a scan lies below
+    ``durable_position``.
+    """
+    if found.end >= durable_position:
+        return
+    damage = DamagedLogError(
+        *log.locate(hole.position),
+        f"{hole}; all below position {durable_position} was durable, "
+        f"and entry {found.last_index + 1} is not whole",
+    )
+    damage.index, damage.end = found.last_index + 1, found.end
+    damage.chain_crc = found.chain_crc
+    damage.commit_index = found.commit_index
+    damage.known_index = max(found.commit_index, mark.index)
+    damage.durable_position = durable_position
+    damage.first_index, damage.rows = mark.first_index, bytes(found.rows)
+    damage.suffix_lost = displaced(log, hole.position, durable_position)
+    raise damage
 
 
-def _check_place(entry: Entry, segment: Segment, offset: int, found: LogScan) -> None:
-    if entry.index != found.last_index + 1:
-        raise CorruptEntryError("index", expected=found.last_index + 1, found=entry.index)
-    if entry.term < found.last_term:
-        raise CorruptEntryError("term falls", expected=found.last_term, found=entry.term)
-    size = len(entry.data)
-    if size + PADDING_SIZE > segment.size - offset:
-        raise CorruptEntryError("entry leaves no room for padding in its segment")
-    position = next_position(found.end, size, segment.size)
-    if not entry.position == segment.start + offset == position:
-        raise CorruptEntryError("position", expected=position, found=entry.position)
-
-
-def _check_mark(found: LogScan, mark: DurableMark, segment: Segment, offset: int) -> None:
+def _check_mark(found: LogScan, mark: DurableMark, log: CommitLog, position: int) -> None:
     """The entry that reaches the mark must end there and be the one that it was set on."""
     expected = (mark.index, mark.position, mark.chain_crc)
     actual = (found.last_index, found.end, found.chain_crc)
     if actual != expected:
         raise DamagedError(
-            segment.path,
-            offset,
+            *log.locate(position),
             "not the entry that the durable mark names (index, end position, chain CRC): "
             f"expected {expected}, found {actual}",
         )
@@ -292,7 +223,7 @@ def clean_tail(log: CommitLog, end: int, durable_position: int) -> int:
         if segment.start < current:
             continue
         begin = max(end - segment.start, 0)
-        remains = _remains(segment, begin)
+        remains = _remains(log, segment, begin)
         torn += max(remains - begin, 0)
         if segment.start == current:
             segment.zero_unreadable(begin, max(remains, min(begin + END_ZEROS, segment.zeroed_end)))
@@ -301,14 +232,14 @@ def clean_tail(log: CommitLog, end: int, durable_position: int) -> int:
             removed = True
     for segment in log.segments.values():
         if segment.start + segment.size > durable_position:
-            _write_again(segment, durable_position, end)
+            _write_again(log, segment, durable_position, end)
             segment.sync()
     if removed:
         log.sync_directory()
     return torn
 
 
-def _remains(segment: Segment, begin: int) -> int:
+def _remains(log: CommitLog, segment: Segment, begin: int) -> int:
     """The offset behind the last byte that is not zero, looking no further than torn writes go.
 
     What the disk cannot read is none either.
@@ -316,16 +247,16 @@ def _remains(segment: Segment, begin: int) -> int:
     last = begin
     offset = begin
     while offset < segment.zeroed_end and offset - last < TORN_REACH:
-        wanted = min(READ_SIZE, segment.zeroed_end - offset)
-        data, unreadable = segment.read_until_unreadable(wanted, offset)
-        kept = nonzero_length(data)
+        wanted = min(WINDOW_SIZE, segment.zeroed_end - offset)
+        data, missing = log.reader.read(segment.start + offset, wanted)
+        kept = nonzero_length(bytes(data))
         if kept:
             last = offset + kept
         offset += len(data)
-        if unreadable:
+        if missing is HoleReason.EIO:
             offset = last = min(offset - offset % BLOCK_SIZE + BLOCK_SIZE, segment.zeroed_end)
         elif not data:
-            offset += READ_SIZE
+            offset += WINDOW_SIZE
     return last
 
 
@@ -342,13 +273,15 @@ def nonzero_length(data: bytes) -> int:
     return begin + len(data[begin:end].rstrip(b"\0"))
 
 
-def _write_again(segment: Segment, durable_position: int, end: int) -> None:
+def _write_again(log: CommitLog, segment: Segment, durable_position: int, end: int) -> None:
     offset = max(durable_position - segment.start, 0)
     stop = min(end - segment.start, segment.zeroed_end)
     while offset < stop:
-        data, unreadable = segment.read_until_unreadable(min(READ_SIZE, stop - offset), offset)
+        data, missing = log.reader.read(segment.start + offset, min(WINDOW_SIZE, stop - offset))
         if data:
             segment.write(data, offset)
         offset += len(data)
-        if unreadable:  # behind the padding, where nothing means anything: entries were all read
+        if (
+            missing is HoleReason.EIO
+        ):  # behind the padding, where nothing means anything: entries were all read
             offset += BLOCK_SIZE - offset % BLOCK_SIZE

@@ -11,12 +11,13 @@ refilled, and counts again once it holds all that it may have confirmed.
 
 from __future__ import annotations
 
-from store.errors import CorruptEntryError, DamagedError
+from store.errors import DamagedError
 from store.log.commit_log import CommitLog
-from store.log.entry import HEADER_SIZE, PADDING_SIZE, Entry, decode_entry
+from store.log.entry import PADDING_SIZE, Entry
 from store.log.entry_index import EntryIndex
 from store.log.entry_reader import index_at
 from store.log.layout import segment_start
+from store.log.log_reader import Hole
 from store.log.segment import Segment
 from store.state.checkpoint import Checkpoint
 
@@ -71,18 +72,14 @@ def lost_suffix(log: CommitLog, index: EntryIndex, checkpoint: Checkpoint) -> Da
     if checkpoint.end_position <= log.first_position:
         return None
     row = index.row(checkpoint.index)
-    segment = log.segments[segment_start(row.position, log.segment_size)]
-    offset = row.position - segment.start
-    try:
-        data, _ = segment.read_until_unreadable(row.size, offset)
-        found = decode_entry(memoryview(data), 0, None)
-        if (found.index, found.chain_crc) == (checkpoint.index, checkpoint.chain_crc):
-            return None
-    except CorruptEntryError:
-        pass
+    found = log.reader.entry_at(row.position)
+    if isinstance(found, Entry) and (found.index, found.chain_crc) == (
+        checkpoint.index,
+        checkpoint.chain_crc,
+    ):
+        return None
     return DamagedError(
-        segment.path,
-        offset,
+        *log.locate(row.position),
         f"here lay entry {checkpoint.index}, the last one of the checkpoint, "
         "and what came behind may be lost with it",
     )
@@ -123,17 +120,7 @@ def _whole_entry(log: CommitLog, position: int) -> Entry | None:
     Half a header may seem to be an empty entry at the log's beginning, or at that of some segment.
     But the chain CRC is zero there: in a header it comes behind the place.
     """
-    segment = log.segments.get(segment_start(position, log.segment_size))
-    if segment is None:
+    found = log.reader.entry_at(position)
+    if isinstance(found, Hole) or not found.chain_crc:
         return None
-    offset = position - segment.start
-    header, _ = segment.read_until_unreadable(HEADER_SIZE, offset)
-    size = int.from_bytes(header[4:8], "big")
-    if not HEADER_SIZE <= size <= segment.size - offset:
-        return None
-    try:
-        data, _ = segment.read_until_unreadable(size, offset)
-        found = decode_entry(memoryview(data), 0, None)
-    except CorruptEntryError:
-        return None
-    return found if found.chain_crc and found.position % log.segment_size == offset else None
+    return found if (found.position - position) % log.segment_size == 0 else None

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from store.errors import DamagedError, DamagedLogError, DataLockedError, StoreError
+from store.errors import DamagedError, DataLockedError, StoreError
 from store.io.atomic_file import read_checked_file, replace_file
 from store.io.filesystem import FileSystem, Lock
 from store.io.two_slot_file import TwoSlotFile
@@ -19,17 +19,18 @@ from store.log.commit_log import CommitLog
 from store.log.entry import Entry
 from store.log.entry_index import ROWS_PER_FILE, EntryIndex
 from store.log.layout import SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN
+from store.log.log_reader import HoleReason
 from store.log.repair_note import finish
 from store.recovery.log_scan import (
     LogScan,
     RecoveredReplica,
     adopt_segments,
+    check_durable,
     check_segments,
     clean_tail,
     scan,
 )
 from store.recovery.lost_suffix import (
-    displaced,
     lost_suffix,
     misplaced,
     restore_length,
@@ -313,17 +314,14 @@ def _read_log(
 
     Raises :class:`~store.errors.DamagedError`.
     """
-    try:
-        scan(log, found, mark, durable_position)
-    except DamagedLogError as damage:
-        damage.suffix_lost = displaced(log, found.stop_position, durable_position)
-        raise
-    if found.unreadable:
-        lost = unreadable(log, found.stop_position)
+    hole = scan(log, found, mark)
+    check_durable(log, found, hole, mark, durable_position)
+    if hole.reason is HoleReason.EIO:
+        lost = unreadable(log, hole.position)
         if config.alone or not config.incarnation:
             raise lost
         return False
-    strange = misplaced(log, found.stop_position)
+    strange = misplaced(log, hole.position)
     if strange is not None and config.alone:
         raise strange
     return strange is None or not config.incarnation

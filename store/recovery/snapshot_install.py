@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import msgpack
 
-from store.errors import CorruptEntryError, DamagedError, StoreError
+from store.errors import CorruptEntryError, DamagedError, StoreError, UnreadableError
 from store.io.atomic_file import read_checked_file, replace_file
 from store.io.filesystem import FileSystem
 from store.io.two_slot_file import SLOT_COUNT, SLOT_SIZE, TwoSlotFile, decode_slot, encode_slot
@@ -131,8 +131,10 @@ class SnapshotInstall:
             resumed = SnapshotInstall(fs, directory, plan, checkpoint, log)
             found = LogScan(plan.first_index - 1, -1, plan.first_position, resumed._chain_crc)
             found.commit_index = checkpoint.index  # nothing of it need be kept in memory
-            scan(log, found, DurableMark(), plan.first_position)
+            scan(log, found, DurableMark())
             clean_tail(log, found.end, max(plan.first_position, found.end - REWRITTEN_BYTES))
+        except UnreadableError:
+            raise  # what was gathered may be whole
         except (DamagedError, FileNotFoundError):
             return None
         resumed.next_index = found.last_index + 1

@@ -10,7 +10,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from store.io.filesystem import ReadableFileSystem
-from store.log.layout import segment_name, segment_start
+from store.log.layout import segment_start
+from store.log.log_reader import LogReader, SegmentFiles
 from store.verify.replica_report import ReplicaReport
 
 READ_SIZE = 4 << 20
@@ -42,15 +43,11 @@ def differing_entries(
 
 def read_position(fs: ReadableFileSystem, report: ReplicaReport, position: int, size: int) -> bytes:
     """Bytes of a replica's log; fewer where its file ends, none where it is missing."""
-    start = segment_start(position, report.segment_size)
+    files = SegmentFiles(fs, report.directory, report.segment_size)
     try:
-        file = fs.open(f"{report.directory}/commitlog/{segment_name(start)}", writable=False)
-    except FileNotFoundError:
-        return b""
-    try:
-        return file.pread(size, position - start)
+        return bytes(LogReader(files).read(position, size).data)
     finally:
-        file.close()
+        files.close()
 
 
 def _entries_between(

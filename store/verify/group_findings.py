@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
+from store.errors import UnreadableError
 from store.io.filesystem import ReadableFileSystem
+from store.log.log_reader import HoleReason, read_segment
 from store.verify.derived_files import DerivedResults, check_derived
 from store.verify.files.audit_files import READABLE, AuditFiles
 from store.verify.files.first_difference import first_difference
@@ -171,12 +173,14 @@ def _at_first_difference(fs: ReadableFileSystem, finding: Finding, group: GroupP
             for file in files:
                 opened.callback(file.close)
             for at in range(finding.position, group.segment_size, PIECE_SIZE):
-                one, other = (file.pread(PIECE_SIZE, at) for file in files)
-                if one != other:
-                    return replace(finding, position=at + first_difference(one, other))
-                if not one:
+                one, other = (read_segment(file, PIECE_SIZE, at) for file in files)
+                if HoleReason.EIO in {one.missing, other.missing}:
                     break
-        except OSError:
+                if one.data != other.data:
+                    return replace(finding, position=at + first_difference(one.data, other.data))
+                if not one.data:
+                    break
+        except (OSError, UnreadableError):
             pass  # the bytes that cannot be read are the finding
     return finding
 

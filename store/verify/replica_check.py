@@ -7,6 +7,7 @@ from operator import itemgetter
 
 from store.errors import CorruptBatchError
 from store.log.entry import Entry, EntryKind
+from store.log.log_reader import Window
 from store.message.batch import decode_batch
 from store.state.checkpoint import Checkpoint
 from store.verify.files.audit_files import AuditFiles
@@ -20,7 +21,7 @@ from store.verify.log.batch_columns import BatchColumns, TopicNumbers, plain_col
 from store.verify.log.log_commands import FileCommand, StatedProof, file_commands, unpack_commands
 from store.verify.log.log_walk import LogWalk
 from store.verify.log.queue_row_runs import QueueRowRuns
-from store.verify.log.shared_log import SharedLog, Window
+from store.verify.log.shared_log import SharedLog
 from store.verify.plan.ranges import (
     Border,
     Compared,

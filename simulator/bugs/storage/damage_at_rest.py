@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
 import store.log.entry_reader
 import store.log.entry_repair
-import store.recovery.log_scan
+import store.log.log_reader
+import store.recovery.opening
 from dledger.node.scrubber import Scrubber
 from simulator.bugs.planted_bug import Bug, Patch
 from simulator.worlds.registry import BROKERS, LOOKUPS
@@ -30,14 +32,33 @@ def _unchecked(buffer: Bytes, offset: int = 0, previous_chain_crc: int | None = 
     return Entry(KINDS[magic], index, term, position, chain, memoryview(buffer)[offset:][:size])
 
 
+def _unchecked_within(patch: Patch, module: ModuleType, name: str) -> None:
+    """A function that has the log read has it read without its CRCs being compared."""
+    checked = getattr(module, name)
+    within: list[str] = []
+
+    def decode(buffer: Bytes, offset: int = 0, previous_chain_crc: int | None = None) -> Entry:
+        return (_unchecked if within else decode_entry)(buffer, offset, previous_chain_crc)
+
+    def unchecked(*arguments: Any) -> Any:
+        within.append(name)
+        try:
+            return checked(*arguments)
+        finally:
+            within.pop()
+
+    patch.set(store.log.log_reader, "decode_entry", decode)
+    patch.set(module, name, unchecked)
+
+
 def crcs_not_compared_at_the_start(patch: Patch) -> None:
     """A log is opened whose entries are not those that their CRCs are of."""
-    patch.set(store.recovery.log_scan, "decode_entry", _unchecked)
+    _unchecked_within(patch, store.recovery.opening, "scan")
 
 
 def crcs_not_compared_by_reads(patch: Patch) -> None:
     """Entries are read, for whoever it is, without their CRCs being compared."""
-    patch.set(store.log.entry_reader, "decode_entry", _unchecked)
+    _unchecked_within(patch, store.log.entry_reader, "_read_run")
     patch.set(store.log.entry_repair, "check_chain", lambda _entry, _chain_crc: None)
 
 

@@ -21,6 +21,7 @@ from simulator.bugs.planted_bug import Bug, Patch
 from simulator.engine.disk import SimulatedFileSystem
 from simulator.worlds.registry import BROKERS
 from store.log.commit_log import CommitLog
+from store.log.log_reader import Hole
 from store.recovery.log_scan import LogScan, scan
 from store.replica import ReplicaStore
 from store.state.hard_state import DurableMark
@@ -125,7 +126,7 @@ def failed_sync_tried_again(patch: Patch) -> None:
 
 def recovered_pages_taken_for_durable(patch: Patch) -> None:
     """What the page cache holds after a failed sync is trusted by the next process."""
-    patch.set(store.recovery.log_scan, "_write_again", lambda _segment, _floor, _end: None)
+    patch.set(store.recovery.log_scan, "_write_again", lambda *_arguments: None)
 
 
 def torn_tail_taken_for_damage(patch: Patch) -> None:
@@ -198,15 +199,17 @@ def damage_taken_for_a_torn_tail(patch: Patch) -> None:
     """A damaged entry is taken for an unfinished last write, and all behind it is cut."""
     tell = store.recovery.opening._tell
 
-    def rash(log: CommitLog, found: LogScan, mark: DurableMark, _floor: int) -> None:
-        scan(log, found, mark, 0)
+    def rash(log: CommitLog, found: LogScan, mark: DurableMark) -> Hole:
+        hole = scan(log, found, mark)
         found.commit_index = min(found.commit_index, found.last_index)
+        return hole
 
     def told(*, found: LogScan, mark: DurableMark, **others: Any) -> Any:
         lowered = replace(mark, commit_index=min(mark.commit_index, found.last_index))
         return tell(found=found, mark=lowered, **others)
 
     patch.set(store.recovery.opening, "scan", rash)
+    patch.set(store.recovery.opening, "check_durable", lambda *_arguments: None)
     patch.set(store.recovery.opening, "check_segments", lambda _log, _floor: None)
     patch.set(store.recovery.opening, "_tell", told)
 
@@ -237,7 +240,7 @@ def _unsynced(patch: Patch, concerns: Callable[[str], bool]) -> None:
 
 
 BUGS = (
-    Bug("C1", completion_taken_for_a_later_write, "its disk does not hold it", 300),
+    Bug("C1", completion_taken_for_a_later_write, "its disk does not hold it", 60),
     Bug("C2", completions_told_one_late, "not within", 40),
     Bug("C3", truncation_that_never_reaches_the_disk, "stops by itself", 60),
     Bug("C4", confirm_before_the_term_is_durable, "its disk holds", 40),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from store.io.filesystem import Bytes
 
-def first_difference(one: bytes, other: bytes) -> int:
+
+def first_difference(one: Bytes, other: Bytes) -> int:
     """The first byte that is not the same in both."""
     size = min(len(one), len(other))
     differs = np.frombuffer(one, np.uint8, size) != np.frombuffer(other, np.uint8, size)

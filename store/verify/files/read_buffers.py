@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-WINDOW_SIZE = 4 << 20
+from store.log.log_reader import WINDOW_SIZE
+
 PIECE_SIZE = 512 << 10
 PAGE_SIZE = 4096
 
@@ -36,7 +37,6 @@ class Buffers:
 
     def __init__(self) -> None:
         self.piece = Buffer(PIECE_SIZE)
-        self.window_size = WINDOW_SIZE
         self._window = Buffer(WINDOW_SIZE)
 
     def window(self, size: int, position: int) -> memoryview:

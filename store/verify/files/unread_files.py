@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from store.errors import UnreadableError
 from store.io.filesystem import ReadableFileSystem
 from store.log.entry import HEADER_SIZE, PADDING, PADDING_SIZE
+from store.log.log_reader import read_segment
 from store.verify.findings import Finding, FindingKind
 
 EXIT_CONSISTENT = 0
@@ -60,10 +62,10 @@ def _entry_end(fs: ReadableFileSystem, finding: Finding) -> int:
     try:
         file = fs.open(finding.path, writable=False)
         try:
-            head = file.pread(PADDING_SIZE, finding.position)
+            head, _missing = read_segment(file, PADDING_SIZE, finding.position)
         finally:
             file.close()
-    except (OSError, ValueError):
+    except (OSError, ValueError, UnreadableError):
         head = b""
     size = PADDING.unpack(head)[1] if len(head) == PADDING_SIZE else 0
     return finding.position + max(size, HEADER_SIZE)

@@ -19,7 +19,8 @@ from store.index.key_index import HEADER, KEY_ROW_SIZE, IndexFile, KeyIndex
 from store.io.filesystem import FileSystem
 from store.log.entry import EntryKind
 from store.log.entry_index import ROW, ROW_SIZE, EntryIndexRow
-from store.log.layout import parse_segment_name, segment_name, segment_start
+from store.log.layout import parse_segment_name
+from store.log.log_reader import HoleReason, LogReader, SegmentFiles
 from store.message.batch import decode_batch
 from store.message.properties import UNIQUE_KEY, find_property
 from store.message.record import decode_record, key_hash
@@ -66,6 +67,7 @@ class DuplicateSearch:
         self._group = group
         self._place = place
         self._replica = group.replicas[place]
+        self._segments = SegmentFiles(fs, self._replica.directory, group.segment_size)
         self._entries = RowFiles(fs, f"{self._replica.directory}/index", ROW_SIZE)
 
     def find(self, low: int, high: int) -> list[Finding]:
@@ -105,16 +107,15 @@ class DuplicateSearch:
         return [copies for copies in by_key.values() if len(copies) > 1]
 
     def _read(self, position: int) -> MessageCopy | None:
-        path, byte = self._path(position)
+        path, byte = self._segments.locate(position)
+        log = LogReader(self._segments)
         try:
-            file = self._fs.open(path, writable=False)
-        except FileNotFoundError:
-            return None  # expired
-        try:
-            size = int.from_bytes(file.pread(4, byte), "big")
-            data = file.pread(min(size, self._group.segment_size), byte)
+            head, missing = log.read(position, 4)
+            if missing is HoleReason.MISSING:
+                return None  # expired
+            data, _missing = log.read(position, int.from_bytes(head, "big"))
         finally:
-            file.close()
+            self._segments.close()
         try:
             record = decode_record(data)
         except CorruptRecordError as error:
@@ -126,7 +127,7 @@ class DuplicateSearch:
 
     def _tell(self, copies: list[MessageCopy]) -> Finding:
         first, second, *_ = copies
-        path, byte = self._path(second.position)
+        path, byte = self._segments.locate(second.position)
         return Finding(
             FindingKind.DUPLICATE,
             self._replica.name,
@@ -140,10 +141,6 @@ class DuplicateSearch:
         )
 
     # --- where things are
-
-    def _path(self, position: int) -> tuple[str, int]:
-        start = segment_start(position, self._group.segment_size)
-        return f"{self._replica.directory}/commitlog/{segment_name(start)}", position - start
 
     def _index_of(self, position: int) -> int | None:
         """The entry that holds a position; ``None`` where the entry index does not have it yet."""

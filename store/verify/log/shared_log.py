@@ -11,39 +11,16 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
 
-from store.errors import CorruptEntryError, StoreError
-from store.io.filesystem import ReadableFile, ReadableFileSystem
-from store.log.entry import (
-    HEADER,
-    HEADER_SIZE,
-    PADDING,
-    PADDING_MAGIC,
-    PADDING_SIZE,
-    Entry,
-    decode_entry,
-)
-from store.log.layout import next_position, segment_name, segment_start
-from store.verify.files.read_buffers import Buffers
+from store.errors import StoreError
+from store.io.filesystem import ReadableFileSystem
+from store.log.log_reader import WINDOW_SIZE, Cursor, LogReader, SegmentFiles, Window
+from store.verify.files.read_buffers import PIECE_SIZE, Buffers
 from store.verify.plan.ranges import Border
 
 
 class UnequalError(StoreError):
     """The replicas do not have the same bytes, or one has not all of them."""
-
-
-@dataclass(slots=True)
-class Window:
-    """Whole entries that follow each other. Their bytes are in ``data`` until the next window.
-
-    ``position`` is that of the first byte of ``data``.
-    """
-
-    position: int
-    data: memoryview
-    entries: list[Entry]
 
 
 class SharedLog:
@@ -59,14 +36,15 @@ class SharedLog:
         last_index: int,
         buffers: Buffers,
     ) -> None:
-        self._fs = fs
-        self._directories = directories
-        self._segment_size = segment_size
+        self._files = [SegmentFiles(fs, each, segment_size) for each in directories]
+        first, *others = self._files
+        self._reader = LogReader(first, buffers)
+        self._others = [(LogReader(files), files) for files in others]
         self._stop_index = last_index
         self._buffers = buffers
-        self._at = border.position
-        self._chain = border.chain
-        self._term = border.term
+        self._cursor = Cursor(
+            border.index, border.position, border.chain, border.term, end=border.position
+        )
         self.first_index = self.next_index = border.index
         self.end_position = border.position
         self.lost: list[tuple[int, int]] = []
@@ -83,102 +61,38 @@ class SharedLog:
 
     def segment_path(self, position: int) -> tuple[str, int]:
         """The file of the first replica that holds a position of the log, and the byte in it."""
-        start = segment_start(position, self._segment_size)
-        return f"{self._directories[0]}/commitlog/{segment_name(start)}", position - start
+        return self._files[0].locate(position)
 
     def windows(self) -> Iterator[Window]:
         """All entries. Raises :class:`UnequalError` and :class:`CorruptEntryError`."""
-        while self.next_index <= self._stop_index:
-            start = segment_start(self._at, self._segment_size)
-            with ExitStack() as opened:
-                files = [self._open(directory, start, opened) for directory in self._directories]
-                while (
-                    self.next_index <= self._stop_index
-                    and segment_start(self._at, self._segment_size) == start
-                ):
-                    window = self._next(files, start)
-                    if window.entries:
-                        yield window
-
-    def _open(self, directory: str, start: int, opened: ExitStack) -> ReadableFile:
-        path = f"{directory}/commitlog/{segment_name(start)}"
         try:
-            file = self._fs.open(path, writable=False)
-        except FileNotFoundError:
-            raise UnequalError(f"{path}: no such file") from None
-        opened.callback(file.close)
-        return file
+            while self._cursor.index <= self._stop_index:
+                window = self._reader.window(
+                    self._cursor, last_index=self._stop_index, size=WINDOW_SIZE
+                )
+                if window.hole is not None:
+                    raise window.hole.error
+                self._compare(window)
+                if window.entries:
+                    self.next_index = self._cursor.index
+                    self.end_position = window.entries[-1].end
+                    yield window
+        finally:
+            for files in self._files:
+                files.close()
 
-    def _next(self, files: Sequence[ReadableFile], start: int) -> Window:
-        """The entries that are whole in a window; none where it begins with the padding."""
-        position = self._at
-        view = self._read(files[0], start)
-        entries: list[Entry] = []
-        compared = 0
-        while self.next_index <= self._stop_index:
-            at = self._at - position
-            remaining = start + self._segment_size - self._at
-            magic, size = (
-                PADDING.unpack_from(view, at) if len(view) - at >= PADDING_SIZE else (0, 0)
-            )
-            if magic == PADDING_MAGIC:
-                if size != remaining:
-                    raise CorruptEntryError("padding", expected=remaining, found=size)
-                self._at += remaining
-                compared += PADDING_SIZE
-                break
-            if entries and not HEADER_SIZE <= size <= len(view) - at:
-                break
-            entries.append(self._take(decode_entry(view, at, self._chain), remaining))
-            compared = self._at - position
-        self._compare(files, view, position - start, compared)
-        return Window(position, view, entries)
-
-    def _read(self, file: ReadableFile, start: int) -> memoryview:
-        """A window from where the log stands, with at least one entry if that is whole."""
-        offset = self._at - start
-        room = self._segment_size - offset
-        view = self._buffers.window(min(self._buffers.window_size, room), offset)
-        view = view[: file.pread_into(view, offset)]
-        if len(view) < HEADER_SIZE:
-            return view
-        _, size, index, _, position, _, _, _, length = HEADER.unpack_from(view)
-        # So much must be right before memory is taken for the size.
-        if (index, position, length) != (self.next_index, self._at, size - HEADER_SIZE):
-            return view
-        if len(view) < size <= room:
-            view = self._buffers.window(size, offset)
-            view = view[: file.pread_into(view, offset)]
-        return view
-
-    def _take(self, entry: Entry, remaining: int) -> Entry:
-        size = entry.size
-        if (
-            entry.index != self.next_index
-            or entry.term < self._term
-            or size + PADDING_SIZE > remaining
-            or entry.position != self._at
-            or entry.position != next_position(self.end_position, size, self._segment_size)
-        ):
-            raise CorruptEntryError("place", expected=self.next_index, found=entry)
-        self._at = self.end_position = entry.position + size
-        self._chain = entry.chain_crc
-        self._term = entry.term
-        self.next_index = entry.index + 1
-        return entry
-
-    def _compare(
-        self, files: Sequence[ReadableFile], view: memoryview, begin: int, size: int
-    ) -> None:
-        """Raises :class:`UnequalError` unless all files have what the first one has there."""
+    def _compare(self, window: Window) -> None:
+        """Raises :class:`UnequalError` unless all replicas have what the first one has there."""
         piece = self._buffers.piece
         octets = memoryview(piece.octets)
-        for file in files[1:]:
-            for at in range(0, size, piece.size):
-                wanted = min(piece.size, size - at)
-                place = piece.place(begin + at)
-                count = file.pread_into(octets[place : place + wanted], begin + at)
+        size = len(window.data)
+        for reader, files in self._others:
+            for at in range(0, size, PIECE_SIZE):
+                wanted = min(PIECE_SIZE, size - at)
+                path, byte = files.locate(window.position + at)
+                place = piece.place(byte)
+                found = reader.read_into(octets[place : place + wanted], window.position + at)
                 # This compares by memcmp; views would be compared byte by byte.
-                same = piece.octets.startswith(view[at : at + wanted], place)
-                if count != wanted or not same:
-                    raise UnequalError(f"{file.path}: other bytes from byte {begin + at} on")
+                same = piece.octets.startswith(window.data[at : at + wanted], place)
+                if found.missing is not None or not same:
+                    raise UnequalError(f"{path}: other bytes from byte {byte} on")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from crc32c import crc32c
 
-from store.io.filesystem import ReadableFile, ReadableFileSystem
+from store.io.filesystem import ReadableFileSystem
 from store.log.entry import CHAINED, HEADER, HEADER_SIZE
 from store.log.entry_index import ROW, ROW_SIZE, EntryIndexRow
-from store.log.layout import segment_name, segment_start
+from store.log.layout import segment_start
+from store.log.log_reader import LogReader, SegmentFiles
 from store.verify.files.row_files import RowFiles
 from store.verify.plan.ranges import Border, ReplicaPlan
 from store.verify.state.state_files import StateFiles, without_broker
@@ -22,10 +23,10 @@ class BorderFinder:
     """Finds where entries begin in one replica, without reading what lies between."""
 
     def __init__(self, fs: ReadableFileSystem, directory: str, state: StateFiles) -> None:
-        self._fs = fs
         self._state = state
         self._rows = RowFiles(fs, f"{directory}/index", ROW_SIZE)
-        self._directory = directory
+        self._segments = SegmentFiles(fs, directory, state.identity.segment_size)
+        self._log = LogReader(self._segments)
         mark, checkpoint = state.mark, state.checkpoint
         self.replica = ReplicaPlan(
             directory,
@@ -42,7 +43,6 @@ class BorderFinder:
         chain = 0 if mark.first_index == 0 else None
         self.start = Border(mark.first_index, mark.first_position, chain, -1)
         self._walked = self.start
-        self._file: ReadableFile | None = None
         self._block = b""
         self._block_first = 0
         self._found: dict[int, Border | None] = {}
@@ -93,9 +93,7 @@ class BorderFinder:
         return Border(index, self.start.position if row is None else row.position, None, -1)
 
     def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        self._segments.close()
 
     def position_of(self, index: int) -> int:
         """Where the entry index says that an entry lies; -1 where it does not say."""
@@ -167,13 +165,5 @@ class BorderFinder:
         return here
 
     def _header(self, position: int) -> tuple[int, ...] | None:
-        start = segment_start(position, self._state.identity.segment_size)
-        path = f"{self._directory}/commitlog/{segment_name(start)}"
-        if self._file is None or self._file.path != path:
-            self.close()
-            try:
-                self._file = self._fs.open(path, writable=False)
-            except FileNotFoundError:
-                return None
-        data = self._file.pread(HEADER_SIZE, position - start)
-        return HEADER.unpack(data) if len(data) == HEADER_SIZE else None
+        data, missing = self._log.read(position, HEADER_SIZE)
+        return HEADER.unpack(data) if missing is None and len(data) == HEADER_SIZE else None

@@ -72,13 +72,15 @@ class Givers:
         raise AssertionError(f"the link to {peer} is broken")
 
 
-def damaged_replica(fs: SimulatedFileSystem, *damaged: int) -> Writer:
+def damaged_replica(
+    fs: SimulatedFileSystem, *damaged: int, commit_index: int = COUNT - 3
+) -> Writer:
     store = open_store(fs)
     store.save_hard_state(1, "n0")
     writer = Writer()
     store.append(writer.make_many(COUNT))
     store.sync()
-    save_mark(store, writer.entries[-3], COUNT - 3)
+    save_mark(store, writer.entries[-3], commit_index)
     store.close()
     for index in damaged:
         entry = writer.entries[index]
@@ -111,6 +113,69 @@ def repair(
     finally:
         loop.close()
     return givers
+
+
+class Askers(Givers):
+    """Peers that ask for entries before they give any."""
+
+    def __init__(
+        self, loop: VirtualLoop, logs: dict[str, list[Entry]], requests: list[FetchRequest]
+    ) -> None:
+        super().__init__(loop, logs, {})
+        self._requests = requests
+        self.answers: list[tuple[str, FetchResponse]] = []
+
+    async def start(self, handler: TransportHandler) -> None:
+        for request in self._requests:
+            for peer in ("n1", "stranger"):
+                handler.on_message(peer, request)
+        await super().start(handler)
+
+    def send(self, peer: str, message: Message) -> None:
+        if isinstance(message, FetchResponse):
+            self.answers.append((peer, message))
+        else:
+            super().send(peer, message)
+
+
+@pytest.mark.parametrize("commit_index", [4, 30])
+def test_while_a_node_waits_it_gives_members_what_is_whole_and_committed(commit_index: int) -> None:
+    fs = SimulatedFileSystem(Random(1))
+    writer = damaged_replica(fs, 20, commit_index=commit_index)
+    requests = [
+        FetchRequest(number, first, last, size)
+        for number, (first, last, size) in enumerate(
+            [(0, 40, 1 << 20), (3, 40, 100), (3, 3, -5), (19, 19, 1000), (20, 39, 1000), (-1, 9, 9)]
+        )
+    ]
+    loop = VirtualLoop()
+    askers = Askers(loop, {"n1": writer.entries}, requests)
+
+    async def run() -> None:
+        (await open_repaired(fs, DIRECTORY, CONFIG, lambda: askers, loop, ["n1"])).close()
+
+    try:
+        loop.run_until_complete(run())
+    finally:
+        loop.close()
+    assert {peer for peer, _ in askers.answers} == {"n1"}
+    given = [[entry.index for entry in answer.entries] for _, answer in askers.answers]
+    segment = [entry.index for entry in writer.entries if entry.end < CONFIG.segment_size]
+    last = min(commit_index, 19)
+    assert given == [
+        [index for index in segment if index <= last],
+        [3],
+        [3],
+        [19] if last == 19 else [],
+        [],
+        [],
+    ]
+    for _, answer in askers.answers:
+        wanted = FetchStatus.ENTRIES if answer.entries else FetchStatus.BUSY
+        assert answer.status is wanted
+        assert data_of(list(answer.entries)) == [
+            bytes(writer.entries[entry.index].data) for entry in answer.entries
+        ]
 
 
 @pytest.mark.parametrize("damaged", [(0,), (7,), (5, 6, 7, 8, 9), (3, 20, 36), (4, 5, 12, 13)])

@@ -19,12 +19,11 @@ from simulator.cli.main import main
 from simulator.cli.options import RunOptions
 from simulator.cli.passed_seeds import source_digest
 from simulator.engine.trace import Trace
-from simulator.faults.injector import KINDS
+from simulator.faults.node_faults import NODE_KINDS
 from simulator.runs.expected_coverage import missing_coverage
 from simulator.runs.profiles import PROFILES
 from simulator.worlds.outcome import Outcome
 from simulator.worlds.registry import BROKERS, NODES, Run
-from simulator.worlds.runner import simulate
 
 SEEDS_OF_THREE = range(1, 131)
 SEEDS_OF_FIVE = range(1000, 1020)
@@ -42,7 +41,7 @@ def as_run(seed: int) -> RunOptions:
 
 def run(seed: int) -> Outcome:
     """One run of the suite; by its number it has three nodes or five."""
-    return simulate(seed, nodes=nodes_of(seed), seconds=SECONDS)
+    return Run(seed, nodes=nodes_of(seed), seconds=SECONDS).play()
 
 
 @pytest.fixture(scope="module")
@@ -76,15 +75,15 @@ def test_the_runs_do_much_and_change_leaders_often(outcomes: Sequence[Outcome]) 
 
 def test_the_seed_decides_which_faults_exist(outcomes: Sequence[Outcome]) -> None:
     plans = [set(outcome.plan.split(", ")) for outcome in outcomes]
-    for kind in KINDS:
+    for kind in NODE_KINDS:
         with_it = sum(kind in plan for plan in plans)
         assert len(plans) / 4 < with_it < len(plans) * 3 / 4
 
 
 def test_the_same_seed_gives_the_same_run() -> None:
-    first, second = simulate(7, seconds=5.0), simulate(7, seconds=5.0)
+    first, second = Run(7, seconds=5.0).play(), Run(7, seconds=5.0).play()
     assert first == second
-    assert simulate(8, seconds=5.0).digest != first.digest
+    assert Run(8, seconds=5.0).play().digest != first.digest
 
 
 def test_a_random_draw_without_effect_changes_the_hash() -> None:
