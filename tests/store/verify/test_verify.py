@@ -497,7 +497,7 @@ def test_key_rows_of_other_messages_are_found(fs: SimulatedFileSystem) -> None:
     assert isinstance(other.fs, SimulatedFileSystem)
     fs.overwrite(path, other.fs.visible_bytes(path), 0)
     finding = only(fs)
-    assert (finding.kind, finding.path, finding.index_first) == (FindingKind.KEY_INDEX, path, 0)
+    assert (finding.kind, finding.path, finding.index_first) == (FindingKind.KEY_INDEX, path, None)
 
 
 # --- snapshots
