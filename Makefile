@@ -1,5 +1,6 @@
 # make run     sets up .venv from the lock, starts a three-node broker group, stays until Ctrl-C
 # make test    everything it needs, then format, lint, types and the whole test suite
+# make quick   format, lint, types, and the tests that start no process and simulate no minutes
 # make check   format, lint and types alone      make fix    what a tool can mend by itself
 # make nightly the simulator for hours: thousands of seeds, and every planted bug; goes on where it
 #              was interrupted, unless the code has changed
@@ -13,13 +14,19 @@ BIN := .venv/bin
 PIP_INSTALL := -m pip install -qq --disable-pip-version-check --no-input
 CLIENTS := build/clients
 
-.PHONY: run test nightly check fix lock clean setup clients
+.PHONY: run test quick nightly check fix lock clean setup clients
 
 run: .venv/.compiled
 	@$(BIN)/dledger up $(ARGS)
 
+# Tests that start processes, a JVM or Node.js run one at a time, each kind in one worker.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup
+
 test: check clients
-	$(BIN)/python -m pytest $(ARGS)
+	$(PYTEST) $(ARGS)
+
+quick: check
+	$(PYTEST) -q -m "not (processes or jvm or node or minutes)" $(ARGS)
 
 nightly: .venv/.run
 	$(BIN)/python -m simulator bugs --jobs 2

@@ -5,36 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
-from ipaddress import IPv4Address
 from random import Random
-from struct import Struct
 
 from broker.config.dynamic_settings import DynamicSettings
-from broker.config.node_config import Endpoint, NodeConfig
-from broker.delivery.long_polling import LongPolling
+from broker.config.node_config import NodeConfig
+from broker.delivery.fetch import Delivery
 from broker.delivery.message_lookup import MessageLookup
 from broker.delivery.message_reader import MessageReader
-from broker.delivery.offset_resets import PendingResets
-from broker.delivery.queue_locks import QueueLocks
-from broker.delivery.replica_selection import ReplicaSelection
 from broker.group_commit.batcher import Batcher
-from broker.ingest.deduplication import Deduplicator
+from broker.ingest.ingest import Ingest
 from broker.maintenance.state_proofs import StateProofs
 from broker.metrics.broker_metrics import BrokerMetrics, MessageRates
 from broker.remoting.connected_clients import ConnectedClients
+from broker.remoting.protocol.addresses import host_bytes
 from broker.scheduled.scheduled_message_service import ScheduledMessageService
 from broker.state.state_machine import BrokerStateMachine
 from broker.transactions.coordinator import TransactionCoordinator
 from dledger.node.node import Node
-
-_HOST = Struct(">4si")
-
-
-@lru_cache(maxsize=256)
-def host_bytes(endpoint: Endpoint) -> bytes:
-    """An address as records hold it: 4 bytes of IPv4, the port as i32."""
-    return _HOST.pack(IPv4Address(endpoint.host).packed, endpoint.port)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +35,12 @@ class BrokerContext:
     node: Node
     machine: BrokerStateMachine
     batcher: Batcher
-    deduplicator: Deduplicator
+    ingest: Ingest
     reader: MessageReader
     lookup: MessageLookup
-    long_polling: LongPolling
+    delivery: Delivery
     clients: ConnectedClients
-    locks: QueueLocks
-    resets: PendingResets
     settings: DynamicSettings
-    replica_selection: ReplicaSelection
     stats: BrokerMetrics
     rates: MessageRates
     scheduled_messages: ScheduledMessageService
@@ -66,4 +50,4 @@ class BrokerContext:
     @property
     def store_host(self) -> bytes:
         """This node's address, as the records that it stores hold it."""
-        return host_bytes(self.config.own.address)
+        return host_bytes(*self.config.own.address)

@@ -131,11 +131,11 @@ class ProduceLimits:
     message even where 4 MiB are full of short ones."""
 
     property_templates_max: int = 4096
-    """How many shapes of properties are remembered; then it begins anew."""
+    """How many templates of properties are remembered; then it begins anew."""
 
     property_template_bytes_max: int = 1024
-    """Of properties that are longer, each with a shape of its own, memory would be full of
-    shapes."""
+    """Of properties that are longer, each with a template of its own, memory would be full of
+    templates."""
 
 
 PRODUCE = ProduceLimits()

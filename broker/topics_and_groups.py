@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from broker.errors import RefusedError
 from store.message.scheduled_topics import SCHEDULE_TOPIC, TIMER_TOPIC
 from store.quoting import quoted
 
@@ -55,7 +56,7 @@ UNSENDABLE_TOPICS = frozenset(SYSTEM_TOPICS) - {AUTO_CREATE_TOPIC, BENCHMARK_TOP
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 
-class NameRefusedError(ValueError):
+class NameRefusedError(RefusedError):
     """A topic or group has a name that it may not have."""
 
 

@@ -38,13 +38,16 @@ class NotServingError(ProposeError):
 
 
 class BusyError(ProposeError):
-    """Too many bytes wait for a majority or for the leader's own disk; nothing was written."""
+    """As much waits as may wait; nothing was written. It passes by itself."""
 
-    def __init__(self, uncommitted_bytes: int, limit_bytes: int) -> None:
-        super().__init__(
-            f"{uncommitted_bytes} bytes wait for a majority or for the leader's disk, "
-            f"the limit is {limit_bytes}"
-        )
+    def __init__(
+        self,
+        waiting: int,
+        limit: int,
+        what: str = "bytes wait for a majority or for the leader's disk",
+    ) -> None:
+        """``what``: of what there are ``waiting`` now, and what it waits for."""
+        super().__init__(f"{waiting} {what}, the limit is {limit}")
 
 
 class TransferringError(ProposeError):

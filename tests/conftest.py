@@ -1,9 +1,13 @@
-"""What holds for all tests."""
+"""What holds for all tests: their marks, and what a test without a mark may not do."""
 
 from __future__ import annotations
 
 import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
@@ -15,6 +19,59 @@ settings.register_profile(
 settings.load_profile("any machine")
 """By default an example fails that takes more than 200 ms by the clock, as any does now and then
 where the machine has much else to do."""
+
+TESTS = Path(__file__).parent
+ROOMS = {
+    "bench": "processes",
+    "clients": "processes",
+    "cluster": "processes",
+    "soak": "processes",
+    "spark": "jvm",
+}
+"""Folders whose tests all need the same."""
+
+STARTS = {
+    "os.exec",
+    "os.fork",
+    "os.forkpty",
+    "os.posix_spawn",
+    "os.spawn",
+    "os.system",
+    "subprocess.Popen",
+}
+"""Audit events of Python that start a process."""
+
+_within: list[str] = []
+"""The test that is running, if it has no mark that allows processes."""
+
+
+def _refuse_processes(event: str, _arguments: tuple[object, ...]) -> None:
+    if event in STARTS and _within:
+        raise RuntimeError(f"{_within[0]} does {event}: mark it as `processes`")
+
+
+sys.addaudithook(_refuse_processes)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks the tests of each room, and keeps what needs processes to one worker at a time."""
+    for item in items:
+        room = item.path.relative_to(TESTS).parts[0]
+        if room in ROOMS:
+            item.add_marker(ROOMS[room])
+        for mark in ("processes", "jvm", "node"):
+            if item.get_closest_marker(mark):
+                item.add_marker(pytest.mark.xdist_group(mark))
+                break
+
+
+@pytest.fixture(autouse=True)
+def no_processes(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test without a mark starts no process."""
+    if not any(map(request.node.get_closest_marker, ("processes", "jvm", "node"))):
+        _within.append(request.node.nodeid)
+    yield
+    _within.clear()
 
 
 def pytest_configure() -> None:

@@ -99,11 +99,11 @@ def _hexadecimal(incarnation: int) -> str:
 def _lag(context: BrokerContext, name: str) -> int | None:
     """How many committed entries the member lacks, as far as a leader knows."""
     core = context.node.core
-    if core.replicator is None:
+    if not core.leads:
         return None
     if name == core.node:
         return 0
-    progress = core.replicator.peers.get(name)
+    progress = core.progress.get(name)
     return None if progress is None else max(0, core.commit_index - progress.match_index)
 
 

@@ -55,7 +55,7 @@ def runtime_info(context: BrokerContext) -> dict[str, str]:
         "refilling": "" if refill is None else f"{refill[0]} of {refill[1]}",
         "diskLevel": node.health.level.name.lower(),
         "dispatchBehindBytes": "0",
-        "heldPulls": str(len(context.long_polling)),
+        "heldPulls": str(len(context.delivery.long_polling)),
         "putMessages": str(stats.put_messages),
         "getMessages": str(stats.get_messages),
         **_rocketmq_stats(context),

@@ -1,14 +1,16 @@
 """``dledger``: finds the command, reads its arguments, turns its failure into one line.
 
-A command is a module of this package with three names::
+A command is a module of this package with three names, or four::
 
     EXAMPLES: str                                           # shown under --help
     def add_arguments(parser: argparse.ArgumentParser) -> None
     def run(args: argparse.Namespace) -> int                # the exit code: 0, or 1 where what it
                                                             # checked does not hold
+    def import_server() -> None                             # of a server: imports what it needs
 
 and raises :class:`~broker.cli.terminal.command_error.CommandError` where it cannot do what it was
-asked. It is imported only when it is asked for: ``dledger --help`` and ``dledger start`` answer at
+asked. ``args.command_line`` is this command line, for a command that starts others in forks. A
+command is imported only when it is asked for: ``dledger --help`` and ``dledger start`` answer at
 once. Results go to stdout, everything else to stderr.
 """
 
@@ -18,9 +20,9 @@ import argparse
 import importlib
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NoReturn, Protocol, cast
+from typing import NamedTuple, NoReturn, Protocol, cast
 
 from broker.cli.terminal.command_error import (
     EXIT_FAILED,
@@ -75,6 +77,13 @@ class Command(Protocol):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
 
     def run(self, args: argparse.Namespace) -> int: ...
+
+
+class CommandLine(NamedTuple):
+    """See :class:`broker.cli.local_cluster.forked_servers.CommandLine`."""
+
+    prepare: Callable[[str], None]
+    run: Callable[[Sequence[str]], int]
 
 
 def run_command(argv: Sequence[str] | None = None) -> int:
@@ -133,7 +142,7 @@ def _is_text(argument: str) -> bool:
 def _run(arguments: Sequence[str]) -> int:
     with _quiet_interrupt():
         name = _parse_command(arguments[:1])
-        command = cast(Command, importlib.import_module(f"broker.cli.commands.{name}"))
+        command = _command(name)
     parser = _Parser(
         prog=f"dledger {name}",
         description=COMMANDS[name][0].upper() + COMMANDS[name][1:] + ".",
@@ -141,6 +150,7 @@ def _run(arguments: Sequence[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.add_arguments(parser)
+    parser.set_defaults(command_line=COMMAND_LINE)
     args = parser.parse_args(arguments[1:])
     try:
         return command.run(args)
@@ -150,6 +160,19 @@ def _run(arguments: Sequence[str]) -> int:
     except CommandError as error:
         print(f"dledger {name}: {_shortened(str(error))}", file=sys.stderr)
         return error.exit_code
+
+
+def _command(name: str) -> Command:
+    return cast(Command, importlib.import_module(f"broker.cli.commands.{name}"))
+
+
+def _prepare(name: str) -> None:
+    import_server: Callable[[], None] = getattr(_command(name), "import_server", _nothing)
+    import_server()
+
+
+def _nothing() -> None:
+    """Importing the command was all."""
 
 
 @contextmanager
@@ -204,3 +227,6 @@ def _parse_command(arguments: Sequence[str]) -> str:
         sys.exit(EXIT_USAGE)
     name: str = parser.parse_args(arguments).command
     return name
+
+
+COMMAND_LINE = CommandLine(_prepare, run_command)

@@ -7,7 +7,6 @@ the layout is that of the stored record (``store/message/record.py``).
 from __future__ import annotations
 
 import socket
-import zlib
 from collections.abc import Iterator
 from struct import Struct
 from typing import TypeAlias
@@ -25,12 +24,10 @@ from broker.client.message import (
 )
 from broker.limits import BODY_LIMITS
 from store.errors import CorruptRecordError
+from store.message.compressed_body import SYS_FLAG_COMPRESSED, inflate_body
 from store.message.properties import TAGS, decode_properties, find_property
 from store.message.record import RECORD_FIXED_SIZE, MessageRecord, decode_record
 
-SYS_FLAG_COMPRESSED = 0x1
-SYS_FLAG_COMPRESSION_KIND = 0x700
-COMPRESSIONS_ZLIB = (0x000, 0x300)
 SYS_FLAG_HOSTS_V6 = 0x30
 
 _BOUNDS = Struct(">i16xq8xi44xi")
@@ -233,18 +230,7 @@ def _tag(body: bytes, place: _Place) -> bytes:
 
 def inflated(body: Bytes, sys_flag: int) -> bytes:
     """A body whose system flag says that it is compressed. Raises :class:`UndecodableBodyError`."""
-    kind = sys_flag & SYS_FLAG_COMPRESSION_KIND
-    if kind not in COMPRESSIONS_ZLIB:
-        raise UndecodableBodyError(f"compression of kind 0x{kind:x} is not supported")
-    inflater = zlib.decompressobj()
     try:
-        whole = inflater.decompress(body, BODY_LIMITS.inflated_size)
-    except zlib.error as error:
-        raise UndecodableBodyError(f"a body cannot be inflated: {error}") from None
-    if inflater.unconsumed_tail:
-        raise UndecodableBodyError(
-            f"a body inflates to more than {BODY_LIMITS.inflated_size} bytes"
-        )
-    if not inflater.eof:
-        raise UndecodableBodyError("a body cannot be inflated: it is cut short")
-    return whole
+        return inflate_body(body, sys_flag, BODY_LIMITS.inflated_size)
+    except ValueError as error:
+        raise UndecodableBodyError(str(error)) from None

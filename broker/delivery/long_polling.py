@@ -10,25 +10,34 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol, Self
 
 from broker.delivery.message_reader import rows
 from broker.limits import CLIENTS, CONSUME
-from broker.remoting.connection import Connection
 from store.io.filesystem import Bytes
+
+
+class Owner(Protocol):
+    """What a pull is forgotten with: a connection."""
+
+    def on_close(self, callback: Callable[[Self], None], /) -> None:
+        """Calls back once it is closed."""
+
+    def __hash__(self) -> int: ...
 
 
 @dataclass(slots=True, eq=False)
 class HeldPull:
     """A pull that waits for messages of one queue; of any tag where ``codes`` is None.
 
-    ``run`` is called once, unless ``connection`` closes before; a pull over HTTP has none.
+    ``run`` is called once, unless ``owner`` closes before; a pull over HTTP has none.
     """
 
     topic: str
     queue_id: int
     codes: frozenset[int] | None
     run: Callable[[], None]
-    connection: Connection | None = None
+    owner: Owner | None = None
     expression_size: int = 0
     """Characters of what says which messages it wants; what was made of it is kept as well."""
     timer: asyncio.TimerHandle | None = field(default=None, init=False)
@@ -43,7 +52,7 @@ class LongPolling:
         self._loop = loop
         self._held_max = held_max
         self._by_queue: dict[tuple[str, int], dict[HeldPull, None]] = {}
-        self._by_connection: dict[Connection, dict[HeldPull, None]] = {}
+        self._by_owner: dict[Owner, dict[HeldPull, None]] = {}
         self._woken: list[HeldPull] = []
         self._count = 0
         self._expression_sizes = 0
@@ -58,18 +67,18 @@ class LongPolling:
         expression_sizes = self._expression_sizes + pull.expression_size
         if pull.expression_size and expression_sizes > CONSUME.held_expressions_max:
             return False
-        connection = pull.connection
-        pulls = None if connection is None else self._by_connection.get(connection)
+        owner = pull.owner
+        pulls = None if owner is None else self._by_owner.get(owner)
         if pulls is not None and len(pulls) >= CLIENTS.held_pulls_max:
             return False
         self._count += 1
         self._expression_sizes = expression_sizes
         self._by_queue.setdefault((pull.topic, pull.queue_id), {})[pull] = None
         pull.timer = self._loop.call_at(deadline, self._expired, pull)
-        if connection is not None:
+        if owner is not None:
             if pulls is None:
-                pulls = self._by_connection[connection] = {}
-                connection.on_close(self._closed)
+                pulls = self._by_owner[owner] = {}
+                owner.on_close(self._closed)
             pulls[pull] = None
         return True
 
@@ -109,8 +118,8 @@ class LongPolling:
             del self._by_queue[key]
         if pull.timer is not None:
             pull.timer.cancel()
-        if pull.connection is not None:
-            self._by_connection.get(pull.connection, {}).pop(pull, None)
+        if pull.owner is not None:
+            self._by_owner.get(pull.owner, {}).pop(pull, None)
 
     def close(self) -> None:
         """Forgets all of them."""
@@ -128,6 +137,6 @@ class LongPolling:
         self.drop(pull)
         pull.run()
 
-    def _closed(self, connection: Connection) -> None:
-        for pull in list(self._by_connection.pop(connection, ())):
+    def _closed(self, owner: Owner) -> None:
+        for pull in list(self._by_owner.pop(owner, ())):
             self.drop(pull)

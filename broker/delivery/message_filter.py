@@ -8,10 +8,9 @@ from typing import NamedTuple
 
 from broker.config.dynamic_settings import DynamicSettings
 from broker.delivery.message_reader import GetMessageResult, GetMessageStatus, PullLimits
+from broker.errors import UnsupportedFilterError
 from broker.filter.sql92_parser import Selector, parse_selector
 from broker.filter.subscription import SQL_TYPE, TAG_TYPE, tag_codes
-from broker.remoting.protocol.codes import ResponseCode
-from broker.remoting.protocol.errors import RequestError
 from store.errors import CorruptRecordError
 from store.io.filesystem import Bytes
 from store.message.properties import decode_properties
@@ -39,17 +38,15 @@ class MessageFilter(NamedTuple):
 
 def message_filter(settings: DynamicSettings, kind: str, expression: str) -> MessageFilter:
     """Raises :class:`~broker.filter.subscription.ExpressionError` for an expression that means
-    nothing, and :class:`~broker.remoting.protocol.errors.RequestError` for a kind that cannot be
-    filtered
+    nothing, and :class:`~broker.errors.UnsupportedFilterError` for a kind that cannot be filtered
     by.
     """
     if kind == TAG_TYPE:
         return MessageFilter(codes=tag_codes(expression), size=len(expression))
     if kind == SQL_TYPE and settings.property_filter:
         return MessageFilter(selector=parse_selector(expression), size=len(expression))
-    raise RequestError(
-        ResponseCode.SYSTEM_ERROR,
-        f"The broker does not support consumer to filter message by {kind}",
+    raise UnsupportedFilterError(
+        f"The broker does not support consumer to filter message by {kind}"
     )
 
 

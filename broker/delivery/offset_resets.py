@@ -1,16 +1,25 @@
-"""Groups that are moved while they consume: what the leader remembers until they have followed.
+"""Moving a group in its queues, also while it consumes: to a time, to an offset, or to the end.
 
-The new offsets are committed like any others. The members are told (request 220), but not every
-client understands that, and one that does may commit what it had consumed before in between. So for
-each queue that is moved the leader ignores commits, and answers the next pull of the group that
-does not begin there with "offset moved" (21), as RocketMQ 5 does. This is the leader's alone, as
-in RocketMQ: after a failover in that moment the members' own commits count.
+The new offsets are found, then committed like any others. The members are told (request 220), but
+not every client understands that, and one that does may commit what it had consumed before in
+between. So for each queue that is moved the leader ignores commits, and answers the next pull of
+the group that does not begin there with "offset moved" (21), as RocketMQ 5 does. This is the
+leader's alone, as in RocketMQ: after a failover in that moment the members' own commits count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple, TypeAlias
+
+from broker.delivery.long_polling import LongPolling
+from broker.delivery.message_lookup import MessageLookup
+from broker.delivery.message_reader import MessageReader
+from broker.errors import REFUSALS, Refusal
+from broker.group_commit.batcher import Batcher
+from broker.state.commands import CommitOffset
+from store.errors import StoreError
 
 RESET_SECONDS = 60.0
 """For so long a group may take to follow; Java's clients need ten seconds, others a pull."""
@@ -72,3 +81,118 @@ class PendingResets:
     def clear(self) -> None:
         """This node does not lead any more."""
         self._resets.clear()
+
+
+TO_THE_END = -1
+"""As a time stamp: behind the newest message."""
+
+
+class ResetRequest(NamedTuple):
+    """Where a group is to go on in queues of a topic."""
+
+    group: str
+    topic: str
+    queue_ids: Sequence[int]
+    timestamp_ms: int
+    """To the first message that is not older; or :data:`TO_THE_END`."""
+    offset: int = -1
+    """Counts in the place of a time unless it is negative."""
+    force: bool = False
+    """Also where that is forward; otherwise a group is only moved back."""
+
+
+Done: TypeAlias = Callable[[Mapping[int, int] | None, Refusal | StoreError | None], None]
+"""Told once: the new offset of each queue, or why the group is not moved."""
+
+
+class OffsetResetter:
+    """Moves groups, on the leader."""
+
+    def __init__(
+        self,
+        *,
+        batcher: Batcher,
+        reader: MessageReader,
+        lookup: MessageLookup,
+        pending: PendingResets,
+        long_polling: LongPolling,
+    ) -> None:
+        self.batcher = batcher
+        self.reader = reader
+        self.lookup = lookup
+        self.pending = pending
+        self.long_polling = long_polling
+
+    def reset(self, request: ResetRequest, done: Done) -> None:
+        """``done`` is told when the offsets are committed, before waiting pulls run again."""
+        reset = OffsetReset(self, request, done)
+        topic, offset = request.topic, request.offset
+        for queue_id in request.queue_ids:
+            first, end = self.reader.offsets(topic, queue_id)
+            if offset >= 0:
+                reset.found(queue_id, min(max(offset, first), end), None)
+            elif request.timestamp_ms == TO_THE_END:
+                reset.found(queue_id, end, None)
+            else:
+                self.lookup.search_time(
+                    topic, queue_id, request.timestamp_ms, "lower", partial(reset.found, queue_id)
+                )
+
+
+class OffsetReset:
+    """One reset under way."""
+
+    def __init__(self, resetter: OffsetResetter, request: ResetRequest, done: Done) -> None:
+        self._resetter = resetter
+        self._request = request
+        self._done = done
+        self._waits_for = len(request.queue_ids)
+        self._offsets: dict[int, int] = {}
+        self._failure: Refusal | StoreError | None = None
+
+    def found(self, queue_id: int, offset: int, error: StoreError | None) -> None:
+        """Where the queue is to go; commits once that is known of all of them."""
+        self._offsets[queue_id] = offset
+        if error is not None:
+            self._failure = error
+        self._waits_for -= 1
+        if self._waits_for == 0:
+            self._commit(force=self._request.force)
+
+    def _commit(self, *, force: bool) -> None:
+        if self._failure is not None:
+            self._done(None, self._failure)
+            return
+        group, topic = self._request.group, self._request.topic
+        batcher, pending = self._resetter.batcher, self._resetter.pending
+        if not force:
+            for queue_id, offset in self._offsets.items():
+                consumed = batcher.offset(group, topic, queue_id)
+                if consumed is not None:
+                    self._offsets[queue_id] = min(offset, consumed)
+        self._waits_for = len(self._offsets)
+        for queue_id, offset in self._offsets.items():
+            try:
+                batcher.add_command(CommitOffset(group, topic, queue_id, offset), self._committed)
+            except REFUSALS as error:
+                self._committed(error)
+            else:
+                pending.begin(group, topic, queue_id, offset)
+
+    def _committed(self, error: Refusal | None) -> None:
+        self._failure = error or self._failure
+        self._waits_for -= 1
+        if self._waits_for:
+            return
+        group, topic, pending = self._request.group, self._request.topic, self._resetter.pending
+        moved = dict(sorted(self._offsets.items()))
+        if self._failure is not None:
+            for queue_id in moved:
+                pending.give_up(group, topic, queue_id)
+            self._done(None, self._failure)
+            return
+        for queue_id, offset in moved.items():
+            pending.add(group, topic, queue_id, offset)
+        self._done(moved, None)
+        for queue_id in moved:
+            self._resetter.long_polling.wake(topic, queue_id)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from broker.limits import CLIENTS
+from broker.topics_and_groups import TopicConfig
 
 LOCK_SECONDS = 60.0
 """The life of a lock that is not renewed; RocketMQ's ``rebalanceLockMaxLiveTime``."""
@@ -34,10 +35,14 @@ class _Lock(NamedTuple):
 
 
 class QueueLocks:
-    """The locks of all groups. ``now`` gives seconds of a clock that only goes forward."""
+    """The locks of all groups."""
 
-    def __init__(self, now: Callable[[], float]) -> None:
+    def __init__(
+        self, now: Callable[[], float], topic_of: Callable[[str], TopicConfig | None]
+    ) -> None:
+        """``now`` gives seconds of a clock that only goes forward."""
         self._now = now
+        self._topic_of = topic_of
         self._groups: dict[str, dict[LockedQueue, _Lock]] = {}
         self._count = 0
         self._forget_at = 0.0
@@ -45,7 +50,7 @@ class QueueLocks:
     def lock(self, group: str, client_id: str, queues: Iterable[LockedQueue]) -> list[LockedQueue]:
         """Locks what nobody else has locked, or renews it; returns what the client holds now.
 
-        No further queue is locked while there are too many locks.
+        Only queues that are there are locked, and no further ones while there are too many locks.
         """
         now = self._now()
         if now >= self._forget_at:
@@ -54,6 +59,9 @@ class QueueLocks:
         held = self._groups.setdefault(group, {})
         granted: list[LockedQueue] = []
         for queue in queues:
+            topic = self._topic_of(queue.topic)
+            if topic is None or queue.queue_id >= topic.queues:
+                continue
             lock = held.get(queue)
             if lock is None and self._count >= CLIENTS.locks_max:
                 continue

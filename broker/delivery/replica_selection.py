@@ -52,10 +52,9 @@ class ReplicaSelection:
             return LEADER_ID
         if not self._node.serving:
             return self._config.follower_broker_id
-        replicator = self._node.core.replicator
         followers = {
             broker_id_of(name): progress.match_index
-            for name, progress in sorted(() if replicator is None else replicator.peers.items())
+            for name, progress in sorted(self._node.core.progress.items())
             if progress.connected and progress.state is ProgressState.REPLICATE
         }
         if wished in followers:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache, wraps
 from typing import TypeVar
 
+from broker.errors import RefusedError
 from broker.limits import BODY_LIMITS
 from store.message.java_hash import tags_code
 from store.quoting import quoted
@@ -23,7 +24,7 @@ TAG_TYPE = "TAG"
 SQL_TYPE = "SQL92"
 
 
-class ExpressionError(ValueError):
+class ExpressionError(RefusedError):
     """A subscription expression that means nothing."""
 
 

@@ -1,9 +1,9 @@
-"""Gathering: everything that arrives in one turn of the event loop becomes ONE log entry.
+"""Group commit: everything that arrives in one turn of the event loop becomes ONE log entry.
 
-Consensus, checksums, syncs and frames cost per entry, so they are shared by all messages and
-commands that wait at the same time. A batch is proposed at the end of the turn in which it began
-while fewer than ``PIPELINE_ENTRIES`` are on their way; otherwise it goes on growing until one of
-those is applied. So entries grow under load by themselves, and a lone message never waits.
+Consensus, checksums, syncs and frames cost per entry. So all messages and commands that wait at the
+same time share one. A batch is proposed at the end of the turn in which it began, while fewer than
+``PIPELINE_ENTRIES`` are on their way. Otherwise it grows until one of those is applied. So entries
+grow under load by themselves, and a lone message never waits.
 
 Offsets are given when an entry is built (:mod:`broker.group_commit.next_offsets`).
 """
@@ -14,9 +14,8 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol
 
-from broker.group_commit.next_offsets import NextOffsets, QueueEnds
+from broker.group_commit.next_offsets import NextOffsets
 from broker.group_commit.pending_batch import (
     Completion,
     PendingBatch,
@@ -26,9 +25,9 @@ from broker.group_commit.pending_batch import (
     command_bytes,
 )
 from broker.group_commit.pending_state import PendingState, Totals
+from broker.group_commit.ports import Applied, Proposer
 from broker.group_commit.store_clock import StoreClock
 from broker.limits import PRODUCE
-from broker.state.broker_state import BrokerState
 from broker.state.commands import Command, StoreRequests, encode_commands
 from broker.state.deduplication_window import DeduplicationIndex, pack_keys
 from broker.topics_and_groups import GroupConfig, TopicConfig
@@ -64,26 +63,8 @@ _RUN_BYTES = 160  # the header of a run with the longest topic, and more
 _LAZY_OFFSET_BYTES = 512  # an offset with the longest names
 
 
-class Proposer(Protocol):
-    """What it needs of :class:`~dledger.node.node.Node`."""
-
-    def propose(
-        self,
-        body_size: int,
-        build: Callable[[int], Sequence[Bytes]],
-        done: Callable[[ProposeError | None], None],
-    ) -> int: ...
-
-
-class Applied(QueueEnds, Protocol):
-    """Needed of :class:`~broker.state.state_machine.BrokerStateMachine`: the applied state."""
-
-    @property
-    def state(self) -> BrokerState: ...
-
-
 class Batcher:
-    """Stages messages and commands on the leader, proposes them, and reports how it ended."""
+    """Makes batches of messages and commands on the leader, and tells how each ended."""
 
     def __init__(
         self,
@@ -127,7 +108,7 @@ class Batcher:
 
     @property
     def serving(self) -> bool:
-        """Whether anything can be staged at all."""
+        """Whether anything can be added at all."""
         return self._serving
 
     @property
@@ -136,7 +117,7 @@ class Batcher:
         return -1 if self._leadership is None else self._leadership.term
 
     def check_serving(self) -> None:
-        """Raises :class:`~dledger.errors.NotLeaderError` where nothing can be staged."""
+        """Raises :class:`~dledger.errors.NotLeaderError` where nothing can be added."""
         if not self._serving:
             raise self._not_leader()
 
@@ -146,17 +127,17 @@ class Batcher:
             raise EntryTooLargeError(size, self.request_bytes_max)
 
     def topic(self, name: str) -> TopicConfig | None:
-        """A topic as it will be once everything staged is applied."""
+        """A topic as it will be once everything pending is applied."""
         return self._pending_state.topic(name)
 
     def totals(self) -> Totals:
-        """How many topics and groups there will be once everything staged is applied. Raises
+        """How many topics and groups there will be once everything pending is applied. Raises
         :class:`~dledger.errors.NotLeaderError`: others do not know."""
         self.check_serving()
         return self._pending_state.totals()
 
     def group(self, name: str) -> GroupConfig | None:
-        """A subscription group as it will be once everything staged is applied."""
+        """A subscription group as it will be once everything pending is applied."""
         return self._pending_state.group(name)
 
     def end_offset(self, topic: str, queue_id: int) -> int:
@@ -165,13 +146,13 @@ class Batcher:
         return self._next_offsets.end_offset(topic, queue_id)
 
     def offset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """A group's offset as it will be once everything staged is applied."""
+        """A group's offset as it will be once everything pending is applied."""
         return self._pending_state.offset(group, topic, queue_id)
 
     def add_message(
         self, topic: str, queue_id: int, message: PendingMessage, waiter: Waiter
     ) -> None:
-        """Stages one message. Raises as :meth:`add_messages`."""
+        """Adds one message. Raises as :meth:`add_messages`."""
         hashes = message.key_hashes
         size = message.size + _ROW_BYTES + _KEY_ROW_BYTES * len(hashes)
         queue = self._queue(topic, queue_id, size + REQUEST_BYTES)
@@ -186,7 +167,7 @@ class Batcher:
     def add_messages(
         self, topic: str, queue_id: int, messages: Sequence[PendingMessage], waiter: Waiter
     ) -> None:
-        """Stages messages of one queue, all of which will be in the same entry.
+        """Adds messages of one queue, all of which will be in the same entry.
 
         Raises :class:`~dledger.errors.NotLeaderError`, :class:`~dledger.errors.BusyError`, and
         :class:`~store.errors.EntryTooLargeError` where no entry could hold them.
@@ -203,7 +184,7 @@ class Batcher:
             self.deduplication_index.newer[hashes[0]] = batch.place
 
     def add_barrier(self, completion: Completion) -> None:
-        """Tells when all that was staged before is applied or refused. Raises as
+        """Tells when all that was added before is applied or refused. Raises as
         :meth:`add_command`."""
         self._reserve(0).completions.append(completion)
 
@@ -213,9 +194,9 @@ class Batcher:
         commands: Sequence[Command],
         completion: Completion | None = None,
     ) -> None:
-        """Stages messages of any queues and commands, all of which will be in the same entry.
+        """Adds messages of any queues and commands, all of which will be in the same entry.
 
-        Raises as :meth:`add_messages`; nothing is staged then. ``completion`` is told after the
+        Raises as :meth:`add_messages`; nothing is added then. ``completion`` is told after the
         messages' waiters.
         """
         size = sum(map(command_bytes, commands))
@@ -223,28 +204,28 @@ class Batcher:
         size += message_bytes + _RUN_BYTES * len(messages)
         batch = self._reserve_for_messages(size) if messages else self._reserve(size)
         batch.message_bytes += message_bytes
-        for topic, queue_id, staged, waiter in messages:
+        for topic, queue_id, added, waiter in messages:
             queue = batch.queues[topic, queue_id]
-            queue.messages.extend(staged)
-            queue.waiters.append((waiter, len(staged)))
+            queue.messages.extend(added)
+            queue.waiters.append((waiter, len(added)))
         for command in commands:
-            self._stage_command(batch, command)
+            self._put_command(batch, command)
         if completion is not None:
             batch.completions.append(completion)
 
     def add_command(self, command: Command, completion: Completion | None = None) -> None:
-        """Stages a command. Raises :class:`~dledger.errors.NotLeaderError` or BusyError."""
+        """Adds a command. Raises :class:`~dledger.errors.NotLeaderError` or BusyError."""
         batch = self._reserve(command_bytes(command))
-        self._stage_command(batch, command)
+        self._put_command(batch, command)
         if completion is not None:
             batch.completions.append(completion)
 
-    def _stage_command(self, batch: PendingBatch, command: Command) -> None:
+    def _put_command(self, batch: PendingBatch, command: Command) -> None:
         batch.commands.append(command)
         self._pending_state.add(batch, command)
 
     def add_lazy_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Stages an offset whose commit nobody waits for; of several only the last is kept."""
+        """Adds an offset whose commit nobody waits for; of several only the last is kept."""
         if not self._serving or self.offset(group, topic, queue_id) == offset:
             return
         self._pending_state.add_lazy_offset(group, topic, queue_id, offset)
@@ -261,7 +242,7 @@ class Batcher:
     # --- leadership
 
     def leadership_changed(self, leadership: Leadership) -> None:
-        """A new term begins with the applied state; what was staged in the old one is refused."""
+        """A new term begins with the applied state; what was pending in the old one is refused."""
         before, self._leadership = self._leadership, leadership
         if leadership.serving and before is not None and before.serving:
             if before.term == leadership.term:
@@ -277,7 +258,7 @@ class Batcher:
             self.deduplication_index.begin(self._applied.state.requests)
 
     def close(self) -> None:
-        """Refuses what is staged and everything from now on."""
+        """Refuses what is pending and everything from now on."""
         self._serving = False
         self._refuse_pending(self._not_leader())
 
@@ -296,7 +277,7 @@ class Batcher:
         for batch in refused:
             batch.fail(error)
 
-    # --- staging
+    # --- the open batch
 
     def _queue(self, topic: str, queue_id: int, size: int) -> PendingQueue:
         key = (topic, queue_id)
@@ -381,7 +362,7 @@ class Batcher:
             self._in_flight.remove(batch)
             self._next_offsets.give_back(batch.runs)
             batch.fail(error)
-            # What was staged behind may depend on it: a message on the topic that it creates.
+            # What was added behind may depend on it: a message on the topic that it creates.
             self._refuse_pending(error)
 
     def _take_lazy_offsets(self, batch: PendingBatch) -> None:
@@ -389,7 +370,7 @@ class Batcher:
             return
         room = max((self._entry_bytes - batch.bytes) // _LAZY_OFFSET_BYTES, 0)
         for command in self._pending_state.take_lazy_offsets(room):
-            self._stage_command(batch, command)
+            self._put_command(batch, command)
             batch.bytes += _LAZY_OFFSET_BYTES
             self._pending_bytes += _LAZY_OFFSET_BYTES
 

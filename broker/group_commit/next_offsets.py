@@ -8,15 +8,9 @@ and because its own entries are applied in the order proposed.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
 
+from broker.group_commit.ports import QueueEnds
 from store.message.batch import QueueRun
-
-
-class QueueEnds(Protocol):
-    """Where queues end in the applied state."""
-
-    def end_offset(self, topic: str, queue_id: int) -> int: ...
 
 
 class NextOffsets:

@@ -22,6 +22,15 @@ Completion: TypeAlias = Callable[[ProposeError | None], None]
 """Told once: None when committed and applied, else why not, or that nobody knows."""
 
 
+class StoredEarlier(NamedTuple):
+    """Where the first try of a request was stored."""
+
+    host: bytes
+    """Of the broker that stored it, as in records: 4 bytes of IPv4, the port as i32."""
+
+    queue_id: int
+
+
 class Waiter(Protocol):
     """Who waits for messages to be stored. Exactly one of the two is called, once."""
 
@@ -30,6 +39,15 @@ class Waiter(Protocol):
 
     def failed(self, error: ProposeError) -> None:
         """Not stored, or (:class:`~dledger.errors.OutcomeUnknownError`) perhaps."""
+
+
+class SendWaiter(Waiter, Protocol):
+    """Who waits for a request that may have been stored before."""
+
+    def stored(
+        self, first_offset: int, positions: Sequence[int], earlier: StoredEarlier | None = None
+    ) -> None:
+        """As for any waiter. ``earlier`` is given where not this try was stored, but one before."""
 
 
 class _Nobody:

@@ -1,4 +1,4 @@
-"""The broker's state as it will be: what is applied, and on top what is staged but not yet applied.
+"""The broker's state as it will be: what is applied, and on top what is pending.
 
 A request that changes a topic is judged by what the requests before it will have made of it.
 """
@@ -6,10 +6,10 @@ A request that changes a topic is judged by what the requests before it will hav
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from broker.group_commit.pending_batch import PendingBatch
-from broker.state.broker_state import BrokerState
+from broker.group_commit.ports import AppliedState
 from broker.state.commands import (
     Command,
     CommitOffset,
@@ -38,15 +38,8 @@ class Totals(NamedTuple):
     groups: int
 
 
-class AppliedState(Protocol):
-    """What is needed of :class:`~broker.state.state_machine.BrokerStateMachine`."""
-
-    @property
-    def state(self) -> BrokerState: ...
-
-
 class PendingState:
-    """Topics, groups and offsets once everything staged is applied."""
+    """Topics, groups and offsets once everything pending is applied."""
 
     def __init__(self, applied: AppliedState) -> None:
         self._applied = applied
@@ -55,7 +48,7 @@ class PendingState:
         self._offsets: _Pending[_OffsetKey, int] = {}
         self._lazy: dict[_OffsetKey, int] = {}
         self._totals: Totals | None = None
-        """None where they must be counted: while something is staged, they only change by that."""
+        """None where they must be counted: while something is pending, they only change by that."""
 
     def totals(self) -> Totals:
         """How many topics, their queues and groups there are then."""
@@ -72,20 +65,20 @@ class PendingState:
         return self._totals
 
     def topic(self, name: str) -> TopicConfig | None:
-        staged = self._topics.get(name)
-        return self._applied.state.topics.get(name) if staged is None else staged[1]
+        pending = self._topics.get(name)
+        return self._applied.state.topics.get(name) if pending is None else pending[1]
 
     def group(self, name: str) -> GroupConfig | None:
-        staged = self._groups.get(name)
-        return self._applied.state.groups.get(name) if staged is None else staged[1]
+        pending = self._groups.get(name)
+        return self._applied.state.groups.get(name) if pending is None else pending[1]
 
     def offset(self, group: str, topic: str, queue_id: int) -> int | None:
         key = (group, topic, queue_id)
         lazy = self._lazy.get(key)
         if lazy is not None:
             return lazy
-        staged = self._offsets.get(key)
-        return self._applied.state.offset(*key) if staged is None else staged[1]
+        pending = self._offsets.get(key)
+        return self._applied.state.offset(*key) if pending is None else pending[1]
 
     def add(self, batch: PendingBatch, command: Command) -> None:
         """``batch`` will bring what ``command`` changes."""
@@ -94,18 +87,18 @@ class PendingState:
                 self._lazy.pop(command[:3], None)
                 self._offsets[command[:3]] = (batch, command.offset)
             case PutTopic():
-                self._stage_topic(batch, command.name, command.config)
+                self._put_topic(batch, command.name, command.config)
             case DeleteTopic():
-                self._stage_topic(batch, command.name, None)
+                self._put_topic(batch, command.name, None)
             case PutGroup():
-                self._stage_group(batch, command.name, command.config)
+                self._put_group(batch, command.name, command.config)
             case DeleteGroup():
-                self._stage_group(batch, command.name, None)
+                self._put_group(batch, command.name, None)
                 if command.remove_offsets:
                     _drop_group(self._lazy, command.name)
                     _drop_group(self._offsets, command.name)
 
-    def _stage_topic(self, batch: PendingBatch, name: str, topic: TopicConfig | None) -> None:
+    def _put_topic(self, batch: PendingBatch, name: str, topic: TopicConfig | None) -> None:
         if self._totals is not None:
             known, totals = self.topic(name), self._totals
             self._totals = totals._replace(
@@ -114,7 +107,7 @@ class PendingState:
             )
         self._topics[name] = (batch, topic)
 
-    def _stage_group(self, batch: PendingBatch, name: str, group: GroupConfig | None) -> None:
+    def _put_group(self, batch: PendingBatch, name: str, group: GroupConfig | None) -> None:
         if self._totals is not None:
             change = (group is not None) - (self.group(name) is not None)
             self._totals = self._totals._replace(groups=self._totals.groups + change)
@@ -131,7 +124,7 @@ class PendingState:
             _drop_of(self._offsets, batch)
 
     def clear(self, but: Iterable[PendingBatch]) -> None:
-        """Nothing is staged any more, but what these batches bring."""
+        """Nothing is pending any more, but what these batches bring."""
         self._totals = None
         self._topics.clear()
         self._groups.clear()
@@ -165,6 +158,6 @@ def _queues(topic: TopicConfig | None) -> int:
     return 0 if topic is None else topic.queues
 
 
-def _drop_of(staged: _Pending[K, V], batch: PendingBatch) -> None:
-    for key in [key for key, (by, _) in staged.items() if by is batch]:
-        del staged[key]
+def _drop_of(pending: _Pending[K, V], batch: PendingBatch) -> None:
+    for key in [key for key, (by, _) in pending.items() if by is batch]:
+        del pending[key]

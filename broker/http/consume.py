@@ -3,112 +3,70 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from http import HTTPStatus
 
 from aiohttp import web
 
-from broker.context import BrokerContext
-from broker.delivery.long_polling import HeldPull
-from broker.delivery.message_reader import GetMessageResult, GetMessageStatus, LogRange, PullLimits
+from broker.delivery.fetch import MESSAGES_USUAL, Delivery, Fetched, FetchRequest, fetch_limits
+from broker.delivery.message_json import messages_json
+from broker.errors import RefusedError, UnknownQueueError
 from broker.http.errors import HttpRefusedError, json_response
 from broker.http.memory_budget import HELD
 from broker.limits import CONSUME
 from store.errors import StoreError
-from store.io.filesystem import Bytes
-
-COUNT_USUAL = 32
-
-NO_GROUP = "(http)"
-"""Under which figures stand what is read here. No group has such a name."""
 
 
 class ConsumeHandler:
-    """Handles what is read from a queue; followers serve what they have applied."""
+    """Handles what is read from a queue."""
 
-    def __init__(self, context: BrokerContext) -> None:
-        self._context = context
+    def __init__(self, delivery: Delivery, loop: asyncio.AbstractEventLoop) -> None:
+        self._delivery = delivery
+        self._loop = loop
 
     async def get(self, request: web.Request) -> web.Response:
         """See the module. ``next_offset`` is where to go on."""
-        # Most nodes are never asked this, and each would start the later for it.
-        from broker.client.message_json import messages_json  # noqa: PLC0415 - seldom used
-
-        topic, queue_id = self._queue(request)
-        offset = _number(request, "offset", 0)
-        count = _number(request, "count", COUNT_USUAL, CONSUME.pull_messages_max, minimum=1)
-        wait_ms = _number(request, "wait_ms", 0, int(CONSUME.long_poll_seconds_max * 1000))
-        limits = PullLimits(count, CONSUME.pull_bytes_max)
+        count = _number(request, "count", MESSAGES_USUAL, CONSUME.pull_messages_max, minimum=1)
+        wanted = FetchRequest(
+            request.match_info["topic"],
+            _integer("the queue", request.match_info["queue"]),
+            _number(request, "offset", 0),
+            fetch_limits(count),
+            hold_seconds=_number(request, "wait_ms", 0, int(CONSUME.long_poll_seconds_max * 1000))
+            / 1000,
+            admit=request[HELD].hold,
+        )
         try:
-            found = await self._found(topic, queue_id, offset, limits, wait_ms)
-            request[HELD].hold(sum(found_range.size for found_range in found.ranges))
-            parts = await self._loaded(found.ranges)
+            found, parts, *_ = await self._fetched(wanted)
+        except UnknownQueueError as error:
+            raise HttpRefusedError(HTTPStatus.NOT_FOUND, str(error)) from error
         except StoreError as error:
             raise HttpRefusedError(HTTPStatus.INTERNAL_SERVER_ERROR, str(error)) from error
-        group = self._context.config.group
-        messages = messages_json(topic, group, queue_id, b"".join(parts), found.next_offset)
-        self._context.rates.pulled(topic, NO_GROUP, len(messages), sum(map(len, parts)))
         return json_response(
             {
                 "status": found.status.value,
                 "next_offset": found.next_offset,
                 "min_offset": found.min_offset,
                 "max_offset": found.max_offset,
-                "messages": messages,
+                "messages": messages_json(parts),
             }
         )
 
-    def _queue(self, request: web.Request) -> tuple[str, int]:
-        name = request.match_info["topic"]
-        topic = self._context.machine.state.topics.get(name)
-        if topic is None:
-            raise HttpRefusedError(HTTPStatus.NOT_FOUND, f"the topic {name} does not exist")
-        if not topic.readable:
-            raise HttpRefusedError(HTTPStatus.FORBIDDEN, f"the topic {name} is not readable")
-        queue_id = _integer("the queue", request.match_info["queue"])
-        if not 0 <= queue_id < topic.read_queues:
-            raise HttpRefusedError(
-                HTTPStatus.NOT_FOUND,
-                f"the topic {name} has no queue {queue_id}, "
-                f"its queues are 0 to {topic.read_queues - 1}",
-            )
-        return name, queue_id
+    async def _fetched(self, wanted: FetchRequest) -> Fetched:
+        answer: asyncio.Future[Fetched] = self._loop.create_future()
 
-    async def _found(
-        self, topic: str, queue_id: int, offset: int, limits: PullLimits, wait_ms: int
-    ) -> GetMessageResult:
-        context = self._context
-        deadline = context.loop.time() + wait_ms / 1000
-        while True:
-            found = context.reader.find(topic, queue_id, offset, limits)
-            nothing = found.status in {
-                GetMessageStatus.OFFSET_OVERFLOW_ONE,
-                GetMessageStatus.NO_MESSAGE_IN_QUEUE,
-            }
-            if not nothing or context.loop.time() >= deadline:
-                return found
-            woken = asyncio.Event()
-            held = HeldPull(topic, queue_id, None, woken.set)
-            if not context.long_polling.hold(held, deadline):
-                return found
-            try:
-                await woken.wait()
-            finally:
-                context.long_polling.drop(held)
-
-    async def _loaded(self, ranges: Sequence[LogRange]) -> Sequence[Bytes]:
-        loaded: asyncio.Future[Sequence[Bytes]] = self._context.loop.create_future()
-
-        def done(parts: Sequence[Bytes], error: StoreError | None) -> None:
-            if loaded.done():
+        def done(fetched: Fetched | None, error: RefusedError | StoreError | None) -> None:
+            if answer.done():
                 return
-            if error is None:
-                loaded.set_result(parts)
-            else:
-                loaded.set_exception(error)
+            if fetched is not None:
+                answer.set_result(fetched)
+            elif error is not None:
+                answer.set_exception(error)
 
-        self._context.reader.load(ranges, done)
-        return await loaded
+        fetch = self._delivery.fetch(wanted, done)
+        try:
+            return await answer
+        finally:
+            self._delivery.cancel(fetch)
 
 
 def _number(

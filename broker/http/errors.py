@@ -1,46 +1,46 @@
-"""Refusals as HTTP says them: a status, and {"error": "..."} with what was wrong."""
+"""Refusals as HTTP says them: a status, and ``{"error": "..."}`` with what was wrong.
+
+This is the one place in which the broker's own errors become answers of the HTTP port. Handlers
+and flows raise them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from http import HTTPStatus
 
 import orjson
 from aiohttp import web
-from aiohttp.typedefs import Handler
+from aiohttp.typedefs import Handler, Middleware
 
-from broker.remoting.error_responses import Refusal, remark_of, response_code_of
-from broker.remoting.protocol.codes import ResponseCode
+from broker.errors import (
+    REFUSALS,
+    BodyTooLargeError,
+    ForbiddenError,
+    Refusal,
+    UnavailableError,
+    UnknownTopicError,
+)
+from dledger.errors import OutcomeUnknownError, ProposeError
 from store.quoting import shortened
 
-_STATUS: Mapping[int, HTTPStatus] = {
-    ResponseCode.SYSTEM_BUSY: HTTPStatus.SERVICE_UNAVAILABLE,
-    ResponseCode.SERVICE_NOT_AVAILABLE: HTTPStatus.SERVICE_UNAVAILABLE,
-    ResponseCode.TOPIC_NOT_EXIST: HTTPStatus.NOT_FOUND,
-    ResponseCode.NO_PERMISSION: HTTPStatus.FORBIDDEN,
-}
+_STATUS: tuple[tuple[type[Exception], HTTPStatus], ...] = (
+    (ProposeError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (UnavailableError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (UnknownTopicError, HTTPStatus.NOT_FOUND),
+    (ForbiddenError, HTTPStatus.FORBIDDEN),
+    (BodyTooLargeError, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
+)
+"""The first that fits counts; any other refusal is a bad request."""
 
 
 class HttpRefusedError(Exception):
-    """A request is refused; becomes the answer in :func:`refuse_as_json`."""
+    """A request is refused by the HTTP port itself, before it is a request to the broker."""
 
-    def __init__(self, status: int, what: str, leader: str | None = None) -> None:
+    def __init__(self, status: int, what: str) -> None:
         self.status = status
         self.what = what = shortened(what)
-        self.leader = leader
         super().__init__(what)
-
-
-def refused_with_code(code: int, remark: str, leader: str | None = None) -> HttpRefusedError:
-    """The refusal that a remoting client would be told with ``code``."""
-    status = _STATUS.get(code, HTTPStatus.BAD_REQUEST)
-    unavailable = status is HTTPStatus.SERVICE_UNAVAILABLE
-    return HttpRefusedError(status, remark, leader if unavailable else None)
-
-
-def refused_by_error(error: Refusal, leader: str | None = None) -> HttpRefusedError:
-    """The refusal of one of our own errors."""
-    return refused_with_code(response_code_of(error), remark_of(error), leader)
 
 
 def json_response(document: object, status: int = HTTPStatus.OK) -> web.Response:
@@ -51,20 +51,40 @@ def json_response(document: object, status: int = HTTPStatus.OK) -> web.Response
 
 
 def refusal_response(error: HttpRefusedError) -> web.Response:
-    """What a refused request is answered."""
-    document = {"error": error.what}
-    if error.leader is not None:
-        document["leader"] = error.leader
-    return json_response(document, error.status)
+    """What a request is answered that the port itself refuses."""
+    return json_response({"error": error.what}, error.status)
 
 
-@web.middleware
-async def refuse_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Turns refusals, ours and aiohttp's, into JSON."""
-    try:
-        return await handler(request)
-    except HttpRefusedError as error:
-        return refusal_response(error)
-    except web.HTTPException as error:
-        # Unknown paths, methods, and bodies over the limit.
-        return json_response({"error": error.reason}, error.status)
+def refuse_as_json(leader: Callable[[], str | None]) -> Middleware:
+    """Turns refusals, ours and aiohttp's, into JSON.
+
+    ``leader`` gives the HTTP address of the leader, or None where that is this node or nobody
+    knows; an answer 503 names it. ``"outcome": "unknown"`` says that what was sent may have been
+    stored.
+    """
+
+    @web.middleware
+    async def refuse(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except HttpRefusedError as error:
+            return refusal_response(error)
+        except REFUSALS as error:
+            return _broker_refusal(error, leader())
+        except web.HTTPException as error:
+            # Unknown paths, methods, and bodies over the limit.
+            return json_response({"error": error.reason}, error.status)
+
+    return refuse
+
+
+def _broker_refusal(error: Refusal, leader: str | None) -> web.Response:
+    status = next(
+        (status for kind, status in _STATUS if isinstance(error, kind)), HTTPStatus.BAD_REQUEST
+    )
+    document = {"error": shortened(error)}
+    if leader is not None and status is HTTPStatus.SERVICE_UNAVAILABLE:
+        document["leader"] = leader
+    if isinstance(error, OutcomeUnknownError):
+        document["outcome"] = "unknown"
+    return json_response(document, status)

@@ -38,7 +38,7 @@ def status_document(context: BrokerContext) -> dict[str, Any]:
         },
         "topics": len(context.machine.state.topics),
         "groups": len(ConsumerGroups(context.machine, context.clients).names()),
-        "held_pulls": len(context.long_polling),
+        "held_pulls": len(context.delivery.long_polling),
         "put_messages": context.stats.put_messages,
         "get_messages": context.stats.get_messages,
         "boot_timestamp": context.stats.boot_ms,

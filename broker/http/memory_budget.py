@@ -10,6 +10,7 @@ from http import HTTPStatus
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from broker.errors import UnavailableError
 from broker.http.errors import HttpRefusedError, refusal_response
 from broker.limits import HttpLimits
 
@@ -35,8 +36,10 @@ class MemoryBudget:
             if isinstance(body, bytes) and len(body) > self._limits.free_bytes:
                 try:
                     held.hold(len(body))
-                except HttpRefusedError as error:
-                    return refusal_response(error)
+                except UnavailableError as error:
+                    return refusal_response(
+                        HttpRefusedError(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+                    )
                 with suppress(ConnectionError):
                     await response.prepare(request)
                     await response.write_eof()
@@ -47,7 +50,7 @@ class MemoryBudget:
         """The body of the request.
 
         Raises :class:`~broker.http.errors.HttpRefusedError` where it is too large, too slow, or cut
-        short, or where there is no room for it now.
+        short, and :class:`~broker.errors.UnavailableError` where there is no room for it now.
         """
         size_max = self.body_size_max
         if (request.content_length or 0) > size_max:
@@ -90,9 +93,8 @@ class MemoryBudget:
         """How much is counted of a request that holds ``size`` bytes now, and not ``counted``."""
         now = max(size - self._limits.free_bytes, 0)
         if now > counted and self.held - counted + now > self._max:
-            raise HttpRefusedError(
-                HTTPStatus.SERVICE_UNAVAILABLE,
-                "too much is being sent and read over HTTP at the same time; try again",
+            raise UnavailableError(
+                "too much is being sent and read over HTTP at the same time; try again"
             )
         self.held += now - counted
         return now
@@ -110,7 +112,7 @@ class MemoryLease:
     def hold(self, size: int) -> None:
         """So many bytes from now on, until the answer is sent.
 
-        Raises :class:`~broker.http.errors.HttpRefusedError` (503) where there is no room for them.
+        Raises :class:`~broker.errors.UnavailableError` where there is no room for them.
         """
         self._counted = self._memory.change(self._counted, size)
 

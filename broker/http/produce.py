@@ -11,44 +11,35 @@ from typing import Any
 
 from aiohttp import web
 
-from broker.admin.group_members import member_addresses
 from broker.context import BrokerContext
-from broker.http.errors import HttpRefusedError, json_response, refused_by_error, refused_with_code
+from broker.group_commit.pending_batch import StoredEarlier
+from broker.http.errors import HttpRefusedError, json_response
 from broker.http.json_body import decode_json
 from broker.http.memory_budget import MEMORY
-from broker.ingest.auto_create import auto_create_topic
-from broker.ingest.message_router import MessageRouter
-from broker.remoting.error_responses import REFUSALS
-from broker.remoting.processors.send_message import queue_for_send
-from broker.remoting.protocol.errors import RequestError
-from broker.remoting.protocol.send_message_header import SendHeader
-from broker.topics_and_groups import AUTO_CREATE_TOPIC
+from broker.ingest.send_request import SendRequest
 from dledger.errors import ProposeError
 from store.message.properties import encode_properties
 
-DEFAULT_QUEUES = 4
 _FIELDS = ("body", "body_base64", "keys", "properties", "queue_id", "tags")
 _NO_HOST = bytes(8)
 """The born host of a record: a proxy's address would say nothing, so none is kept."""
 
 
 class _Stored:
-    """Waits for one message (see :class:`~broker.ingest.deduplication.SendWaiter`)."""
+    """Waits for one message (see :class:`~broker.ingest.send_request.Sender`)."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, host: bytes, queue_id: int) -> None:
-        self.done: asyncio.Future[tuple[bytes, int, int, int]] = loop.create_future()
-        """Host, queue, offset and position."""
+    def __init__(self, loop: asyncio.AbstractEventLoop, host: bytes) -> None:
+        self.done: asyncio.Future[tuple[StoredEarlier, int, int]] = loop.create_future()
+        """Host and queue, offset, position."""
+        self.queue_id = -1
         self._host = host
-        self._queue_id = queue_id
 
-    def stored(self, first_offset: int, positions: Sequence[int]) -> None:
-        self.already_stored(self._host, self._queue_id, first_offset, positions)
-
-    def already_stored(
-        self, host: bytes, queue_id: int, first_offset: int, positions: Sequence[int]
+    def stored(
+        self, first_offset: int, positions: Sequence[int], earlier: StoredEarlier | None = None
     ) -> None:
         if not self.done.done():
-            self.done.set_result((host, queue_id, first_offset, positions[0]))
+            at = earlier or StoredEarlier(self._host, self.queue_id)
+            self.done.set_result((at, first_offset, positions[0]))
 
     def failed(self, error: ProposeError) -> None:
         if not self.done.done():
@@ -56,66 +47,37 @@ class _Stored:
 
 
 class ProduceHandler:
-    """Handles what is posted to a topic."""
+    """Handles what is posted to a topic. A codec, as the remoting port has one for its requests."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
-        self._router = MessageRouter(context)
 
     async def post(self, request: web.Request) -> web.Response:
         """See the module."""
         context = self._context
-        name = request.match_info["topic"]
         document = _document(await request.app[MEMORY].read(request))
-        leader = self._leader()
-        try:
-            context.batcher.check_serving()
-            body, properties = self._body(document), _properties(document)
-            topic = context.batcher.topic(name) or auto_create_topic(
-                context, name, AUTO_CREATE_TOPIC, DEFAULT_QUEUES
-            )
-            queue_id = queue_for_send(topic, _queue_id(document), context.rng)
-            del document  # not kept while the message is on its way
-            waiter = _Stored(context.loop, context.store_host, queue_id)
-            self._router.route(
-                SendHeader(name, queue_id, 0, context.wall_clock(), 0, 0, properties),
-                queue_id,
-                body,
-                _NO_HOST,
-                waiter=waiter,
-            )
-            host, queue_id, offset, position = await waiter.done
-        except RequestError as error:
-            raise refused_with_code(error.code, error.remark, leader) from error
-        except REFUSALS as error:
-            raise refused_by_error(error, leader) from error
+        body = _body(document)
+        sent = SendRequest(
+            request.match_info["topic"],
+            _queue_id(document),
+            sys_flag=0,
+            born_timestamp=context.wall_clock(),
+            flag=0,
+            reconsume_times=0,
+            properties=_properties(document),
+        )
+        del document  # not kept while the message is on its way
+        waiter = _Stored(context.loop, context.store_host)
+        context.ingest.submit(sent, body, _NO_HOST, waiter)
+        at, offset, position = await waiter.done
         return json_response(
             {
-                "msg_id": f"{host.hex().upper()}{position:016X}",
-                "queue_id": queue_id,
+                "msg_id": f"{at.host.hex().upper()}{position:016X}",
+                "queue_id": at.queue_id,
                 "queue_offset": offset,
                 "broker": context.config.group,
             }
         )
-
-    def _leader(self) -> str | None:
-        """The HTTP address of the leader, where it is another node."""
-        leader = self._context.node.leadership.leader
-        if leader is None or leader == self._context.config.node:
-            return None
-        found = self._context.node.core.configuration
-        member = member_addresses(self._context.config, found).get(leader)
-        return member.http if member is not None and member.http else None
-
-    def _body(self, document: Mapping[str, Any]) -> bytes:
-        body = _body(document)
-        size_max = self._context.config.max_message_size
-        if len(body) > size_max:
-            raise HttpRefusedError(
-                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                f"the body has {len(body)} bytes, at most {size_max} are allowed",
-            )
-        return body
 
 
 def _document(body: bytearray) -> Mapping[str, Any]:

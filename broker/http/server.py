@@ -16,7 +16,8 @@
     POST /snapshot                              {"directory": "/new/directory"} on this machine;
                                                 {}: one of the node's own
 
-Errors are {"error": "..."} with a fitting status; 503 names the leader where it is known. Who may
+Errors are {"error": "..."} with a fitting status; 503 names the leader where it is known, and says
+"outcome": "unknown" where the message may have been stored. Who may
 ask is said in :mod:`broker.http.origin_guard`, how much at a time in
 :class:`~broker.limits.HttpLimits`.
 """
@@ -30,20 +31,20 @@ from http import HTTPStatus
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from broker.admin.group_members import member_addresses
 from broker.admin.node_status import role_name
 from broker.context import BrokerContext
+from broker.errors import WrongStateError
 from broker.http.connections import Connections
 from broker.http.console import Console
 from broker.http.consume import ConsumeHandler
-from broker.http.errors import json_response, refuse_as_json, refused_with_code
+from broker.http.errors import json_response, refuse_as_json
 from broker.http.json_documents import groups_document, status_document, topics_document
 from broker.http.memory_budget import MEMORY, MemoryBudget
 from broker.http.origin_guard import OriginGuard, protect
 from broker.http.produce import ProduceHandler
 from broker.http.snapshot import SnapshotHandler
 from broker.limits import HTTP, HttpLimits
-from broker.remoting.processors.processor_table import WRONG_STATE
-from broker.remoting.protocol.codes import ResponseCode
 from dledger.wire.bad_request_log import BadRequestLog
 from store.quoting import FROM_OUTSIDE
 
@@ -76,7 +77,7 @@ class HttpServer:
         app = web.Application(
             middlewares=[
                 memory.account,
-                refuse_as_json,
+                refuse_as_json(self._leader),
                 guard.refuse_foreign,
                 self._refuse_wrong_state,
             ],
@@ -98,7 +99,8 @@ class HttpServer:
                 web.post("/snapshot", SnapshotHandler(self._context, self._limits).post),
                 web.post("/topics/{topic}/messages", ProduceHandler(self._context).post),
                 web.get(
-                    "/topics/{topic}/queues/{queue}/messages", ConsumeHandler(self._context).get
+                    "/topics/{topic}/queues/{queue}/messages",
+                    ConsumeHandler(self._context.delivery, self._context.loop).get,
                 ),
             ]
         )
@@ -147,8 +149,18 @@ class HttpServer:
     ) -> web.StreamResponse:
         """While the state of this node is not that of its group, nothing of it is told."""
         if self._context.node.state_divergence.wrong and request.path not in WITHOUT_STATE:
-            raise refused_with_code(ResponseCode.SERVICE_NOT_AVAILABLE, WRONG_STATE)
+            raise WrongStateError
         return await handler(request)
+
+    def _leader(self) -> str | None:
+        """The HTTP address of the leader, where it is another node."""
+        context = self._context
+        leader = context.node.leadership.leader
+        if leader is None or leader == context.config.node:
+            return None
+        members = member_addresses(context.config, context.node.core.configuration)
+        member = members.get(leader)
+        return member.http or None if member is not None else None
 
     async def _health(self, _request: web.Request) -> web.Response:
         """Healthy is who serves: a leader that may propose, or a follower that knows its leader."""
@@ -157,7 +169,7 @@ class HttpServer:
         document = {"node": context.config.name, "role": role_name(context)}
         if context.node.state_divergence.wrong:
             return json_response(
-                {"status": WRONG_STATE, **document}, HTTPStatus.SERVICE_UNAVAILABLE
+                {"status": str(WrongStateError()), **document}, HTTPStatus.SERVICE_UNAVAILABLE
             )
         if leadership.leader is None:
             return json_response(

@@ -6,14 +6,16 @@ entry.
 
 from __future__ import annotations
 
-from broker.context import BrokerContext
+from collections.abc import Callable
+from typing import Protocol
+
+from broker.errors import ForbiddenError, IllegalMessageError, UnknownTopicError
+from broker.group_commit.batcher import Batcher
 from broker.ingest.state_quota import (
     check_auto_created_topic_quota,
     check_group_quota,
     check_topic_quota,
 )
-from broker.remoting.protocol.codes import ResponseCode
-from broker.remoting.protocol.errors import RequestError
 from broker.state.commands import PutGroup, PutTopic
 from broker.topics_and_groups import (
     DLQ_PREFIX,
@@ -29,67 +31,78 @@ from broker.topics_and_groups import (
 )
 
 
-def auto_create_topic(
-    context: BrokerContext, name: str, default_topic: str, default_queues: int
-) -> TopicConfig:
-    """Creates a topic that a producer sends to and nobody has created (section 10.1).
+class AutoCreateSettings(Protocol):
+    """What is needed of :class:`~broker.config.dynamic_settings.DynamicSettings`."""
 
-    Raises :class:`~broker.topics_and_groups.NameRefusedError` for a bad name, and
-    :class:`~broker.remoting.protocol.errors.RequestError`: 17 where topics are not created in this
-    way, or not any more, 16 for a topic of the broker's own.
-    """
-    if len(name) > TOPIC_SIZE_MAX:
-        raise RequestError(
-            ResponseCode.MESSAGE_ILLEGAL,
-            f"the topic name has {len(name)} characters, at most {TOPIC_SIZE_MAX} are allowed",
-        )
-    check_topic_name(name)
-    if name in UNSENDABLE_TOPICS:
-        raise RequestError(
-            ResponseCode.NO_PERMISSION, f"Sending message to topic[{name}] is forbidden."
-        )
-    template = context.batcher.topic(default_topic)
-    if name.startswith((RETRY_PREFIX, DLQ_PREFIX)):
-        created = TopicConfig(name, 1, 1)
-    elif (
-        context.settings.auto_create_topics
-        and template is not None
-        and template.perm & PERM_INHERIT
-        and default_queues > 0
-    ):
-        queues = min(default_queues, template.write_queues)
-        created = TopicConfig(name, queues, queues, template.perm & ~PERM_INHERIT)
-    else:
-        raise RequestError(
-            ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!"
-        )
-    check_auto_created_topic_quota(context.batcher, created)
-    context.batcher.add_command(PutTopic.of(created, context.wall_clock()))
-    return created
+    @property
+    def auto_create_topics(self) -> bool: ...
 
 
-def ensure_group(context: BrokerContext, group: str) -> None:
-    """Creates a group and its retry topic where they are missing; does nothing but on a leader.
+class AutoCreator:
+    """Creates, on the leader, what is used and missing."""
 
-    Raises :class:`~broker.topics_and_groups.NameRefusedError` for a bad name, and
-    :class:`~broker.remoting.protocol.errors.RequestError` where there are too many.
-    """
-    batcher = context.batcher
-    topic = retry_topic(group)
-    group_missing = batcher.group(group) is None
-    topic_missing = batcher.topic(topic) is None and len(topic) <= TOPIC_SIZE_MAX
-    if not (group_missing or topic_missing):
-        return
-    check_group_name(group)
-    if not batcher.serving:
-        return
-    retries = TopicConfig(topic, 1, 1)
-    if group_missing:
-        check_group_quota(batcher, group, automatic=True)
-    if topic_missing:
-        check_topic_quota(batcher, retries)
-    now_ms = context.wall_clock()
-    if group_missing:
-        batcher.add_command(PutGroup.of(GroupConfig(group), now_ms))
-    if topic_missing:
-        batcher.add_command(PutTopic.of(retries, now_ms))
+    def __init__(
+        self, batcher: Batcher, settings: AutoCreateSettings, wall_clock: Callable[[], int]
+    ) -> None:
+        """``wall_clock`` gives milliseconds since 1970."""
+        self._batcher = batcher
+        self._settings = settings
+        self._wall_clock = wall_clock
+
+    def create_topic(self, name: str, default_topic: str, default_queues: int) -> TopicConfig:
+        """Creates a topic that a producer sends to and nobody has created (section 10.1).
+
+        Raises :class:`~broker.topics_and_groups.NameRefusedError` for a bad name,
+        :class:`~broker.errors.UnknownTopicError` where topics are not created in this way, or not
+        any more, and :class:`~broker.errors.ForbiddenError` for a topic of the broker's own.
+        """
+        if len(name) > TOPIC_SIZE_MAX:
+            raise IllegalMessageError(
+                f"the topic name has {len(name)} characters, at most {TOPIC_SIZE_MAX} are allowed"
+            )
+        check_topic_name(name)
+        if name in UNSENDABLE_TOPICS:
+            raise ForbiddenError(f"Sending message to topic[{name}] is forbidden.")
+        template = self._batcher.topic(default_topic)
+        if name.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+            created = TopicConfig(name, 1, 1)
+        elif (
+            self._settings.auto_create_topics
+            and template is not None
+            and template.perm & PERM_INHERIT
+            and default_queues > 0
+        ):
+            queues = min(default_queues, template.write_queues)
+            created = TopicConfig(name, queues, queues, template.perm & ~PERM_INHERIT)
+        else:
+            raise UnknownTopicError(f"topic[{name}] not exist, apply first please!")
+        check_auto_created_topic_quota(self._batcher, created)
+        self._batcher.add_command(PutTopic.of(created, self._wall_clock()))
+        return created
+
+    def ensure_group(self, group: str) -> None:
+        """Creates a group and its retry topic where they are missing; does nothing but on a leader.
+
+        Raises :class:`~broker.topics_and_groups.NameRefusedError` for a bad name, and
+        :class:`~broker.errors.UnknownGroupError` or :class:`~broker.errors.QuotaExceededError`
+        where there are too many groups or topics.
+        """
+        batcher = self._batcher
+        topic = retry_topic(group)
+        group_missing = batcher.group(group) is None
+        topic_missing = batcher.topic(topic) is None and len(topic) <= TOPIC_SIZE_MAX
+        if not (group_missing or topic_missing):
+            return
+        check_group_name(group)
+        if not batcher.serving:
+            return
+        retries = TopicConfig(topic, 1, 1)
+        if group_missing:
+            check_group_quota(batcher, group, automatic=True)
+        if topic_missing:
+            check_topic_quota(batcher, retries)
+        now_ms = self._wall_clock()
+        if group_missing:
+            batcher.add_command(PutGroup.of(GroupConfig(group), now_ms))
+        if topic_missing:
+            batcher.add_command(PutTopic.of(retries, now_ms))

@@ -5,9 +5,9 @@ Each, big-endian::
     i32 total size, i32 magic (0), i32 CRC (0), i32 flag, i32 body size, body,
     i16 properties size, properties
 
-All messages of a batch are usually like the first one: of its shape (:mod:`.shapes`), and with a
-unique key of the same size. Where the size of the properties and what they hold before and after
-the key are the same, nothing more needs to be read of them.
+Most messages of a batch are like the one before: their properties are of its template
+(:mod:`broker.ingest.property_templates`), and their unique key has the same size. Where the size of
+the properties is the same, and so are the bytes before and after the key, no more is read of them.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from struct import Struct
 from crc32c import crc32c
 from isal.isal_zlib import crc32
 
+from broker.errors import IllegalMessageError
 from broker.ingest.property_templates import SIZE, BatchTemplate, MessageBuilder, Origin
 from broker.limits import PRODUCE
-from broker.remoting.protocol.codes import ResponseCode
-from broker.remoting.protocol.errors import RequestError
 from store.message.properties import NAME_END, PAIR_END, UNIQUE_KEY
 from store.message.record import PendingMessage
 
@@ -38,10 +37,10 @@ _NO_TEMPLATE = BatchTemplate(-1, b"", b"", b"", b"", changed=False, tags_code=0)
 def decode_batch_body(
     message_builder: MessageBuilder, of: Origin, data: bytes, of_all: bytes = b""
 ) -> list[PendingMessage]:
-    """The messages of a batch, each as ``message_builder`` would stage it by itself; the properties
+    """The messages of a batch, each as ``message_builder`` makes it by itself; the properties
     ``of_all`` are added to those of each message, but for pairs that it has already.
 
-    Raises :class:`~broker.remoting.protocol.errors.RequestError` (code 13) where the sizes
+    Raises :class:`~broker.errors.IllegalMessageError` where the sizes
     contradict each other, and as :meth:`~broker.ingest.property_templates.MessageBuilder.build`.
     """
     messages: list[PendingMessage] = []
@@ -100,15 +99,15 @@ def decode_batch_body(
         grown += len(joined) - len(properties)
         if grown > GROWTH_MAX:
             raise _illegal(end - total, f"what all get of the header is above {GROWTH_MAX} bytes")
-        staged = message_builder.build(of, flag, body, joined)
-        keys += len(staged.key_hashes)
+        made = message_builder.build(of, flag, body, joined)
+        keys += len(made.key_hashes)
         if keys > PRODUCE.batch_keys_max:
             raise _illegal(
                 end - total,
                 f"the messages up to here have {keys} keys, at most {PRODUCE.batch_keys_max} "
                 "are allowed in one request",
             )
-        messages.append(staged)
+        messages.append(made)
         # What all messages have already is usual: Java's clients write WAIT here and there.
         like = (
             alike and joined is properties and message_builder.batch_template(properties)
@@ -132,5 +131,5 @@ def _joined(properties: bytes, added: Sequence[bytes]) -> bytes:
     return properties + between + b"".join([pair + PAIR_END for pair in missing])
 
 
-def _illegal(start: int, what: str) -> RequestError:
-    return RequestError(ResponseCode.MESSAGE_ILLEGAL, f"batch, byte {start}: {what}")
+def _illegal(start: int, what: str) -> IllegalMessageError:
+    return IllegalMessageError(f"batch, byte {start}: {what}")

@@ -1,9 +1,11 @@
-"""Requests that may be retries: stored once, and answered with how the first try ended.
+"""Requests that may be retries: each is stored once, and answered as its first try was.
 
-The send path comes here with a request whose first key hash it has seen lately. A retry has the
-same topic, the same UNIQ_KEY (to our own producer that is its id and a sequence number), the same
-other properties and the same bodies, whatever its queue. If the first try is still on its way, the
-retry waits for what was staged before it, and is looked for then; a third one waits with it.
+A request is a suspect where the hash of its first key was seen lately. It is a retry where the log
+has the same messages: the same topic, UNIQ_KEY, other properties and bodies, in any queue. Our
+own producer makes the UNIQ_KEY of its id and a sequence number.
+
+The first try may still be on its way. So the suspect waits for all that was added before it, and is
+looked for then. A third try waits with the second.
 
 What was stored longer ago than the window, or is gone from the log, is stored again.
 """
@@ -12,16 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Protocol
 
 from broker.delivery.message_reader import LogRange, MessageReader
 from broker.group_commit.batcher import REQUEST_BYTES, Batcher
-from broker.group_commit.pending_batch import Waiter
+from broker.group_commit.pending_batch import SendWaiter, StoredEarlier
 from broker.limits import PRODUCE
+from broker.scheduled.republisher import REPUBLISHED_TOPICS, real_queue
 from broker.scheduled.system_properties import REAL_QUEUE_ID, with_properties
 from broker.state.deduplication_window import EntryPosition
 from broker.state.state_machine import BrokerStateMachine
-from broker.topics_and_groups import HALF_TOPIC
 from dledger.errors import BusyError, NotServingError, ProposeError
 from store.errors import StoreError
 from store.io.filesystem import Bytes
@@ -29,9 +30,8 @@ from store.log.entry import HEADER, HEADER_SIZE, EntryKind
 from store.message.batch import KEY_ROW, decode_batch, pending_bytes
 from store.message.properties import UNIQUE_KEY, find_property
 from store.message.record import MessageRecord, PendingMessage, decode_record
-from store.message.scheduled_topics import SCHEDULED_TOPICS, TIMER_OUT_MS
+from store.message.scheduled_topics import TIMER_OUT_MS
 
-_REPUBLISHED_TOPICS = SCHEDULED_TOPICS | {HALF_TOPIC}
 _MAY_DIFFER: Mapping[bytes, None] = {REAL_QUEUE_ID: None, TIMER_OUT_MS: None}
 
 
@@ -40,15 +40,6 @@ class RetryUndecidedError(ProposeError):
 
     def __init__(self, fault: StoreError) -> None:
         super().__init__(f"whether this was sent before cannot be told now: {fault}")
-
-
-class SendWaiter(Waiter, Protocol):
-    """Who waits for a request that may have been stored before."""
-
-    def already_stored(
-        self, host: bytes, queue_id: int, first_offset: int, positions: Sequence[int]
-    ) -> None:
-        """It was, by the broker at ``host`` (as in records), and in that queue."""
 
 
 class _SuspectedRetry:
@@ -100,7 +91,7 @@ class Deduplicator:
     def add(
         self, topic: str, queue_id: int, messages: Sequence[PendingMessage], waiter: SendWaiter
     ) -> None:
-        """Stages a request, or finds out whether it is a retry where that may be.
+        """Adds a request, or finds out whether it is a retry where that may be.
 
         Raises as :meth:`~broker.group_commit.batcher.Batcher.add_messages`.
         """
@@ -115,7 +106,11 @@ class Deduplicator:
             size = pending_bytes(messages)
             self._batcher.check_size(size + REQUEST_BYTES)
             if self._suspect_bytes + size > PRODUCE.suspect_bytes_max:
-                raise BusyError(self._suspect_bytes, PRODUCE.suspect_bytes_max)
+                raise BusyError(
+                    self._suspect_bytes,
+                    PRODUCE.suspect_bytes_max,
+                    "bytes of requests wait until it is known whether they are stored",
+                )
             suspect = _SuspectedRetry(topic, queue_id, messages, waiter, self._batcher.term)
             self._batcher.add_barrier(partial(self._earlier_applied, suspect, key, place))
             self._suspects[topic, key] = suspect
@@ -132,7 +127,7 @@ class Deduplicator:
     def _earlier_applied(
         self, suspect: _SuspectedRetry, key: bytes, place: EntryPosition, error: ProposeError | None
     ) -> None:
-        """All that was staged before is applied, or refused."""
+        """All that was added before is applied, or refused."""
         if error is not None:
             self.fail(suspect, key, error)
             return
@@ -201,12 +196,12 @@ class Deduplicator:
 
     def _answer(self, suspect: _SuspectedRetry, key: bytes, first: MessageRecord) -> None:
         self._finish(suspect, key)
-        queue_id = _real_queue(suspect.topic, first.queue_id, first.properties)
+        queue_id = _queue_of(suspect.topic, first.queue_id, first.properties)
         positions = [first.position]
         for message in suspect.messages[:-1]:
             positions.append(positions[-1] + message.size)
         for waiter in suspect.waiters:
-            waiter.already_stored(first.store_host, queue_id, first.queue_offset, positions)
+            waiter.stored(first.queue_offset, positions, StoredEarlier(first.store_host, queue_id))
 
     def _store(self, suspect: _SuspectedRetry, key: bytes) -> None:
         """It was not stored: it is now, for all who wait.
@@ -227,10 +222,10 @@ class Deduplicator:
     ) -> None:
         """It was not stored before, and is now."""
         self._finish(suspect, key)
-        queue_id = _real_queue(suspect.topic, suspect.queue_id, suspect.messages[0].properties)
+        queue_id = _queue_of(suspect.topic, suspect.queue_id, suspect.messages[0].properties)
         suspect.waiters[0].stored(first_offset, positions)
         for waiter in suspect.waiters[1:]:
-            waiter.already_stored(self._store_host, queue_id, first_offset, positions)
+            waiter.stored(first_offset, positions, StoredEarlier(self._store_host, queue_id))
 
     def fail(self, suspect: _SuspectedRetry, key: bytes, error: ProposeError) -> None:
         """Nobody knows, or it could not be stored."""
@@ -264,16 +259,14 @@ def is_retry(topic: str, properties: bytes, others: bytes) -> bool:
     """
     if properties == others:
         return True
-    return topic in _REPUBLISHED_TOPICS and with_properties(
+    return topic in REPUBLISHED_TOPICS and with_properties(
         properties, _MAY_DIFFER
     ) == with_properties(others, _MAY_DIFFER)
 
 
-def _real_queue(topic: str, queue_id: int, properties: bytes) -> int:
+def _queue_of(topic: str, queue_id: int, properties: bytes) -> int:
     """The queue for which a message is meant, which may wait in another."""
-    if topic not in _REPUBLISHED_TOPICS:
-        return queue_id
-    return int(find_property(properties, REAL_QUEUE_ID) or queue_id)
+    return real_queue(properties)[1] if topic in REPUBLISHED_TOPICS else queue_id
 
 
 def _positions(key_rows: bytes, wanted: int) -> Iterator[int]:

@@ -1,9 +1,9 @@
-"""Staging what producers send, with the least work for each message.
+"""Building the messages that producers send, with the least work for each.
 
-The properties of a producer's messages differ in their unique key and are else the same over and
-over: ``UNIQ_KEY`` with 32 characters between pairs such as ``WAIT true`` and ``TAGS a``. What they
-say but for that key, their *template*, is therefore read once and remembered: what of it is stored,
-the code of the tag, the words of the keys.
+The properties of a producer's messages differ in their unique key: ``UNIQ_KEY`` with 32 characters
+between pairs such as ``WAIT true`` and ``TAGS a``. All else is the same over and over. That is
+their *template*. It is read once, and three things of it are remembered: the bytes to store, the
+code of the tag, and the words of the keys.
 """
 
 from __future__ import annotations
@@ -16,17 +16,14 @@ from typing import NamedTuple
 from crc32c import crc32c
 from isal.isal_zlib import crc32
 
+from broker.ingest.message_properties import check_keys, storable_properties
 from broker.limits import PRODUCE
-from broker.remoting.protocol.send_message_header import (
-    PROPERTIES_SIZE_MAX,
-    check_keys,
-    storable_properties,
-)
 from store.io.filesystem import Bytes
 from store.message.properties import NAME_END, PAIR_END, UNIQUE_KEY
 from store.message.record import (
     BORN,
     NEVER_RECONSUMED,
+    PROPERTIES_BYTES_MAX,
     RECONSUMED,
     PendingMessage,
     derive,
@@ -109,7 +106,7 @@ def topic_constants(topic: str) -> tuple[int, int]:
 
 
 class MessageBuilder:
-    """Makes staged messages of what was sent."""
+    """Makes of what was sent the messages that are stored."""
 
     def __init__(
         self, cluster: str, storable: Callable[[bytes], bytes] = storable_properties
@@ -121,17 +118,17 @@ class MessageBuilder:
         self._property_templates: dict[tuple[bytes, bytes, bytes], PropertyTemplate] = {}
 
     def build(self, of: Origin, flag: int, body: Bytes, properties: bytes) -> PendingMessage:
-        """The staged message, the same that :func:`~store.message.record.make_pending_message`
+        """The message to store, the same that :func:`~store.message.record.make_pending_message`
         makes of the properties that are stored.
 
-        Raises :class:`~broker.remoting.protocol.errors.RequestError` for properties that may not
+        Raises :class:`~broker.errors.IllegalMessageError` for properties that may not
         be.
         """
         born, tried, prefix, fixed_size = of
         before, mark, rest = properties.partition(_UNIQUE_KEY_MARK)
         unique, end, after = rest.partition(PAIR_END)
         template = self._property_templates.get((before, mark, after))
-        if template is None or len(properties) > PROPERTIES_SIZE_MAX:
+        if template is None or len(properties) > PROPERTIES_BYTES_MAX:
             if mark and before and not before.endswith(PAIR_END):
                 # Another property, whose name ends like that of the unique key.
                 properties = self._storable(properties)
@@ -167,8 +164,15 @@ class MessageBuilder:
             ),
         )
 
+    def with_cluster(self, properties: bytes) -> bytes:
+        """The properties of a message of which no template is remembered; those of a request get
+        the name of the cluster, where there is room for it."""
+        if REPLY_TO in properties and len(properties) + len(self._cluster) <= PROPERTIES_BYTES_MAX:
+            return self._cluster + properties
+        return properties
+
     def batch_template(self, properties: bytes) -> BatchTemplate | None:
-        """What messages share with one of these properties, which has just been staged.
+        """What messages share with one of these properties, of which a message has just been built.
 
         None where there is no unique key, or where its template is not remembered.
         """
@@ -191,11 +195,11 @@ class MessageBuilder:
     def _learn(
         self, properties: bytes, before: bytes, mark: bytes, after: bytes
     ) -> PropertyTemplate:
-        if len(properties) > PROPERTIES_SIZE_MAX:
+        if len(properties) > PROPERTIES_BYTES_MAX:
             self._storable(properties)  # says what is wrong
         stored_prefix, stored_suffix = self._storable(before), self._storable(after)
         is_request = REPLY_TO in before or REPLY_TO in after
-        if is_request and len(properties) + len(self._cluster) <= PROPERTIES_SIZE_MAX:
+        if is_request and len(properties) + len(self._cluster) <= PROPERTIES_BYTES_MAX:
             stored_prefix = self._cluster + stored_prefix
         changed = (stored_prefix, stored_suffix) != (before, after)
         code, words = tag_and_keys(before + after)

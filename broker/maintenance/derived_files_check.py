@@ -67,8 +67,12 @@ class DerivedFilesCheck:
         self._lengths: dict[tuple[str, int], QueueLength] = {}
         self._starts: list[int] = []  # of the files of the key index, with where each one ends
         self._ends: list[int] = []
-        self._without_file: dict[int, bytes] = {}  # key rows of entries, by index
+        self._without_file: dict[int, tuple[int, bytes]] = {}
+        """By index of the entry: its key rows, and in which run of entries it was read. Where one
+        is damaged another run begins."""
         self._without_file_bytes = 0
+        self._run = 0
+        self._run_end = 0
 
     def begin_pass(self) -> None:
         """Looks up what the newest checkpoint covers."""
@@ -99,7 +103,7 @@ class DerivedFilesCheck:
             if kept is not None and found is not None:
                 self._write(topic, queue_id, *kept)
                 told.append(found)
-        self._find_keys(batches)
+        self._find_keys(entries, batches)
         return told
 
     def end_pass(self) -> list[str]:
@@ -218,29 +222,39 @@ class DerivedFilesCheck:
                 continue
             self._ends[place] = min(self._ends[place], file.last_position + 1)
 
-    def _find_keys(self, batches: Batches) -> None:
+    def _find_keys(self, entries: Sequence[Entry], batches: Batches) -> None:
         """Gathers the key rows of these entries that no file has, but a missing one had."""
         end = 0 if self._state is None else self._state.applied_end
+        runs: dict[int, int] = {}
+        for entry in entries:
+            self._run += entry.index != self._run_end
+            self._run_end = entry.index + 1
+            runs[entry.index] = self._run
         for entry, batch in batches:
             rows = bytes(batch.key_rows) if entry.end <= end else b""
             if rows and self._without_file_at(rows) is not None:
                 self._without_file_bytes += len(rows)
-                self._without_file[entry.index] = rows
+                self._without_file[entry.index] = runs[entry.index], rows
         if self._without_file_bytes > BUFFERED_BYTES_MAX:
             self._make_missing()
 
     def _make_missing(self) -> list[str]:
-        """Files of the rows that were gathered; none reaches beyond the start of another one."""
+        """Files of the rows that were gathered. None reaches beyond the start of another one.
+
+        Nor over an entry that could not be read: its rows come once it is whole again, and need a
+        place of their own.
+        """
         gathered, self._without_file = self._without_file, {}
         self._without_file_bytes = 0
         self._list_key_files()  # what has been made again may have some of them
         expired = 0 if self._state is None else self._state.expired_position
         expired = max(expired, self._keys.expired_position)
-        files: dict[int, bytearray] = {}
-        for _, rows in sorted(gathered.items()):
+        files: dict[tuple[int, int], bytearray] = {}
+        for _, (run, rows) in sorted(gathered.items()):
             place = self._without_file_at(rows)
-            if place is not None and int.from_bytes(rows[4:12], "big") >= expired:
-                files.setdefault(place, bytearray()).extend(rows)
+            last = int.from_bytes(rows[4 - KEY_ROW_SIZE : 12 - KEY_ROW_SIZE], "big")
+            if place is not None and last >= expired:  # the entry may begin below
+                files.setdefault((place, run), bytearray()).extend(rows)
         told = []
         for gathered_rows in files.values():
             file = KeyIndex(self._fs, f"{self._directory}/keyindex").write(bytes(gathered_rows))

@@ -13,10 +13,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
-from broker.context import BrokerContext
+from broker.config.dynamic_settings import DynamicSettings
+from broker.group_commit.batcher import Batcher
 from broker.state.commands import Expire
+from broker.state.state_machine import BrokerStateMachine
 from dledger.errors import ProposeError
 from store.errors import DiskFullError, OutOfRangeError, StoreError
 from store.io.disk_watermarks import DiskLevel
@@ -26,6 +30,7 @@ from store.log.retention_policy import (
     expiry_position,
     forced_expiry_position,
 )
+from store.replica import ReplicaStore
 
 CHECK_SECONDS = 10.0
 """RocketMQ's ``cleanResourceInterval``."""
@@ -33,16 +38,46 @@ CHECK_SECONDS = 10.0
 log = logging.getLogger(__name__)
 
 
+class Needs(NamedTuple):
+    """What of the log must not be given up yet; each is asked at every look."""
+
+    refill_index: Callable[[], int | None]
+    """The index of the first entry that a member fetches just now; None where none does."""
+    positions: Sequence[Callable[[], int | None]]
+    """The position of the first message that waits: for its time, or for the end of its
+    transaction; None where none waits."""
+
+
 class Retention:
     """Looks now and then whether something is due; does nothing but on a leader."""
 
-    def __init__(self, context: BrokerContext, policy: RetentionPolicy) -> None:
-        self._context = context
+    def __init__(
+        self,
+        policy: RetentionPolicy,
+        *,
+        store: ReplicaStore,
+        machine: BrokerStateMachine,
+        batcher: Batcher,
+        settings: DynamicSettings,
+        needs: Needs,
+        loop: asyncio.AbstractEventLoop,
+        wall_clock: Callable[[], int],
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        """``wall_clock`` gives ms since 1970; ``fail`` ends the node."""
         self._policy = policy
+        self._store = store
+        self._machine = machine
+        self._batcher = batcher
+        self._settings = settings
+        self._needs = needs
+        self._loop = loop
+        self._wall_clock = wall_clock
+        self._fail = fail
         self._timer: asyncio.Handle | None = None
 
     def start(self) -> None:
-        self._timer = self._context.loop.call_later(CHECK_SECONDS, self._check)
+        self._timer = self._loop.call_later(CHECK_SECONDS, self._check)
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -53,11 +88,11 @@ class Retention:
         """Looks at once: the disk fills up."""
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = self._context.loop.call_soon(self._check)
+            self._timer = self._loop.call_soon(self._check)
 
     def _check(self) -> None:
         self.start()
-        if not self._context.batcher.serving:
+        if not self._batcher.serving:
             return
         try:
             position = self.due_position()
@@ -65,11 +100,11 @@ class Retention:
             log.warning("cannot look for old segments now: %s", error)
             return
         except (StoreError, OSError) as error:
-            self._context.node.fail(error)
+            self._fail(error)
             return
-        if position <= self._context.machine.expired_position:
+        if position <= self._machine.expired_position:
             return
-        space = self._context.node.store.disk_space()
+        space = self._store.disk_space()
         if self._policy.watermarks.level(space) >= DiskLevel.FORCE:
             log.warning(
                 "the disk is %.1f %% full: giving up the log below position %d, however new it is",
@@ -79,46 +114,42 @@ class Retention:
         else:
             log.info("giving up the log below position %d", position)
         try:
-            self._context.batcher.add_command(Expire(position))
+            self._batcher.add_command(Expire(position))
         except ProposeError as error:
             log.warning("cannot give up old segments now: %s", error)
 
     def due_position(self) -> int:
         """Where the log may begin; 0 where nothing is due."""
-        context = self._context
-        spans = context.node.store.segments()
-        times = context.machine.segment_times
+        spans = self._store.segments()
+        times = self._machine.segment_times
         stats = [SegmentStats(span.start, span.end, times.get(span.start)) for span in spans]
-        reserved_ms = context.settings.reserved_ms(self._policy.age_ms_max)
+        reserved_ms = self._settings.reserved_ms(self._policy.age_ms_max)
         policy = replace(self._policy, age_ms_max=reserved_ms)
         position = min(
-            expiry_position(stats, policy, now_ms=context.wall_clock()),
+            expiry_position(stats, policy, now_ms=self._wall_clock()),
             self._refilling_position(stats),
         )
-        if position > context.machine.expired_position:
+        if position > self._machine.expired_position:
             position = min(position, self._waiting_position(stats))
-        space = context.node.store.disk_space()
+        space = self._store.disk_space()
         position = max(position, forced_expiry_position(stats, policy.watermarks, space))
         return position if spans and position > spans[0].start else 0
 
     def _refilling_position(self, stats: list[SegmentStats]) -> int:
         """From where on members that are being refilled have still to fetch the log."""
-        store, needed = self._context.node.store, self._context.node.snapshot_sender.needed_from
+        needed = self._needs.refill_index()
         if needed is None:
             return stats[-1].end if stats else 0
         try:
-            return store.position_of(needed)
+            return self._store.position_of(needed)
         except OutOfRangeError:
             return 0
 
     def _waiting_position(self, stats: list[SegmentStats]) -> int:
         """The start of the segment with the first message that still waits: for its time, or for
         the end of its transaction."""
-        kept = (
-            self._context.scheduled_messages.oldest_needed_position(),
-            self._context.transactions.oldest_needed_position(),
-        )
-        waiting = [position for position in kept if position is not None]
+        needed = [oldest() for oldest in self._needs.positions]
+        waiting = [position for position in needed if position is not None]
         if not waiting:
             return stats[-1].end if stats else 0
         first = min(waiting)

@@ -221,9 +221,9 @@ class StateProofs:
         """Whether a report of the last point may still come."""
         core = self._node.core
         self._report()  # the own state, where the point was applied before this node led
-        if self.point <= self._written or core.replicator is None:
+        if self.point <= self._written or not core.leads:
             return False
-        peers = core.replicator.peers
+        peers = core.progress
         missing = [
             voter
             for voter in self._voters() - self._reports.keys()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from broker.limits import NAMESERVER
-from broker.nameserver.register_broker_body import DataVersion, TopicTable
+from broker.remoting.protocol.register_broker_body import DataVersion, TopicTable
 
 LEADER_ID = 0
 EXPIRY_MS = 120_000

@@ -25,7 +25,6 @@ from typing import Any, NamedTuple
 
 from broker.limits import NAMESERVER
 from broker.nameserver.departed_brokers import DepartedBrokers
-from broker.nameserver.register_broker_body import DataVersion, QueueData
 from broker.nameserver.registration_checks import RegistrationChecks, TooManyError
 from broker.nameserver.registrations import (
     LEADER_ID,
@@ -33,6 +32,7 @@ from broker.nameserver.registrations import (
     LiveProcess,
     Registration,
 )
+from broker.remoting.protocol.register_broker_body import DataVersion, QueueData
 
 PERM_READ = 4
 PERM_WRITE = 2

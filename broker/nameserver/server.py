@@ -9,17 +9,17 @@ from collections.abc import Callable
 
 from broker.limits import NAMESERVER, DescriptorLimits, RemotingLimits
 from broker.nameserver.kv_config import KvConfig
-from broker.nameserver.register_broker_body import decode_data_version, decode_topic_table
 from broker.nameserver.registration_checks import RegistrationRefusedError
 from broker.nameserver.registrations import EXPIRY_MS, Registration
 from broker.nameserver.route_table import RouteTable
-from broker.remoting.connection import Connection
-from broker.remoting.dispatch import Handler, dispatch_by_code
+from broker.remoting.connection import Connection, Handler
+from broker.remoting.dispatch import dispatch_by_code
 from broker.remoting.protocol.codes import VERSION_STANDARD_JSON, RequestCode, ResponseCode
 from broker.remoting.protocol.errors import FieldError, RequestError
 from broker.remoting.protocol.ext_fields import ext_bool, ext_int, ext_str
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.java_json import encode_json
+from broker.remoting.protocol.register_broker_body import decode_data_version, decode_topic_table
 from broker.remoting.server import RemotingServer
 from broker.system.file_descriptor_limits import connections_of_name_server, raise_file_limit
 from store.quoting import FROM_OUTSIDE, shortened

@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from broker.limits import RemotingLimits
-from broker.remoting.connection import Bytes, Connection
-from broker.remoting.dispatch import Handler, dispatch_by_code
+from broker.remoting.connection import Connection, Handler
+from broker.remoting.dispatch import dispatch_by_code
+from broker.remoting.frame_writer import Bytes
 from broker.remoting.pending_requests import Done
+from broker.remoting.protocol.addresses import split_address
 from broker.remoting.protocol.errors import (
     CallError,
     ClientClosedError,
@@ -16,7 +18,6 @@ from broker.remoting.protocol.errors import (
     ConnectionLostError,
 )
 from broker.remoting.protocol.frame import Frame, RequestTemplate, TemplateValues
-from store.quoting import quoted
 
 
 class RemotingClient:
@@ -184,11 +185,3 @@ class RemotingClient:
         address = connection.remote_address
         if self._connections.get(address) is connection:
             del self._connections[address]
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """``host:port`` as a pair; brackets around an IPv6 host are dropped. Raises ``ValueError``."""
-    host, separator, port = address.rpartition(":")
-    if not separator or not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise ValueError(f"{quoted(address)} is not an address host:port")
-    return host.removeprefix("[").removesuffix("]"), int(port)

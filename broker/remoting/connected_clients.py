@@ -20,6 +20,7 @@ from broker.remoting.protocol.errors import RequestError
 
 EXPIRY_SECONDS = 120.0
 SCAN_SECONDS = 10.0
+BROADCASTING = "BROADCASTING"
 NOTIFIED_PER_TURN = 2048
 """So many members are told of changes before the event loop goes on: some 10 ms."""
 
@@ -180,6 +181,11 @@ class ConnectedClients:
         """What ``group`` wants of ``topic``, if a member is connected and has said."""
         found = self.consumers.get(group)
         return None if found is None else found.subscriptions.get(topic)
+
+    def is_broadcasting(self, group: str) -> bool:
+        """Whether the members of ``group`` each consume all of it."""
+        found = self.consumers.get(group)
+        return found is not None and found.settings.message_model == BROADCASTING
 
     def producer_named(self, client_id: str) -> Connection | None:
         """The connection over which the latest heartbeat of that producer came, if it is there."""

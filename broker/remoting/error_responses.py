@@ -1,32 +1,54 @@
-"""Which response code a refusal of our own becomes; the remark is the error's text."""
+"""Refusals as RocketMQ's clients are told them: a response code, and the error's text as remark.
+
+This is the one place in which the broker's own errors become answers of the remoting port. Handlers
+and flows raise them, or are told them later by a completion.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from broker.errors import (
+    ForbiddenError,
+    IllegalMessageError,
+    Refusal,
+    StaleSubscriptionError,
+    UnavailableError,
+    UnknownGroupError,
+    UnknownSubscriptionError,
+    UnknownTopicError,
+)
 from broker.filter.subscription import ExpressionError
-from broker.remoting.protocol.codes import ResponseCode
+from broker.remoting.connection import Connection
+from broker.remoting.protocol.codes import OUTCOME, OUTCOME_UNKNOWN, ResponseCode
 from broker.remoting.protocol.errors import RequestError
-from broker.topics_and_groups import NameRefusedError
-from dledger.errors import BusyError, ProposeError
+from broker.remoting.protocol.frame import Frame
+from dledger.errors import BusyError, OutcomeUnknownError, ProposeError
 from store.errors import EntryTooLargeError
 
-Refusal = ProposeError | EntryTooLargeError | NameRefusedError | ExpressionError
-REFUSALS = (ProposeError, EntryTooLargeError, NameRefusedError, ExpressionError)
+_CODES: tuple[tuple[type[Exception], ResponseCode], ...] = (
+    # RocketMQ's producers do not send again on 2, and do on 14: so whatever another leader may
+    # take, or this one later, is 14, an unknown outcome too, as after a timeout.
+    (BusyError, ResponseCode.SYSTEM_BUSY),
+    (ProposeError, ResponseCode.SERVICE_NOT_AVAILABLE),
+    (UnavailableError, ResponseCode.SERVICE_NOT_AVAILABLE),
+    (EntryTooLargeError, ResponseCode.MESSAGE_ILLEGAL),
+    (IllegalMessageError, ResponseCode.MESSAGE_ILLEGAL),
+    (ForbiddenError, ResponseCode.NO_PERMISSION),
+    (UnknownTopicError, ResponseCode.TOPIC_NOT_EXIST),
+    (UnknownSubscriptionError, ResponseCode.SUBSCRIPTION_NOT_EXIST),
+    (StaleSubscriptionError, ResponseCode.SUBSCRIPTION_NOT_LATEST),
+    (UnknownGroupError, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
+    (ExpressionError, ResponseCode.SUBSCRIPTION_PARSE_FAILED),
+)
+"""The first that fits counts; any other refusal is code 1."""
 
 
 def response_code_of(error: Refusal) -> ResponseCode:
-    """Everything that another leader, or this one later, may accept is 14: clients retry it.
-
-    That includes an unknown outcome: RocketMQ's producers send again, as after a timeout. A busy
-    broker says 2, so that they do not.
-    """
-    if isinstance(error, BusyError):
-        return ResponseCode.SYSTEM_BUSY
-    if isinstance(error, ProposeError):
-        return ResponseCode.SERVICE_NOT_AVAILABLE
-    if isinstance(error, EntryTooLargeError):
-        return ResponseCode.MESSAGE_ILLEGAL
-    if isinstance(error, ExpressionError):
-        return ResponseCode.SUBSCRIPTION_PARSE_FAILED
+    """The response code of a refusal."""
+    for kind, code in _CODES:
+        if isinstance(error, kind):
+            return code
     return ResponseCode.SYSTEM_ERROR
 
 
@@ -38,3 +60,21 @@ def remark_of(error: Refusal) -> str:
 def refused(error: Refusal) -> RequestError:
     """The error as one that the remoting server answers by itself."""
     return RequestError(response_code_of(error), remark_of(error))
+
+
+def respond_refusal(connection: Connection, request: Frame, error: Refusal) -> None:
+    """Answers a request that is refused. Our own clients are told where its outcome is unknown."""
+    ext = {OUTCOME: OUTCOME_UNKNOWN} if isinstance(error, OutcomeUnknownError) else None
+    connection.respond(request, response_code_of(error), remark_of(error), ext)
+
+
+def respond_when_done(connection: Connection, request: Frame) -> Callable[[Refusal | None], None]:
+    """A completion that answers the request: without a body, or why it is refused."""
+
+    def done(error: Refusal | None) -> None:
+        if error is None:
+            connection.respond(request)
+        else:
+            respond_refusal(connection, request, error)
+
+    return done

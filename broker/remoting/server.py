@@ -6,8 +6,7 @@ import asyncio
 import logging
 
 from broker.limits import RemotingLimits
-from broker.remoting.connection import Connection
-from broker.remoting.dispatch import Handler
+from broker.remoting.connection import Connection, Handler
 from broker.remoting.incomplete_frames import IncompleteFrameBudget
 from broker.remoting.turn_limit import TurnLimit
 from store.quoting import FROM_OUTSIDE

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
+from broker.errors import ForbiddenError, UnknownGroupError
 from broker.limits import STATE
-from broker.remoting.protocol.codes import ResponseCode
-from broker.remoting.protocol.errors import RequestError
 from broker.scheduled.placement import Placement, delay_level_placement
 from broker.scheduled.system_properties import (
     DELAY,
@@ -22,8 +21,10 @@ from broker.scheduled.system_properties import (
 from broker.state.commands import PutTopic
 from broker.topics_and_groups import (
     DLQ_PREFIX,
+    RETRY_PREFIX,
     TOPIC_SIZE_MAX,
     GroupConfig,
+    NameRefusedError,
     TopicConfig,
     dead_letter_topic,
     retry_topic,
@@ -36,9 +37,41 @@ FIRST_RETRY_LEVEL = 3
 """10 s; each further attempt waits one level more."""
 
 
-def retries_exhausted(reconsume_times: int, delay_level: int, times_max: int) -> bool:
-    """Whether there is no further attempt; a level below 0 asks for none."""
+def retrying_group(name: str, group_of: Callable[[str], GroupConfig | None]) -> GroupConfig:
+    """The group that tries messages again. Raises :class:`~broker.errors.UnknownGroupError`."""
+    group = group_of(name)
+    if group is None:
+        raise UnknownGroupError(f"subscription group not exist, {name}")
+    return group
+
+
+def retries_exhausted(
+    group: GroupConfig, reconsume_times: int, times_max: int, delay_level: int = 0
+) -> bool:
+    """Whether there is no further attempt after so many; a level below 0 asks for none.
+
+    ``times_max``: how many attempts the client allows, below 0 as many as the group does.
+    """
+    if times_max < 0:
+        times_max = group.retry_max_times
     return reconsume_times >= times_max or delay_level < 0
+
+
+def group_that_gives_up(
+    topic: str,
+    reconsume_times: int,
+    times_max: int,
+    group_of: Callable[[str], GroupConfig | None],
+) -> GroupConfig | None:
+    """The group that has tried this message often enough, where it is sent to a retry topic.
+
+    A client whose request to send a message back has failed does that by itself. Raises
+    :class:`~broker.errors.UnknownGroupError`.
+    """
+    if not topic.startswith(RETRY_PREFIX):
+        return None
+    group = retrying_group(topic.removeprefix(RETRY_PREFIX), group_of)
+    return group if retries_exhausted(group, reconsume_times, times_max) else None
 
 
 def retry_message(
@@ -54,7 +87,7 @@ def retry_message(
     if not (find_property(record.properties, ORIGIN_MESSAGE_ID) or b"").strip():
         host = record.store_host.hex().upper()
         marks[ORIGIN_MESSAGE_ID] = f"{host}{record.position:016X}".encode()
-    if retries_exhausted(record.reconsume_times, delay_level, times_max):
+    if retries_exhausted(group, record.reconsume_times, times_max, delay_level):
         return dead_letter(group, with_properties(record.properties, marks))
     level = min(delay_level or FIRST_RETRY_LEVEL + record.reconsume_times, LEVEL_MAX)
     properties = with_properties(record.properties, marks)
@@ -74,22 +107,19 @@ def missing_retry_topics(
 ) -> list[PutTopic]:
     """What creates the topic that a message returns to, where it is missing.
 
-    Raises :class:`~broker.remoting.protocol.errors.RequestError`: 16 where nobody may write to it,
-    1 where no topic can have that name.
+    Raises :class:`~broker.errors.ForbiddenError` where nobody may write to it, and
+    :class:`~broker.topics_and_groups.NameRefusedError` where no topic can have that name.
     """
     found = topic_of(topic)
     if found is None:
         if len(topic) > TOPIC_SIZE_MAX:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
+            raise NameRefusedError(
                 f"the topic name {topic} has {len(topic)} characters, "
-                f"at most {TOPIC_SIZE_MAX} are allowed",
+                f"at most {TOPIC_SIZE_MAX} are allowed"
             )
         queues = 1 if topic.startswith(DLQ_PREFIX) else group.retry_queues
         queues = min(queues, STATE.retry_queues_max)  # older states have groups with more
         return [PutTopic.of(TopicConfig(topic, queues, queues), now_ms)]
     if not found.writable:
-        raise RequestError(
-            ResponseCode.NO_PERMISSION, f"the topic[{topic}] sending message is forbidden"
-        )
+        raise ForbiddenError(f"the topic[{topic}] sending message is forbidden")
     return []

@@ -4,7 +4,7 @@ What is due is stored once more, for the queue that it was meant for, in one ent
 that says so: either both are committed or neither, so whoever leads next goes on exactly where this
 leader ended.
 
-Steps are staged one after the other, and several may wait to be committed: what is due next need
+Steps are added one after the other, and several may wait to be committed: what is due next need
 not wait for them. That is safe because a step is never committed without those before it. Where one
 fails, those behind it fail too, and all begins anew with what is applied.
 
@@ -21,10 +21,11 @@ from typing import NamedTuple, Protocol
 
 from broker.delivery.corrupt_rows import CorruptRowError
 from broker.delivery.message_reader import LogRange, MessageReader, row_range
+from broker.errors import REFUSALS
 from broker.group_commit.batcher import Batcher
 from broker.group_commit.pending_batch import QueueMessages
-from broker.remoting.error_responses import REFUSALS
-from broker.scheduled.republisher import republish
+from broker.scheduled.republisher import republished_to_real_queue
+from broker.scheduled.system_properties import REAL_QUEUE_ID, REAL_TOPIC
 from broker.state.broker_state import BrokerState
 from broker.state.commands import Command
 from dledger.errors import ProposeError
@@ -32,7 +33,7 @@ from store.errors import EntryTooLargeError, StoreError
 from store.index.consume_queue import ConsumeQueue
 from store.io.filesystem import Bytes
 from store.message.record import MessageRecord, decode_record
-from store.message.scheduled_topics import row_code
+from store.message.scheduled_topics import TIMER_TOPIC, row_code
 
 DISPATCH_MESSAGES = 128
 DISPATCH_BYTES = 1 << 20
@@ -47,6 +48,10 @@ WAIT_SECONDS_MAX = 2.0
 RETRY_SECONDS_MIN = 0.1
 RETRY_SECONDS_MAX = 2.0
 """Pace: between two tries to store what is due."""
+
+_LEFT_OUT = {TIMER_TOPIC: (REAL_TOPIC, REAL_QUEUE_ID)}
+"""The properties that a message loses as it is delivered. A timed one loses the names of its queue,
+as with RocketMQ 5; of others all stay, as with RocketMQ 4.9."""
 
 log = logging.getLogger(__name__)
 
@@ -143,12 +148,12 @@ class Dispatcher:
         raise NotImplementedError
 
     def _deliver(
-        self, due: Sequence[DueMessage], command: Command, staged: Callable[[], None]
+        self, due: Sequence[DueMessage], command: Command, added: Callable[[], None]
     ) -> None:
-        """Delivers these messages in one entry with ``command``; calls ``staged`` when they are on
+        """Delivers these messages in one entry with ``command``; calls ``added`` when they are on
         their way, then looks again."""
         self._loading = True
-        self._reader.load([each.range for each in due], self._loaded(due, command, staged))
+        self._reader.load([each.range for each in due], self._loaded(due, command, added))
 
     def _overdue(self, due: DueMessage, own_ms: int) -> bool:  # noqa: ARG002 - a subclass's
         """Whether a message that was due at ``own_ms``, before its row says, has to go now."""
@@ -165,7 +170,7 @@ class Dispatcher:
     # --- one step
 
     def _loaded(
-        self, due: Sequence[DueMessage], command: Command, staged: Callable[[], None]
+        self, due: Sequence[DueMessage], command: Command, added: Callable[[], None]
     ) -> Callable[[Sequence[Bytes], StoreError | None], None]:
         def loaded(records: Sequence[Bytes], error: StoreError | None) -> None:
             if self._stopped:
@@ -190,7 +195,7 @@ class Dispatcher:
                 self._try_again(f"cannot be stored: {refusal}")
             else:
                 self._committing += 1
-                staged()
+                added()
                 self._look_soon()
 
         return loaded
@@ -202,7 +207,9 @@ class Dispatcher:
         for each, data in zip(due, records, strict=True):
             record = decode_record(data)
             self._check_time(each, record)
-            message = republish(record, self._batcher.topic)
+            message = republished_to_real_queue(
+                record, self._batcher.topic, _LEFT_OUT.get(record.topic, ())
+            )
             if message is None:
                 log.warning(
                     "the message at position %d has waited for a topic that is deleted",
@@ -231,10 +238,11 @@ class Dispatcher:
         self._committing -= 1
         if self._stopped:
             return
+        if error is None:
+            self._retry_seconds = RETRY_SECONDS_MIN  # also where the step behind was refused
         if error is not None or self._failed:
             self._try_again(f"are not stored: {error}")
             return
-        self._retry_seconds = RETRY_SECONDS_MIN
         if not self._loading:
             self._look_soon()
 

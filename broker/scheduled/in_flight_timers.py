@@ -1,11 +1,11 @@
-"""The timed messages that are staged and not applied yet."""
+"""The timed messages that are pending: on their way into the log."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 
-from broker.ingest.deduplication import SendWaiter
+from broker.group_commit.pending_batch import SendWaiter, StoredEarlier
 from dledger.errors import ProposeError
 
 
@@ -13,7 +13,7 @@ class InFlightTimers:
     """Knows the earliest time for which one of them waits.
 
     What is delivered must not go past it: the mark would then say of that message, too, that it is
-    delivered. What is staged later waits for a later time than any that is due by then.
+    delivered. What is added later waits for a later time than any that is due by then.
     """
 
     def __init__(self) -> None:
@@ -54,15 +54,11 @@ class _TrackedWaiter:
         self.deliver_ms = deliver_ms
         self.waiter = waiter
 
-    def stored(self, first_offset: int, positions: Sequence[int]) -> None:
-        self.in_flight.settled(self.deliver_ms)
-        self.waiter.stored(first_offset, positions)
-
-    def already_stored(
-        self, host: bytes, queue_id: int, first_offset: int, positions: Sequence[int]
+    def stored(
+        self, first_offset: int, positions: Sequence[int], earlier: StoredEarlier | None = None
     ) -> None:
         self.in_flight.settled(self.deliver_ms)
-        self.waiter.already_stored(host, queue_id, first_offset, positions)
+        self.waiter.stored(first_offset, positions, earlier)
 
     def failed(self, error: ProposeError) -> None:
         self.in_flight.settled(self.deliver_ms)

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from broker.remoting.protocol.codes import ResponseCode
-from broker.remoting.protocol.errors import RequestError
+from broker.errors import IllegalMessageError
+from broker.scheduled.republisher import real_queue_marks
 from broker.scheduled.system_properties import (
     DELAY,
-    REAL_QUEUE_ID,
-    REAL_TOPIC,
     TIMER_DEL_UNIQUE_KEY,
     TIMER_DELAY_MS,
     TIMER_DELAY_SEC,
@@ -44,7 +42,7 @@ def scheduled_placement(topic: str, queue_id: int, properties: bytes, now_ms: in
     """Where a message to this queue waits; its own queue where it does not have to.
 
     What is due at ``now_ms`` or before does not wait. Raises
-    :class:`~broker.remoting.protocol.errors.RequestError`, code 13, for a time that cannot be.
+    :class:`~broker.errors.IllegalMessageError` for a time that cannot be.
     """
     level = delay_level(topic, properties)
     if level > 0:
@@ -52,18 +50,14 @@ def scheduled_placement(topic: str, queue_id: int, properties: bytes, now_ms: in
     deliver_ms = deliver_time(properties, now_ms)
     if deliver_ms <= now_ms:
         return Placement(topic, queue_id, properties)
-    marks = {
-        TIMER_OUT_MS: b"%d" % deliver_ms,
-        REAL_TOPIC: topic.encode(),
-        REAL_QUEUE_ID: b"%d" % queue_id,
-    }
+    marks = {TIMER_OUT_MS: b"%d" % deliver_ms} | real_queue_marks(topic, queue_id)
     slot = queue_of(slot_of(deliver_ms))
     return Placement(TIMER_TOPIC, slot, with_properties(properties, marks), deliver_ms)
 
 
 def delay_level_placement(topic: str, queue_id: int, properties: bytes, level: int) -> Placement:
     """The place of a message that waits for the time of a delay level, 1 to 18."""
-    marks = {DELAY: b"%d" % level, REAL_TOPIC: topic.encode(), REAL_QUEUE_ID: b"%d" % queue_id}
+    marks = {DELAY: b"%d" % level} | real_queue_marks(topic, queue_id)
     timers = dict.fromkeys(TIMER_NAMES)
     return Placement(SCHEDULE_TOPIC, level - 1, with_properties(properties, marks | timers))
 
@@ -80,15 +74,12 @@ def delay_level(topic: str, properties: bytes) -> int:
     try:
         level = int(given)
     except ValueError:
-        raise RequestError(
-            ResponseCode.MESSAGE_ILLEGAL, f"the delay level {_text(given)} is not a number"
-        ) from None
+        raise IllegalMessageError(f"the delay level {_text(given)} is not a number") from None
     if level > LEVEL_MAX:
         if topic.startswith(RETRY_PREFIX):
             return LEVEL_MAX
-        raise RequestError(
-            ResponseCode.MESSAGE_ILLEGAL,
-            f"there is no delay level {_text(given)}, the levels are 1 to {LEVEL_MAX}",
+        raise IllegalMessageError(
+            f"there is no delay level {_text(given)}, the levels are 1 to {LEVEL_MAX}"
         )
     return max(level, 0)
 
@@ -102,9 +93,7 @@ def deliver_time(properties: bytes, now_ms: int) -> int:
     if find_property(properties, TIMER_OUT_MS) is not None:
         return 0
     if find_property(properties, TIMER_DEL_UNIQUE_KEY) is not None:
-        raise RequestError(
-            ResponseCode.MESSAGE_ILLEGAL, "timed messages cannot be taken back on this broker"
-        )
+        raise IllegalMessageError("timed messages cannot be taken back on this broker")
     for name, unit_ms, begin_ms in (
         (TIMER_DELAY_SEC, 1000, now_ms),
         (TIMER_DELAY_MS, 1, now_ms),
@@ -116,14 +105,11 @@ def deliver_time(properties: bytes, now_ms: int) -> int:
         try:
             deliver_ms = begin_ms + unit_ms * int(given)
         except ValueError:
-            raise RequestError(
-                ResponseCode.MESSAGE_ILLEGAL, f"{name.decode()} {_text(given)} is not a number"
-            ) from None
+            raise IllegalMessageError(f"{name.decode()} {_text(given)} is not a number") from None
         if deliver_ms - now_ms > DELAY_MS_MAX:
-            raise RequestError(
-                ResponseCode.MESSAGE_ILLEGAL,
+            raise IllegalMessageError(
                 f"timer message illegal, {name.decode()} {_text(given)} is more than the max delay "
-                f"of {DELAY_MS_MAX} ms away",
+                f"of {DELAY_MS_MAX} ms away"
             )
         return deliver_ms
     return 0

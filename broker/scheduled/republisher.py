@@ -1,45 +1,101 @@
-"""A message that has waited, as it is stored for the queue that it was meant for."""
+"""Stores a message once more: the one way for what is due, what a commit publishes, and retries.
+
+Such a message first lies in a topic of the broker's own. Two properties name the topic and queue
+that it is meant for: ``REAL_TOPIC`` and ``REAL_QID``. What is stored once more is made of what was
+stored, so it passes no limit for producers and is never taken for a retry of itself.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from broker.group_commit.pending_batch import QueueMessages
 from broker.scheduled.system_properties import REAL_QUEUE_ID, REAL_TOPIC, with_properties
-from broker.topics_and_groups import TopicConfig
+from broker.topics_and_groups import HALF_TOPIC, TopicConfig
+from store.errors import EntryTooLargeError
 from store.message.properties import find_property
-from store.message.record import MessageRecord, make_pending_message
-from store.message.scheduled_topics import TIMER_TOPIC
+from store.message.record import MessageRecord, PendingMessage, make_pending_message
+from store.message.scheduled_topics import SCHEDULED_TOPICS
+
+REPUBLISHED_TOPICS = SCHEDULED_TOPICS | {HALF_TOPIC}
+"""In which messages lie that are stored once more."""
+
+REPUBLISH_OVERHEAD_BYTES = 1024
+"""More than what an entry has beside a message that is stored once more, and a longer topic."""
 
 
-def republish(
-    record: MessageRecord, topic_of: Callable[[str], TopicConfig | None]
-) -> QueueMessages | None:
-    """The message of ``record`` for its own queue; None where its topic is no more.
+def check_republished_size(message: PendingMessage, size_max: int) -> None:
+    """Refuses what could be stored now, in one of ``REPUBLISHED_TOPICS``, but not once more.
 
-    It keeps its properties, as with RocketMQ 4.9: ``DELAY`` and ``REAL_TOPIC`` among them; a timed
-    message loses the latter, as with RocketMQ 5. A queue that a topic has lost since is replaced
-    by one that it has.
+    ``size_max``: bytes that one entry can hold. Raises :class:`~store.errors.EntryTooLargeError`.
     """
-    topic = (find_property(record.properties, REAL_TOPIC) or b"").decode(errors="replace")
-    config = topic_of(topic)
-    if config is None:
-        return None
-    given = find_property(record.properties, REAL_QUEUE_ID) or b""
-    queue_id = int(given) if given.isdigit() else 0
-    if queue_id >= max(config.read_queues, config.write_queues):
-        queue_id %= config.write_queues
-    properties = record.properties
-    if record.topic == TIMER_TOPIC:
-        properties = with_properties(properties, {REAL_TOPIC: None, REAL_QUEUE_ID: None})
+    size = message.size + REPUBLISH_OVERHEAD_BYTES
+    if size > size_max:
+        raise EntryTooLargeError(size, size_max)
+
+
+def real_queue_marks(topic: str, queue_id: int) -> dict[bytes, bytes | None]:
+    """The properties that name the queue for which a message is meant."""
+    return {REAL_TOPIC: topic.encode(), REAL_QUEUE_ID: b"%d" % queue_id}
+
+
+def real_queue(properties: bytes) -> tuple[str, int]:
+    """Topic and queue that the marks name; an empty topic, and queue 0, where they do not."""
+    topic = (find_property(properties, REAL_TOPIC) or b"").decode(errors="replace")
+    queue_id = find_property(properties, REAL_QUEUE_ID) or b""
+    return topic, int(queue_id) if queue_id.isdigit() else 0
+
+
+def republished(
+    record: MessageRecord,
+    topic: str,
+    queue_id: int,
+    properties: bytes,
+    *,
+    sys_flag: int | None = None,
+    reconsume_times: int | None = None,
+    prepared_position: int = 0,
+) -> QueueMessages:
+    """The message of ``record`` for another queue. What is None stays as it is in the record."""
     message = make_pending_message(
         topic,
         record.body,
         properties,
         flag=record.flag,
-        sys_flag=record.sys_flag,
+        sys_flag=record.sys_flag if sys_flag is None else sys_flag,
         born_timestamp=record.born_timestamp,
         born_host=record.born_host,
-        reconsume_times=record.reconsume_times,
+        reconsume_times=record.reconsume_times if reconsume_times is None else reconsume_times,
+        prepared_position=prepared_position,
     )
     return QueueMessages(topic, queue_id, (message,))
+
+
+def republished_to_real_queue(
+    record: MessageRecord,
+    topic_of: Callable[[str], TopicConfig | None],
+    without: Iterable[bytes] = (),
+    *,
+    sys_flag: int | None = None,
+    prepared_position: int = 0,
+) -> QueueMessages | None:
+    """The message for the queue that it is meant for, or None where its topic is no more.
+
+    The properties ``without`` are taken out. A queue that the topic has lost since is replaced by
+    one that it has.
+    """
+    topic, queue_id = real_queue(record.properties)
+    config = topic_of(topic)
+    if config is None:
+        return None
+    if queue_id >= config.queues:
+        queue_id %= config.write_queues
+    removed = dict.fromkeys(without)
+    return republished(
+        record,
+        topic,
+        queue_id,
+        with_properties(record.properties, removed) if removed else record.properties,
+        sys_flag=sys_flag,
+        prepared_position=prepared_position,
+    )

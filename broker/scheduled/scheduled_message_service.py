@@ -9,7 +9,7 @@ from collections.abc import Callable
 from broker.delivery.corrupt_rows import CorruptRowError
 from broker.delivery.message_reader import MessageReader, rows
 from broker.group_commit.batcher import Batcher
-from broker.ingest.deduplication import SendWaiter
+from broker.group_commit.pending_batch import SendWaiter
 from broker.scheduled.delay_level_dispatcher import DelayLevelDispatcher, first_undelivered_offset
 from broker.scheduled.dispatcher import DispatcherContext
 from broker.scheduled.in_flight_timers import InFlightTimers

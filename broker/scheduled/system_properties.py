@@ -6,10 +6,9 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 
-from broker.remoting.protocol.codes import ResponseCode
-from broker.remoting.protocol.errors import RequestError
-from broker.remoting.protocol.send_message_header import PROPERTIES_SIZE_MAX
+from broker.errors import IllegalMessageError
 from store.message.properties import NAME_END, PAIR_END
+from store.message.record import PROPERTIES_BYTES_MAX
 from store.message.scheduled_topics import TIMER_OUT_MS
 
 DELAY = b"DELAY"
@@ -28,8 +27,7 @@ ORIGIN_MESSAGE_ID = b"ORIGIN_MESSAGE_ID"
 def with_properties(encoded: bytes, changed: Mapping[bytes, bytes | None]) -> bytes:
     """The property string with these set, or taken out where the value is None.
 
-    Raises :class:`~broker.remoting.protocol.errors.RequestError`, code 13, where it becomes too
-    long.
+    Raises :class:`~broker.errors.IllegalMessageError` where it becomes too long.
     """
     kept = _pairs_of(tuple(changed)).sub(b"", encoded)
     if kept and not kept.endswith(PAIR_END):
@@ -38,11 +36,10 @@ def with_properties(encoded: bytes, changed: Mapping[bytes, bytes | None]) -> by
         name + NAME_END + value + PAIR_END for name, value in changed.items() if value is not None
     ]
     made = kept + b"".join(added)
-    if len(made) > PROPERTIES_SIZE_MAX:
-        raise RequestError(
-            ResponseCode.MESSAGE_ILLEGAL,
+    if len(made) > PROPERTIES_BYTES_MAX:
+        raise IllegalMessageError(
             f"the properties have {len(made)} bytes with those that say where the message "
-            f"belongs, at most {PROPERTIES_SIZE_MAX} fit",
+            f"belongs, at most {PROPERTIES_BYTES_MAX} fit"
         )
     return made
 

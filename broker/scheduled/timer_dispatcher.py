@@ -2,7 +2,7 @@
 
 Messages of the slot whose turn it is are brought in order of their time, and of their offset where
 that is the same. The mark of the last one delivered is in the state; what is due up to it is
-delivered, what is due behind it is not. That holds because no message is staged for a time that is
+delivered, what is due behind it is not. That holds because no message is added for a time that is
 past, and nothing is delivered past the time of a message in flight
 (:mod:`broker.scheduled.in_flight_timers`).
 

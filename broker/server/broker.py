@@ -1,44 +1,43 @@
 """One broker, assembled: a node of the group, the state machine on it, and who talks to clients.
 
-What touches the environment (files, peers, threads, clock, chance) is handed in, so that the
-simulator runs this very class. The ports are opened by ``broker/server/broker_process.py``.
+Its data is opened, and its ports are, by ``broker/server/broker_server.py``.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
 from typing import ClassVar
 
 from broker.admin.group_members import client_addresses
 from broker.config.dynamic_settings import DynamicSettings
 from broker.config.node_config import NodeConfig
-from broker.context import BrokerContext, host_bytes
-from broker.delivery.long_polling import LongPolling
+from broker.context import BrokerContext
+from broker.delivery.fetch import Delivery
 from broker.delivery.message_lookup import MessageLookup
 from broker.delivery.message_reader import MessageReader
-from broker.delivery.offset_resets import PendingResets
-from broker.delivery.queue_locks import QueueLocks
 from broker.delivery.replica_selection import ReplicaSelection
 from broker.group_commit.batcher import Batcher
-from broker.ingest.deduplication import Deduplicator
+from broker.ingest.ingest import Ingest
 from broker.limits import STATE
 from broker.maintenance.derived_files_check import DerivedFilesCheck
-from broker.maintenance.retention import Retention
+from broker.maintenance.retention import Needs, Retention
 from broker.maintenance.state_proofs import StateProofs
 from broker.metrics.broker_metrics import BrokerMetrics, MessageRates
 from broker.remoting.connected_clients import ConnectedClients
-from broker.remoting.dispatch import Handler, dispatch_by_code
+from broker.remoting.connection import Handler
+from broker.remoting.dispatch import dispatch_by_code
 from broker.remoting.processors.processor_table import (
     SERVED_WHEN_STATE_DIVERGED,
     broker_handlers,
     refuse_wrong_state,
 )
+from broker.remoting.protocol.addresses import host_bytes
 from broker.scheduled.scheduled_message_service import ScheduledMessageService
+from broker.server.environment import BrokerLimits, Environment
 from broker.server.name_server_registration import Announcement
 from broker.state.broker_state import DataVersion
 from broker.state.commands import Proof
@@ -47,32 +46,17 @@ from broker.state.state_machine import BrokerStateMachine, StateMachineListener
 from broker.topics_and_groups import TopicConfig, system_topics
 from broker.transactions.coordinator import CheckPolicy, TransactionCoordinator
 from dledger.config import RaftConfig
-from dledger.node.executor import Executors
 from dledger.node.node import Node
 from dledger.node.state_machine import Leadership
 from dledger.raft.configuration import Configuration
-from dledger.wire.transport import Transport
 from store.errors import DamagedError
 from store.index_rebuild import rebuild_derived, request_rebuild
 from store.io.disk_watermarks import DiskLevel
-from store.io.filesystem import Bytes, FileSystem
-from store.log.retention_policy import RetentionPolicy
+from store.io.filesystem import Bytes
 from store.message.scheduled_topics import SCHEDULED_TOPICS
 from store.replica import ReplicaStore
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Environment:
-    """What a broker is run with. ``wall_clock`` gives milliseconds since 1970."""
-
-    fs: FileSystem
-    transport: Transport
-    executors: Executors
-    loop: asyncio.AbstractEventLoop
-    rng: Random
-    wall_clock: Callable[[], int]
 
 
 class Broker(StateMachineListener):
@@ -87,14 +71,10 @@ class Broker(StateMachineListener):
         store: ReplicaStore,
         environment: Environment,
         on_fatal: Callable[[BaseException], None],
-        retention: RetentionPolicy | None = None,
-        *,
-        raft: RaftConfig | None = None,
+        limits: BrokerLimits,
     ) -> None:
-        """``on_fatal`` is told why the node stopped by itself; the process must then end.
-
-        ``raft`` replaces the limits of the protocol; its times are those of ``config``.
-        """
+        """``on_fatal`` is told why the node stopped by itself; the process must then end."""
+        retention = limits.retention or config.retention
         loop = environment.loop
         self._fs = environment.fs
         self._data = config.data
@@ -106,14 +86,14 @@ class Broker(StateMachineListener):
             node=config.node,
             voters=() if config.join else list(config.members),
             store=store,
-            transport=environment.transport,
+            transport=environment.make_transport(),
             machine=machine,
             executors=environment.executors,
             loop=loop,
             rng=Random(environment.rng.random()),
             on_fatal=self._failed,
             config=replace(
-                raft
+                limits.raft
                 or RaftConfig(
                     checkpoint_seconds=config.checkpoint_seconds,
                     scrub_bytes_per_second=config.scrub_mib_per_second << 20,
@@ -126,7 +106,7 @@ class Broker(StateMachineListener):
                 preferred_leader=config.preferred_leader,
                 lease_reads=config.lease_reads,
             ),
-            watermarks=(retention or config.retention).watermarks,
+            watermarks=retention.watermarks,
             sync_flush=config.flush == "sync",
         )
         batcher = Batcher(
@@ -134,22 +114,43 @@ class Broker(StateMachineListener):
             applied=machine,
             loop=loop,
             wall_clock=environment.wall_clock,
-            store_host=host_bytes(config.own.address),
+            store_host=host_bytes(*config.own.address),
             segment_size=config.segment_size,
             deduplicate=config.dedup_window_seconds > 0,
         )
         reader = MessageReader(node.checked_reads, machine, leads=lambda: node.serving)
         settings = DynamicSettings(config, machine)
         stats = BrokerMetrics(boot_ms=environment.wall_clock())
-        deduplicator = Deduplicator(
-            batcher,
-            machine,
-            reader,
-            wall_clock=environment.wall_clock,
-            window_ms=config.dedup_window_seconds * 1000,
-            store_host=host_bytes(config.own.address),
-        )
         lookup, clients = MessageLookup(machine, reader), ConnectedClients(loop, self._notifies)
+        rates = MessageRates(loop, stats, environment.wall_clock)
+        scheduled_messages = ScheduledMessageService(
+            machine=machine, reader=reader, batcher=batcher, loop=loop, fail=node.fail
+        )
+        ingest = Ingest(
+            config=config,
+            settings=settings,
+            store_host=host_bytes(*config.own.address),
+            batcher=batcher,
+            machine=machine,
+            reader=reader,
+            lookup=lookup,
+            scheduled_messages=scheduled_messages,
+            topic_metrics=rates.topic_metrics,
+            wall_clock=environment.wall_clock,
+            rng=environment.rng,
+        )
+        delivery = Delivery(
+            machine=machine,
+            reader=reader,
+            batcher=batcher,
+            consumers=clients,
+            lookup=lookup,
+            settings=settings,
+            replica_selection=ReplicaSelection(config, settings, node),
+            rates=rates,
+            ensure_group=ingest.auto_creator.ensure_group,
+            loop=loop,
+        )
         self.context = BrokerContext(
             config=config,
             loop=loop,
@@ -158,20 +159,15 @@ class Broker(StateMachineListener):
             node=node,
             machine=machine,
             batcher=batcher,
-            deduplicator=deduplicator,
+            ingest=ingest,
             reader=reader,
             lookup=lookup,
-            long_polling=LongPolling(loop),
+            delivery=delivery,
             clients=clients,
-            locks=QueueLocks(loop.time),
-            resets=PendingResets(loop.time),
             settings=settings,
-            replica_selection=ReplicaSelection(config, settings, node),
             stats=stats,
-            rates=MessageRates(loop, stats, environment.wall_clock),
-            scheduled_messages=ScheduledMessageService(
-                machine=machine, reader=reader, batcher=batcher, loop=loop, fail=node.fail
-            ),
+            rates=rates,
+            scheduled_messages=scheduled_messages,
             transactions=TransactionCoordinator(
                 machine=machine,
                 lookup=lookup,
@@ -193,7 +189,23 @@ class Broker(StateMachineListener):
                 seconds=config.proof_ms / 1000,
             ),
         )
-        self._retention = Retention(self.context, retention or config.retention)
+        self._retention = Retention(
+            retention,
+            store=store,
+            machine=machine,
+            batcher=batcher,
+            settings=settings,
+            needs=Needs(
+                refill_index=lambda: node.snapshot_sender.needed_from,
+                positions=(
+                    self.context.scheduled_messages.oldest_needed_position,
+                    self.context.transactions.oldest_needed_position,
+                ),
+            ),
+            loop=loop,
+            wall_clock=environment.wall_clock,
+            fail=node.fail,
+        )
         self.handlers = dict(broker_handlers(self.context, self._retention))
         self.dispatch: Handler = dispatch_by_code(self.handlers)
         self.on_announcement_changed: Callable[[], None] = lambda: None
@@ -246,7 +258,7 @@ class Broker(StateMachineListener):
         self.context.proofs.stop()
         self.context.scheduled_messages.stop()
         self.context.transactions.stop()
-        self.context.long_polling.close()
+        self.context.delivery.long_polling.close()
         self.context.batcher.close()
         await self.context.node.stop()
 
@@ -282,7 +294,7 @@ class Broker(StateMachineListener):
     # --- StateMachineListener
 
     def messages_arrived(self, topic: str, queue_id: int, rows: Bytes) -> None:
-        self.context.long_polling.arrived(topic, queue_id, rows)
+        self.context.delivery.long_polling.arrived(topic, queue_id, rows)
         if self.context.batcher.serving:  # what followers and restarts apply was counted before
             self.context.rates.stored(topic, rows)
         if topic in SCHEDULED_TOPICS:
@@ -309,8 +321,7 @@ class Broker(StateMachineListener):
         self.context.transactions.leadership_changed(leadership)
         self.context.proofs.leadership_changed(leadership)
         if not leadership.serving:
-            self.context.locks.clear()
-            self.context.resets.clear()
+            self.context.delivery.leads_no_more()
         self._announce_if_changed()
 
     def _announce_if_changed(self) -> None:
@@ -334,7 +345,7 @@ class Broker(StateMachineListener):
         for code in self.handlers:
             if code not in SERVED_WHEN_STATE_DIVERGED:
                 self.handlers[code] = refuse_wrong_state
-        self.context.long_polling.close()
+        self.context.delivery.long_polling.close()
 
     def _disk_level_changed(self, level: DiskLevel) -> None:
         no_room = self.context.node.health.no_room

@@ -14,11 +14,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from broker.limits import STATE
 from broker.remoting.client import RemotingClient
 from broker.remoting.protocol.codes import RequestCode, ResponseCode, refusal_words
 from broker.remoting.protocol.errors import CallError
 from broker.remoting.protocol.frame import Frame
-from broker.server.register_broker_request import RegistrationBody, plain_body, throttle_seconds
+from broker.remoting.protocol.register_broker_body import (
+    EncodedTable,
+    Topics,
+    encode_topic_table,
+)
 
 INTERVAL_SECONDS = 30.0
 RETRY_SECONDS = 1.0
@@ -26,6 +31,9 @@ RETRY_SECONDS = 1.0
 
 ANSWER_SECONDS = 6.0
 GOODBYE_SECONDS = 1.0
+
+THROTTLED_BYTES = 256 << 10
+BYTES_A_SECOND = 8 << 20
 
 logger = logging.getLogger("dledger.registration")
 
@@ -42,7 +50,7 @@ class Announcement:
     term: int
     data_version: Mapping[str, int]
     """``counter`` and ``timestamp``; it must change whenever the topics do."""
-    topics: Mapping[str, Mapping[str, object]]
+    topics: Topics
     members: Sequence[str] = ()
     """The addresses of all members of the group; none where they are not known. A change of them
     is told with the next registration."""
@@ -75,8 +83,36 @@ class Announcement:
         news = (self.identity(), self.http_address, self.members)
         return news if self.broker_id else (*news, self.term, self.data_version, self.topics)
 
-    def body(self) -> bytes:
-        return plain_body(self.data_version, self.topics)
+
+class TopicTableEncoder:
+    """Encodes the newest table once: it is told to each NameServer, every half a minute, and
+    seldom changes."""
+
+    def __init__(self) -> None:
+        self._of: tuple[Mapping[str, int], Topics] | None = None
+        self._encoded = EncodedTable(b"")
+
+    def encoded(self, data_version: Mapping[str, int], topics: Topics) -> EncodedTable:
+        """The body for these; the log says what has no room in it."""
+        if self._of is None or self._of[1] is not topics or self._of[0] != data_version:
+            self._encoded = encode_topic_table(data_version, topics)
+            self._of = (data_version, topics)
+            if self._encoded.left_out:
+                logger.error(
+                    "%d of %d topics have no room in a registration and are not told to "
+                    "NameServers, so nobody finds them: delete topics that nobody needs, %d are "
+                    "allowed",
+                    self._encoded.left_out,
+                    len(topics),
+                    STATE.topics_max,
+                )
+        return self._encoded
+
+
+def throttle_seconds(size: int) -> float:
+    """How long to wait after a table of ``size`` bytes before the next: it is made and read again
+    as a whole for each topic that is created."""
+    return 0.0 if size <= THROTTLED_BYTES else min(size / BYTES_A_SECOND, 1.0)
 
 
 class Registrar:
@@ -105,7 +141,7 @@ class Registrar:
         self._round: asyncio.TimerHandle | None = None
         self._look: asyncio.Handle | None = None
         self._announced: tuple[object, ...] = ()
-        self._table = RegistrationBody()
+        self._table = TopicTableEncoder()
         self._throttled_until = 0.0
         self._retries: dict[str, asyncio.TimerHandle] = {}
         self._stopped = False
@@ -175,7 +211,7 @@ class Registrar:
         if not self._is_member:
             self._leave(announcement, nameservers)
             return
-        body, compressed = self._table.encoded(announcement.data_version, announcement.topics)
+        body, compressed, _ = self._table.encoded(announcement.data_version, announcement.topics)
         ext = announcement.ext(body, compressed=compressed)
         self._throttled_until = self._loop.time() + throttle_seconds(len(body))
         for nameserver in nameservers:

@@ -353,6 +353,7 @@ class BrokerStateMachine:
                 self._released[key] = first_offset
         self._saved_first_offsets = firsts
         if expired_position:
+            self.keys.release(expired_position)
             self.listener.expired(expired_position)
 
 

@@ -18,15 +18,19 @@ from functools import partial
 from random import Random
 
 from broker.delivery.message_lookup import MessageLookup
+from broker.errors import (
+    REFUSALS,
+    Refusal,
+    TransactionMismatchError,
+    UnavailableError,
+)
 from broker.group_commit.batcher import Batcher
 from broker.remoting.connected_clients import ConnectedClients
-from broker.remoting.error_responses import REFUSALS, Refusal
-from broker.remoting.protocol.codes import RequestCode, ResponseCode
-from broker.remoting.protocol.errors import RequestError
+from broker.remoting.protocol.codes import RequestCode
 from broker.state.commands import CheckTransaction, EndTransaction
 from broker.state.open_transactions import OpenTransaction
 from broker.state.state_machine import BrokerStateMachine
-from broker.transactions.half_message import check_request, committed_message, is_named, real_queue
+from broker.transactions.half_message import check_request, committed_message, is_named
 from dledger.errors import ProposeError
 from dledger.node.state_machine import Leadership
 from store.errors import StoreError
@@ -41,7 +45,7 @@ NOBODY_MS = 2_000
 
 log = logging.getLogger(__name__)
 
-Ended = Callable[[Refusal | RequestError | None], None]
+Ended = Callable[[Refusal | None], None]
 """Told once how an end request ended: None when its transaction has ended so."""
 
 
@@ -163,25 +167,29 @@ class TransactionCoordinator:
     ) -> None:
         """Ends the transaction of the half message at ``offset`` and ``position``.
 
-        Raises :class:`~broker.remoting.protocol.errors.RequestError`, code 1, where that is none of
-        the group's that is open, and :class:`~dledger.errors.NotLeaderError`. Where the half
+        Raises :class:`~broker.errors.TransactionMismatchError` where that is none of the
+        group's that is open, and :class:`~dledger.errors.NotLeaderError`. Where the half
         message cannot be read, ``ended`` is told code 14: the transaction is still open.
         """
         self._batcher.check_serving()
         transaction = self._machine.state.transactions.get(offset)
         if transaction is None:
-            raise _refused(
+            raise TransactionMismatchError(
                 "Find prepared transaction message failed: no transaction is open at offset "
                 f"{offset}; it has ended, or there never was one"
             )
         if transaction.group != group:
-            raise _refused(f"The producer group wrong: it is not a transaction of {group}")
+            raise TransactionMismatchError(
+                f"The producer group wrong: it is not a transaction of {group}"
+            )
         if transaction.position != position:
-            raise _refused(f"The commit log offset wrong: {position} is that of another message")
+            raise TransactionMismatchError(
+                f"The commit log offset wrong: {position} is that of another message"
+            )
         under_way = self._ending.get(offset)
         if under_way is not None:
             if under_way.commit is not commit:
-                raise _refused("the transaction is being ended the other way")
+                raise TransactionMismatchError("the transaction is being ended the other way")
             under_way.waiting.append(ended)
             return
         ending = self._ending[offset] = _Ending(commit, [ended])
@@ -191,40 +199,31 @@ class TransactionCoordinator:
                 if error is not None:
                     raise error
                 self._end(offset, decode_record(data), message_id, ending)
-            except (RequestError, *REFUSALS) as refusal:
+            except REFUSALS as refusal:
                 self._ended(offset, ending, refusal)
             except StoreError as fault:
                 # Not in the words of what has ended: it is open, and another try may read it.
                 remark = f"the half message cannot be read now: {fault}"
-                unreadable = RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
+                unreadable = UnavailableError(remark)
                 self._ended(offset, ending, unreadable)
 
         self._lookup.record(position, loaded)
 
     def _end(self, offset: int, record: MessageRecord, message_id: str, ending: _Ending) -> None:
         if self._ending.get(offset) is not ending:  # another term has begun: it may have ended
-            raise RequestError(
-                ResponseCode.SERVICE_NOT_AVAILABLE, "another leader has served meanwhile"
-            )
+            raise UnavailableError("another leader has served meanwhile")
         if not is_named(record, message_id):
-            raise _refused(f"The message id wrong: {message_id} is that of another message")
-        publication = []
-        if ending.commit:
-            topic, _queue_id = real_queue(record)
-            config = self._batcher.topic(topic)
-            if config is None:
-                raise RequestError(
-                    ResponseCode.TOPIC_NOT_EXIST,
-                    f"topic[{topic}] not exist: it was deleted during the transaction",
-                )
-            publication.append(committed_message(record, config))
+            raise TransactionMismatchError(
+                f"The message id wrong: {message_id} is that of another message"
+            )
+        publication = [committed_message(record, self._batcher.topic)] if ending.commit else []
         self._batcher.add_in_one_entry(
             publication,
             (EndTransaction(offset, record.position),),
             partial(self._ended, offset, ending),
         )
 
-    def _ended(self, offset: int, ending: _Ending, error: Refusal | RequestError | None) -> None:
+    def _ended(self, offset: int, ending: _Ending, error: Refusal | None) -> None:
         if self._ending.get(offset) is ending:
             del self._ending[offset]
         for ended in ending.waiting:
@@ -328,7 +327,3 @@ class TransactionCoordinator:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-
-def _refused(remark: str) -> RequestError:
-    return RequestError(ResponseCode.SYSTEM_ERROR, remark)

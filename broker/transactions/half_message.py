@@ -7,10 +7,16 @@ meant for among its properties. What its commit publishes is RocketMQ's: without
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from broker.errors import IllegalMessageError, UnknownTopicError
 from broker.group_commit.pending_batch import QueueMessages
-from broker.remoting.protocol.codes import ResponseCode
-from broker.remoting.protocol.errors import RequestError
 from broker.scheduled.placement import Placement
+from broker.scheduled.republisher import (
+    real_queue,
+    real_queue_marks,
+    republished_to_real_queue,
+)
 from broker.scheduled.system_properties import REAL_QUEUE_ID, REAL_TOPIC, with_properties
 from broker.state.open_transactions import PRODUCER_GROUP
 from broker.topics_and_groups import HALF_TOPIC, TopicConfig
@@ -19,7 +25,6 @@ from store.message.record import (
     HEAD,
     RECORD_MAGIC,
     MessageRecord,
-    make_pending_message,
     record_size,
 )
 
@@ -32,44 +37,35 @@ SYS_FLAG_COMMIT = 0x8
 def half_message_placement(topic: str, queue_id: int, properties: bytes) -> Placement:
     """Where the half message for a queue is stored.
 
-    Raises :class:`~broker.remoting.protocol.errors.RequestError`, code 13, where it does not say
+    Raises :class:`~broker.errors.IllegalMessageError` where it does not say
     whose it is.
     """
     if not find_property(properties, PRODUCER_GROUP):
-        raise RequestError(
-            ResponseCode.MESSAGE_ILLEGAL,
-            "a message of a transaction needs its producer group in the property PGROUP",
+        raise IllegalMessageError(
+            "a message of a transaction needs its producer group in the property PGROUP"
         )
-    marks = {REAL_TOPIC: topic.encode(), REAL_QUEUE_ID: b"%d" % queue_id}
+    marks = real_queue_marks(topic, queue_id)
     return Placement(HALF_TOPIC, 0, with_properties(properties, marks))
 
 
-def real_queue(record: MessageRecord) -> tuple[str, int]:
-    """Topic and queue that a half message is meant for."""
-    topic = (find_property(record.properties, REAL_TOPIC) or b"").decode(errors="replace")
-    queue_id = find_property(record.properties, REAL_QUEUE_ID) or b""
-    return topic, int(queue_id) if queue_id.isdigit() else 0
+def committed_message(
+    record: MessageRecord, topic_of: Callable[[str], TopicConfig | None]
+) -> QueueMessages:
+    """What the commit of a half message stores. A delay level is ignored, as RocketMQ does.
 
-
-def committed_message(record: MessageRecord, config: TopicConfig) -> QueueMessages:
-    """What the commit of a half message stores. A delay level is ignored, as RocketMQ does."""
-    topic, queue_id = real_queue(record)
-    if queue_id >= max(config.read_queues, config.write_queues):
-        queue_id %= config.write_queues
-    message = make_pending_message(
-        topic,
-        record.body,
-        with_properties(
-            record.properties, {REAL_TOPIC: None, REAL_QUEUE_ID: None, TRANSACTION: None}
-        ),
-        flag=record.flag,
+    Raises :class:`~broker.errors.UnknownTopicError` where its topic is no more.
+    """
+    message = republished_to_real_queue(
+        record,
+        topic_of,
+        without=(REAL_TOPIC, REAL_QUEUE_ID, TRANSACTION),
         sys_flag=record.sys_flag | SYS_FLAG_COMMIT,
-        born_timestamp=record.born_timestamp,
-        born_host=record.born_host,
-        reconsume_times=record.reconsume_times,
         prepared_position=record.position,
     )
-    return QueueMessages(topic, queue_id, (message,))
+    if message is None:
+        topic, _queue_id = real_queue(record.properties)
+        raise UnknownTopicError(f"topic[{topic}] not exist: it was deleted during the transaction")
+    return message
 
 
 def offset_message_id(record: MessageRecord) -> str:
@@ -98,10 +94,10 @@ def check_request(record: MessageRecord, checks: int) -> tuple[dict[str, str], b
         "transactionId": unique or message_id,
         "offsetMsgId": message_id,
     }
-    topic, queue_id = real_queue(record)
+    topic, queue_id = real_queue(record.properties)
     try:
         properties = with_properties(record.properties, {CHECK_TIMES: b"%d" % checks})
-    except RequestError:
+    except IllegalMessageError:
         properties = record.properties
     topic_bytes = topic.encode()
     head = HEAD.pack(

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from dledger.errors import InvariantError
 from dledger.node.executor import Executor
+from dledger.node.leadership_announcer import LeadershipAnnouncer
+from dledger.node.lifecycle import Lifecycle
 from dledger.node.state_machine import StateMachine
+from dledger.raft.core import Raft
 from dledger.raft.raft_state import Role
 from dledger.raft.ready import NOTHING, Ready
 from store.errors import DamagedError, DiskFullError, StoreError
 from store.log.entry import Entry, EntryKind
-
-if TYPE_CHECKING:
-    from dledger.node.node import Node
+from store.replica import ReplicaStore
 
 log = logging.getLogger(__name__)
 
@@ -34,15 +35,36 @@ class Applier:
     def __init__(
         self,
         *,
-        node: Node,
+        core: Raft,
+        store: ReplicaStore,
         machine: StateMachine,
         reads: Executor,
         loop: asyncio.AbstractEventLoop,
-        applied_index: int,
+        lifecycle: Lifecycle,
+        announcer: LeadershipAnnouncer,
+        noted: Callable[[Entry], None],
+        configured: Callable[[int], None],
+        answered: Callable[[Entry], None],
+        caught_up: Callable[[], None],
+        suspect: Callable[[int], None],
+        advance: Callable[[], None],
     ) -> None:
-        self.applied_index = applied_index
+        """Of each applied entry ``noted`` is told first, then ``configured`` of its index if it is
+        a configuration, then ``answered``. ``caught_up`` is told after some of them. ``suspect``
+        has a damaged entry looked at, and ``advance`` has done what the core asks for."""
+        checkpoint = store.recovered.checkpoint
+        self.applied_index = -1 if checkpoint is None else checkpoint.index
         """The last entry that is applied."""
-        self._node = node
+        self._core = core
+        self._store = store
+        self._lifecycle = lifecycle
+        self._announcer = announcer
+        self._noted = noted
+        self._configured = configured
+        self._answered = answered
+        self._caught_up = caught_up
+        self._suspect = suspect
+        self._advance = advance
         self._machine = machine
         self._reads = reads
         self._loop = loop
@@ -57,11 +79,10 @@ class Applier:
         which leaves at the end of the turn, nor a log thread that would wait for the
         interpreter: the end of a write is an event again, and so is every heartbeat meanwhile.
         """
-        node = self._node
         if (
             ready is NOTHING
-            or node.core.raft_state.role is Role.LEADER
-            or node.leadership.role is Role.LEADER
+            or self._core.raft_state.role is Role.LEADER
+            or self._announcer.leadership.role is Role.LEADER
         ):
             self.apply()
         elif ready.write is None and not self._due:
@@ -70,14 +91,14 @@ class Applier:
 
     def _apply_due(self) -> None:
         self._due = False
-        if self._node.alive:
-            self._node.after_event()
+        if self._lifecycle.alive:
+            self._advance()
 
     def apply(self) -> None:
         """Applies what is committed and in memory; the rest follows when it is read."""
         if self._reading:
             return
-        core = self._node.core
+        core = self._core
         while self.applied_index < core.commit_index:
             entry = core.entry_cache.entry(self.applied_index + 1)
             if entry is None:
@@ -85,29 +106,27 @@ class Applier:
                 return
             if not self._apply_one(entry):
                 return
-        self._node.reads.applied()
-        core.entry_cache.evict(min(self.applied_index, core.durable_index))
+        self._caught_up()
+        core.applied(self.applied_index)
 
     def _apply_one(self, entry: Entry) -> bool:
-        node = self._node
         try:
             self._machine.apply(entry)
         except (InvariantError, StoreError, OSError) as error:
             # Not applied, or only in part, because a derived file cannot be read. An OSError must
             # not get into the transport either, which would take it for one of its sockets.
-            node.fail(error)
+            self._lifecycle.fail(error)
             return False
         self.applied_index = entry.index
-        node.checkpointer.applied(entry)
+        self._noted(entry)
         if entry.kind is EntryKind.CONFIGURATION:
-            node.membership.applied(entry.index)
-            node.removal.applied(entry.index)
-        node.proposals.applied(entry)
+            self._configured(entry.index)
+        self._answered(entry)
         return True
 
     def _read(self) -> None:
         self._reading = True
-        core, store = self._node.core, self._node.store
+        core, store = self._core, self._store
         first = self.applied_index + 1
         last = min(core.commit_index, core.entry_cache.cached_from - 1)
         self._reads.submit(
@@ -116,26 +135,25 @@ class Applier:
 
     def _retry(self) -> None:
         self._reading = False
-        if self._node.alive:
-            self._node.after_event()
+        if self._lifecycle.alive:
+            self._advance()
 
     def _entries_read(self, entries: list[Entry] | None, error: BaseException | None) -> None:
         self._reading = False
-        node = self._node
-        if isinstance(error, DamagedError | DiskFullError) and node.alive:
-            log.error("%s cannot apply: %s", node.core.node, error)
+        if isinstance(error, DamagedError | DiskFullError) and self._lifecycle.alive:
+            log.error("%s cannot apply: %s", self._core.node, error)
             if isinstance(error, DamagedError):
-                node.scrubber.suspect(self.applied_index + 1)
+                self._suspect(self.applied_index + 1)
             self._reading = True
             self._loop.call_later(APPLY_RETRY_SECONDS, self._retry)
             return
         if error is not None:
-            node.fail(error)
+            self._lifecycle.fail(error)
             return
-        if not node.alive:
+        if not self._lifecycle.alive:
             return
         for entry in entries or ():
             if not self._apply_one(entry):
                 return
-        node.reads.applied()
-        node.after_event()
+        self._caught_up()
+        self._advance()

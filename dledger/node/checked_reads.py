@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from dledger.node.executor import Executor
 from store.errors import (
@@ -22,9 +22,7 @@ from store.errors import (
 )
 from store.io.filesystem import Bytes
 from store.log.entry_reader import EntryRange
-
-if TYPE_CHECKING:
-    from dledger.node.node import Node
+from store.replica import ReplicaStore
 
 log = logging.getLogger(__name__)
 
@@ -47,8 +45,21 @@ Done: TypeAlias = Callable[[Sequence[Bytes] | None, BaseException | None], None]
 class CheckedReads:
     """Of one node. Calls come from the event loop; reading is done by the executor for reads."""
 
-    def __init__(self, *, node: Node, reads: Executor) -> None:
-        self._node = node
+    def __init__(
+        self,
+        *,
+        store: ReplicaStore,
+        reads: Executor,
+        applied_index: Callable[[], int],
+        suspect: Callable[[int], None],
+        suspect_derived: Callable[[int], None],
+    ) -> None:
+        """``suspect`` has a damaged entry looked at, ``suspect_derived`` what is derived from the
+        log from an entry on."""
+        self._store = store
+        self._applied_index = applied_index
+        self._suspect = suspect
+        self._suspect_derived = suspect_derived
         self._reads = reads
         self._lock = threading.Lock()
         self._runs: list[EntryRange] = []
@@ -59,7 +70,7 @@ class CheckedReads:
 
     def at_hand(self, position: int, size: int) -> Bytes | None:
         """These bytes of one entry, if they need not be read."""
-        if position < self._node.store.first_position:
+        if position < self._store.first_position:
             return None
         with self._lock:
             for place, run in enumerate(self._runs):
@@ -95,7 +106,7 @@ class CheckedReads:
                 self._go_on(ranges, parts, suspects, done)
                 return
             for index in sorted(suspects):
-                self._node.scrubber.suspect(index)
+                self._suspect(index)
             done(parts if error is None else None, error)
 
         self._reads.submit(load, came)
@@ -105,21 +116,21 @@ class CheckedReads:
 
         def found(index: int | None, error: BaseException | None) -> None:
             if index is not None:
-                self._node.scrubber.suspect_derived(index)
+                self._suspect_derived(index)
             elif error is not None and not isinstance(error, StoreError):
                 raise error
 
-        self._reads.submit(lambda: self._node.store.entry_at(position, self._last_index()), found)
+        self._reads.submit(lambda: self._store.entry_at(position, self._last_index()), found)
 
     def _last_index(self) -> int:
-        return min(self._node.applied_index, self._node.store.last_index)
+        return min(self._applied_index(), self._store.last_index)
 
     def _read(self, position: int, size: int, suspects: set[int]) -> Bytes:
         """In the thread for reads. ``suspects`` gets the entries from which on one is damaged."""
         found = self.at_hand(position, size)
         if found is not None:
             return found
-        if position + size > self._node.store.end_position:
+        if position + size > self._store.end_position:
             # A leader applies what its own disk may not have yet.
             raise NotReplicatedYetError(f"the log does not go on to position {position + size} yet")
         run = self._run_at(position, suspects)
@@ -131,7 +142,7 @@ class CheckedReads:
 
     def _run_at(self, position: int, suspects: set[int]) -> EntryRange:
         """Begins with the entry that has the byte at ``position``, if one has."""
-        store, last_index = self._node.store, self._last_index()
+        store, last_index = self._store, self._last_index()
         max_bytes = RANGE_BYTES if self._reads_on(position) else 1
         try:
             run = self._load(store.entry_at(position, last_index), last_index, max_bytes, suspects)
@@ -145,7 +156,7 @@ class CheckedReads:
 
     def _load(self, index: int, last_index: int, max_bytes: int, suspects: set[int]) -> EntryRange:
         try:
-            return self._node.store.read_range(index, last_index, max_bytes)
+            return self._store.read_range(index, last_index, max_bytes)
         except DamagedError:
             suspects.add(index)
             raise

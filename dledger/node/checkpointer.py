@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
 
 from dledger.node.executor import Executor
+from dledger.node.lifecycle import Lifecycle
+from dledger.node.log_writer import LogWriter
 from dledger.node.state_machine import CheckpointWork, StateMachine
+from dledger.raft.core import Raft
 from dledger.raft.raft_state import Role
 from store.errors import DamagedError, DiskFullError, FatalDiskError
 from store.log.entry import Entry
+from store.replica import ReplicaStore
 from store.state.checkpoint import Checkpoint
 from store.state.replication_evidence_file import SavedEvidence
-
-if TYPE_CHECKING:
-    from dledger.node.node import Node
 
 log = logging.getLogger(__name__)
 
@@ -39,16 +39,28 @@ class Checkpointer:
     def __init__(
         self,
         *,
-        node: Node,
+        core: Raft,
+        store: ReplicaStore,
+        writer: LogWriter,
         machine: StateMachine,
         background: Executor,
         loop: asyncio.AbstractEventLoop,
+        lifecycle: Lifecycle,
+        log_drained: Callable[[], Awaitable[None]],
+        state_wrong: Callable[[], str],
     ) -> None:
-        self._node = node
+        """``log_drained`` waits until all is written that the writer was told. ``state_wrong`` says
+        in what the state is known to be wrong: none of that is saved."""
+        self._core = core
+        self._store = store
+        self._writer = writer
+        self._lifecycle = lifecycle
+        self._log_drained = log_drained
+        self._state_wrong = state_wrong
         self._machine = machine
         self._background = background
         self._loop = loop
-        found = node.store.recovered
+        found = store.recovered
         checkpoint = found.checkpoint
         self._marked_index = -1
         self._checkpoint_index = -1 if checkpoint is None else checkpoint.index
@@ -68,7 +80,7 @@ class Checkpointer:
 
     def start(self) -> None:
         """Begins the periodic work."""
-        self._checkpoint_at = self._loop.time() + self._node.core.config.checkpoint_seconds
+        self._checkpoint_at = self._loop.time() + self._core.config.checkpoint_seconds
         self._tick()
 
     async def stop(self) -> None:
@@ -78,7 +90,7 @@ class Checkpointer:
             self._timer.cancel()
         await self._drained()
         self.checkpoint()
-        await self._node.drained()
+        await self._log_drained()
         self._save_mark()
         self._save_evidence()
         await self._drained()
@@ -101,17 +113,17 @@ class Checkpointer:
         self._prepare_ahead()
 
     def _prepare_ahead(self) -> None:
-        if self._node.store.needs_preallocation and not self._preparing:
+        if self._store.needs_preallocation and not self._preparing:
             self._preparing = True
-            follows = self._node.core.role is Role.FOLLOWER
+            follows = self._core.role is Role.FOLLOWER
             self._background.submit(lambda: self._prepare(drop_cached=follows), self._prepared)
 
     def _prepare(self, *, drop_cached: bool) -> None:
         """In the background thread. Consumers read from the leader, and what they will read stays
         in memory there; a follower only writes."""
-        self._node.store.preallocate_next()
+        self._store.preallocate_next()
         if drop_cached:
-            self._node.store.drop_cached()
+            self._store.drop_cached()
 
     def _prepared(self, _result: None, error: BaseException | None) -> None:
         self._preparing = False
@@ -121,24 +133,24 @@ class Checkpointer:
         if isinstance(error, DiskFullError):
             log.warning("housekeeping waits: %s", error)
         elif error is not None:
-            self._node.fail(error)
+            self._lifecycle.fail(error)
         return error is not None
 
     def _tick(self) -> None:
         now = self._looked_at = self._loop.time()
-        if self._node.failure is not None:
+        if self._lifecycle.failure is not None:
             return
-        if not self._node.writer.sync_flush and now >= self._flush_at:
+        if not self._writer.sync_flush and now >= self._flush_at:
             self._flush_at = now + FLUSH_SECONDS
-            self._node.writer.flush()
-        hurries = self._marking or not self._node.writer.sync_flush
+            self._writer.flush()
+        hurries = self._marking or not self._writer.sync_flush
         self._save_mark()
         if now >= self._save_evidence_at:
             # A timer may be early by the clock's resolution: the next look is not to miss it.
             self._save_evidence_at = now + EVIDENCE_SECONDS - MARK_SECONDS / 2
             self._save_evidence()
         position = 0 if self._applied is None else self._applied.end
-        checkpoint_bytes = self._node.core.config.checkpoint_bytes
+        checkpoint_bytes = self._core.config.checkpoint_bytes
         grown = position - self._checkpoint_position >= checkpoint_bytes
         if grown or now >= self._checkpoint_at:
             self.checkpoint()
@@ -167,13 +179,13 @@ class Checkpointer:
 
     def _save_mark(self) -> None:
         """Notes how far the log is both committed and durable: damage below is never cut."""
-        core = self._node.core
-        index = min(core.commit_index, self._node.writer.synced_index)
+        core = self._core
+        index = min(core.commit_index, self._writer.synced_index)
         entry = core.entry_cache.entry(index)
         if self._marking or entry is None or index <= self._marked_index:
             return
         self._marking = True
-        store = self._node.store
+        store = self._store
 
         def done(saved: bool | None, error: BaseException | None) -> None:
             self._marking = False
@@ -186,12 +198,12 @@ class Checkpointer:
 
     def _save_evidence(self) -> None:
         """Saves what the members are known to hold: an old copy of a disk must be told from that
-        disk after a restart, too (``raft/replication_evidence.py``)."""
-        known = [SavedEvidence(*holding) for holding in self._node.core.evidence.known()]
+        disk after a restart, too (:mod:`dledger.raft.replication_evidence`)."""
+        known = [SavedEvidence(*holding) for holding in self._core.known_evidence()]
         if known == self._evidence:
             return
         self._evidence = known
-        store = self._node.store
+        store = self._store
 
         def done(_result: None, error: BaseException | None) -> None:
             if self._failed(error):
@@ -225,31 +237,31 @@ class Checkpointer:
             self._checkpointing
             or entry is None
             or entry.index <= self._checkpoint_index
-            or entry.index > self._node.core.durable_index
-            or self._node.state_divergence.wrong
+            or entry.index > self._core.durable_index
+            or self._state_wrong()
         ):
             return
         self._checkpointing = True
         wanted, self._wanted = self._wanted, []
-        self._checkpoint_at = self._loop.time() + self._node.core.config.checkpoint_seconds
+        self._checkpoint_at = self._loop.time() + self._core.config.checkpoint_seconds
         work = self._machine.begin_checkpoint()
         checkpoint = Checkpoint(
             index=entry.index,
             end_position=entry.end,
             chain_crc=entry.chain_crc,
             term=entry.term,
-            term_starts=self._node.core.entry_cache.term_starts(entry.index),
+            term_starts=self._core.entry_cache.term_starts(entry.index),
             commit_index=entry.index,
             state=work.state,
-            configuration=self._node.core.configurations.packed_at(entry.index),
+            configuration=self._core.configurations.packed_at(entry.index),
         )
 
         def save() -> bool:
             work.flush()
-            return self._node.store.save_checkpoint(checkpoint)
+            return self._store.save_checkpoint(checkpoint)
 
         # The log is made durable first: a checkpoint must never know more than the log below it.
-        self._node.writer.flush(
+        self._writer.flush(
             lambda: self._background.submit(
                 save, lambda saved, error: self._saved(work, checkpoint, wanted, saved, error)
             )
@@ -289,6 +301,6 @@ class Checkpointer:
             if isinstance(error, DamagedError):
                 log.warning("old segments stay until what is damaged is mended: %s", error)
             elif not self._failed(error):
-                self._node.core.entry_cache.expire(self._node.store.first_index)
+                self._core.expired(self._store.first_index)
 
-        self._background.submit(lambda: self._node.store.expire(position), done)
+        self._background.submit(lambda: self._store.expire(position), done)

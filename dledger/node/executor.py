@@ -36,6 +36,11 @@ class Executors:
     reads: Executor
     background: Executor
 
+    def close(self) -> None:
+        """Closes all of them."""
+        for executor in (self.log, self.reads, self.background):
+            executor.close()
+
 
 class ThreadExecutor:
     """One thread and a queue; cheaper than a pool's futures, and ordered by construction."""

@@ -15,16 +15,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from dledger.errors import ChangeRefusedError, NoRoomError
 from dledger.node.executor import Executor
-from dledger.raft.raft_state import Role
-from dledger.wire.service_messages import HealthReport
+from dledger.node.lifecycle import Lifecycle
+from dledger.node.log_writer import LogWriter
+from dledger.raft.core import Raft
+from dledger.raft.health import OwnHealth
+from dledger.wire.service_messages import HealthReport, ServiceMessage
 from store.io.disk_watermarks import DiskLevel, DiskSpace, DiskWatermarks
-
-if TYPE_CHECKING:
-    from dledger.node.node import Node
+from store.replica import ReplicaStore
 
 log = logging.getLogger(__name__)
 
@@ -40,9 +40,6 @@ HAND_OVER_SECONDS = 1.0
 
 YIELD_SECONDS = 10.0
 """Between two tries to give the leadership away."""
-
-UNHEALTHY_DELAY_FACTOR = 4.0
-"""How many times as long as others a node without room waits before it campaigns."""
 
 ROOM_BYTES = 1 << 20
 """Less room than this for the log, and the disk is full whatever its share."""
@@ -61,20 +58,42 @@ class HealthMonitor:
     def __init__(
         self,
         *,
-        node: Node,
+        core: Raft,
+        store: ReplicaStore,
+        writer: LogWriter,
         reads: Executor,
         loop: asyncio.AbstractEventLoop,
+        lifecycle: Lifecycle,
         watermarks: DiskWatermarks,
         stall_seconds: float,
+        holds_confirmed: Callable[[], bool],
+        contradicts_group: Callable[[], bool],
+        on_look: Callable[[], None],
+        send: Callable[[str, ServiceMessage], None],
+        advance: Callable[[], None],
     ) -> None:
-        """A write that takes ``stall_seconds`` says that the disk does not answer."""
+        """A write that takes ``stall_seconds`` says that the disk does not answer.
+
+        ``holds_confirmed`` says whether this node has all that it may have confirmed, and
+        ``contradicts_group`` whether its log or state is known to be another than the group's.
+        ``on_look`` is called with each look at the disk, and ``advance`` has done what the core
+        asks for.
+        """
         self.level = DiskLevel.ROOM
         self.space: DiskSpace | None = None
         self.stalled = False
-        self.damaged = bool(node.store.recovered.short_segments)
+        self.damaged = not core.own_health.intact
         self.on_level: Callable[[DiskLevel], None] = lambda _level: None
         """Called with the level of the disk when it changes."""
-        self._node = node
+        self._core = core
+        self._store = store
+        self._writer = writer
+        self._lifecycle = lifecycle
+        self._holds_confirmed = holds_confirmed
+        self._contradicts_group = contradicts_group
+        self._on_look = on_look
+        self._send = send
+        self._advance = advance
         self._reads = reads
         self._loop = loop
         self._watermarks = watermarks
@@ -92,8 +111,6 @@ class HealthMonitor:
 
     def start(self) -> None:
         """Begins to look now and then."""
-        core = self._node.core
-        _note(core.raft_state.damaged, core.node, self.damaged)
         self._reported = self.report  # whoever is reached is told
         self._tick()
 
@@ -105,22 +122,23 @@ class HealthMonitor:
     @property
     def report(self) -> HealthReport:
         """What the peers are told."""
-        return HealthReport(
-            room=self.level is not DiskLevel.FULL,
-            prompt=not self.stalled,
-            whole=not (self.damaged or self._contradicts_group),
-        )
+        return _report(self._own())
 
-    @property
-    def _contradicts_group(self) -> bool:
-        return self._node.divergence.found or bool(self._node.state_divergence.wrong)
+    def _own(self) -> OwnHealth:
+        return OwnHealth(
+            holds_confirmed=self._holds_confirmed(),
+            prompt=not self.stalled,
+            room=self.level is not DiskLevel.FULL,
+            intact=not self.damaged,
+            agrees=not self._contradicts_group(),
+        )
 
     def no_room(self, size: int) -> NoRoomError:
         """Why an entry of ``size`` bytes is refused, as the disk was when it was last looked at."""
         if self.space is None:
             return NoRoomError(size)
         free, total, kept = (
-            f"{each / (1 << 20):.1f}" for each in (*self.space, self._node.store.min_free_bytes)
+            f"{each / (1 << 20):.1f}" for each in (*self.space, self._store.min_free_bytes)
         )
         return NoRoomError(
             size,
@@ -138,30 +156,25 @@ class HealthMonitor:
 
     def received(self, peer: str, report: HealthReport) -> None:
         """A peer says how it is. One that is no member yet may be one soon."""
-        core = self._node.core
+        core = self._core
         if not (core.serves(peer) or peer in core.raft_state.up):
             return
         self._reports[peer] = (report, self._loop.time())
-        raft_state = self._node.core.raft_state
-        _note(raft_state.unhealthy, peer, not report.healthy)
-        _note(raft_state.damaged, peer, not report.whole)
+        core.health_reported(peer, healthy=report.healthy, intact=report.whole)
 
     def lost(self, peer: str) -> None:
         """A link broke: what is no member is forgotten."""
-        if not self._node.core.serves(peer):
-            raft_state = self._node.core.raft_state
-            for known in (self._reports, raft_state.unhealthy, raft_state.damaged):
-                known.pop(peer, None)
+        if not self._core.serves(peer):
+            self._reports.pop(peer, None)
+            self._core.health_unknown(peer)
 
     def greet(self, peer: str) -> None:
         """A peer that is reached is told at once, before anything that a leader might count on."""
-        self._node.send(peer, self.report)
+        self._send(peer, self.report)
 
     def set_damaged(self, *, damaged: bool) -> None:
         """Whether something below the commit index cannot be read at present."""
         self.damaged = damaged
-        core = self._node.core
-        _note(core.raft_state.damaged, core.node, damaged)
         self._changed()
 
     def state_wrong(self) -> None:
@@ -170,12 +183,12 @@ class HealthMonitor:
 
     def hand_over(self) -> None:
         """Begins to hand over to somebody who could lead, if there is one."""
-        others = [peer for peer in self._node.core.peers if self._could_lead(peer)]
+        others = [peer for peer in self._core.peers if self._could_lead(peer)]
         if others:
             self._hand_over(others)
 
     def _tick(self) -> None:
-        if self._node.failure is not None:
+        if self._lifecycle.failure is not None:
             return
         self._timer = self._loop.call_later(LOOK_SECONDS, self._tick)
         self._look_for_stall()
@@ -184,21 +197,20 @@ class HealthMonitor:
         if not self._looking:
             self._looking = True
             self._reads.submit(self._look, self._looked)
-        self._node.snapshot_receiver.check_vote_floor()
-        self._node.snapshot_sender.look()
+        self._on_look()
         self._changed()
 
     def _look(self) -> tuple[DiskSpace, bool]:
-        store = self._node.store
+        store = self._store
         return store.disk_space(), store.has_room(min(ROOM_BYTES, store.segment_size))
 
     def _looked(self, found: tuple[DiskSpace, bool] | None, error: BaseException | None) -> None:
         self._looking = False
         if isinstance(error, OSError):
-            log.warning("%s cannot see how full its disk is: %s", self._node.core.node, error)
+            log.warning("%s cannot see how full its disk is: %s", self._core.node, error)
             return
         if error is not None:
-            self._node.fail(error)
+            self._lifecycle.fail(error)
             return
         if found is None or self._timer is None:
             return
@@ -213,17 +225,17 @@ class HealthMonitor:
         log.log(
             logging.WARNING if level > before else logging.INFO,
             "%s: the disk %s: %d of %d bytes are free, the last %d stay free",
-            self._node.core.node,
+            self._core.node,
             _LEVELS[level],
             space.free,
             space.total,
-            self._node.store.min_free_bytes,
+            self._store.min_free_bytes,
         )
         self.on_level(level)
         self._changed()
 
     def _look_for_stall(self) -> None:
-        writer, now = self._node.writer, self._loop.time()
+        writer, now = self._writer, self._loop.time()
         if not writer.busy:
             self._busy_since = None
         elif self._busy_since is None or writer.jobs_done != self._jobs_done:
@@ -233,19 +245,15 @@ class HealthMonitor:
             self.stalled = stalled
             log.warning(
                 "%s: a write %s",
-                self._node.core.node,
+                self._core.node,
                 f"takes more than {self._stall_seconds:g} s" if stalled else "ended at last",
             )
 
     def _changed(self) -> None:
         """Draws the consequences of what is known."""
-        core, now, report = self._node.core, self._loop.time(), self.report
-        elections = core.elections
-        elections.votes = self._node.snapshot_receiver.vote_floor < 0
-        elections.campaigns = (
-            elections.votes and report.prompt and (report.whole or self._all_damaged())
-        )
-        core.raft_state.election_delay_factor = 1.0 if report.room else UNHEALTHY_DELAY_FACTOR
+        core, now, own = self._core, self._loop.time(), self._own()
+        core.health_changed(own)
+        report = _report(own)
         leader = core.leader
         if report != self._reported:
             told = core.peers
@@ -256,19 +264,12 @@ class HealthMonitor:
         self._reported, self._reported_to = report, leader
         self._report_at = now + REPORT_SECONDS
         for peer in told:
-            self._node.send(peer, report)
-
-    def _all_damaged(self) -> bool:
-        """Whether no other is whole either: then a leader is worth more than none."""
-        core = self._node.core
-        return not self._contradicts_group and all(
-            peer in core.raft_state.damaged for peer in core.peers
-        )
+            self._send(peer, report)
 
     def _give_way(self) -> None:
         """A leader that has been unhealthy for a while steps down, if somebody else could."""
-        core, now, report = self._node.core, self._loop.time(), self.report
-        if report.healthy or core.role is not Role.LEADER:
+        core, now, report = self._core, self._loop.time(), self.report
+        if report.healthy or not core.leads:
             self._yield_at = now + LASTING_SECONDS
             self._handing_over = False
             return
@@ -285,15 +286,15 @@ class HealthMonitor:
             self._handing_over = False
             self._yield_at = now + YIELD_SECONDS
             core.step_down(now)
-        self._node.after_event()
+        self._advance()
 
     def _hand_over(self, others: Sequence[str]) -> bool:
         """Begins to hand over to the first of them who may lead; the preferred one comes first."""
-        core = self._node.core
+        core = self._core
         preferred = core.config.preferred_leader
         for peer in sorted(others, key=lambda peer: (peer != preferred, peer)):
             try:
-                core.lead().begin_transfer(peer, self._loop.time())
+                core.transfer_leadership(peer, self._loop.time())
             except ChangeRefusedError as error:
                 log.info("%s does not hand over to %s: %s", core.node, peer, error)
             else:
@@ -301,10 +302,10 @@ class HealthMonitor:
         return False
 
     def _could_lead(self, peer: str) -> bool:
-        core, report = self._node.core, self.peer_report(peer)
-        if report is None or not report.healthy or core.replicator is None:
+        core, report = self._core, self.peer_report(peer)
+        if report is None or not report.healthy:
             return False
-        progress = core.replicator.peers.get(peer)
+        progress = core.progress.get(peer)
         return (
             progress is not None
             and progress.connected
@@ -312,8 +313,5 @@ class HealthMonitor:
         )
 
 
-def _note(members: dict[str, bool], member: str, holds: bool) -> None:
-    if holds:
-        members[member] = True
-    else:
-        members.pop(member, None)
+def _report(own: OwnHealth) -> HealthReport:
+    return HealthReport(room=own.room, prompt=own.prompt, whole=own.intact and own.agrees)

@@ -11,13 +11,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from dledger.errors import ProposeError, ReadUnconfirmedError
+from dledger.raft.core import Raft
 from dledger.raft.ready import ReadIndex
-
-if TYPE_CHECKING:
-    from dledger.node.node import Node
 
 Done: TypeAlias = Callable[[ProposeError | None], None]
 
@@ -28,8 +26,20 @@ TIMEOUT_ELECTIONS = 2.0
 class LinearizableReads:
     """The reads that wait on one node."""
 
-    def __init__(self, *, node: Node, loop: asyncio.AbstractEventLoop) -> None:
-        self._node = node
+    def __init__(
+        self,
+        *,
+        core: Raft,
+        loop: asyncio.AbstractEventLoop,
+        applied_index: Callable[[], int],
+        state_wrong: Callable[[], str],
+        advance: Callable[[], None],
+    ) -> None:
+        """``advance`` has done what the core asks for."""
+        self._core = core
+        self._applied_index = applied_index
+        self._state_wrong = state_wrong
+        self._advance = advance
         self._loop = loop
         self._gathering: list[Done] = []
         self._asked: list[Done] = []
@@ -41,7 +51,7 @@ class LinearizableReads:
     def add(self, done: Done) -> None:
         """Calls ``done(None)`` when what is applied here is the newest, or at least as new as it
         was when this was called; with :class:`ReadUnconfirmedError` where nobody confirms it."""
-        if self._node.state_divergence.wrong:
+        if self._state_wrong():
             done(ReadUnconfirmedError())
             return
         self._gathering.append(done)
@@ -55,10 +65,10 @@ class LinearizableReads:
             return
         self._number += 1
         self._asked, self._gathering = self._gathering, []
-        seconds = TIMEOUT_ELECTIONS * self._node.core.config.election_seconds
+        seconds = TIMEOUT_ELECTIONS * self._core.config.election_seconds
         self._timer = self._loop.call_later(seconds, self._expire)
-        self._node.core.read_index(self._number, self._loop.time())
-        self._node.after_event()
+        self._core.read_index(self._number, self._loop.time())
+        self._advance()
 
     def answered(self, answer: ReadIndex) -> None:
         """The core says how far must be applied, or that nobody knows."""
@@ -71,7 +81,7 @@ class LinearizableReads:
         if answer.index is None:
             self._fail(reads)
         else:
-            seconds = TIMEOUT_ELECTIONS * self._node.core.config.election_seconds
+            seconds = TIMEOUT_ELECTIONS * self._core.config.election_seconds
             self._indexed.append((answer.index, self._loop.time() + seconds, reads))
             self.applied()
         if self._gathering and not self._due:
@@ -81,7 +91,7 @@ class LinearizableReads:
     def applied(self) -> None:
         """More may be applied now."""
         indexed = self._indexed
-        while indexed and indexed[0][0] <= self._node.applied_index:
+        while indexed and indexed[0][0] <= self._applied_index():
             for done in indexed.popleft()[2]:
                 done(None)
         if indexed and self._timer is None:

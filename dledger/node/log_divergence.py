@@ -11,16 +11,14 @@ here can mend: that is told.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from dledger.node.peer_calls import Answer, PeerCalls
 from dledger.node.snapshot_sender import PIECE_BYTES
 from dledger.raft.messages import AppendRequest
+from dledger.raft.view import RaftView
 from dledger.wire.service_messages import FetchRequest, FetchResponse
 from store.log.entry import Entry
-
-if TYPE_CHECKING:
-    from dledger.node.node import Node
 
 log = logging.getLogger(__name__)
 
@@ -31,10 +29,12 @@ REFUSALS = 5
 class LogDivergence:
     """What one follower knows of it. On the event loop."""
 
-    def __init__(self, node: Node, calls: PeerCalls) -> None:
+    def __init__(self, *, core: RaftView, calls: PeerCalls, refill: Callable[[str], None]) -> None:
+        """``refill`` begins to fetch the log of a peer."""
         self.found = False
         """Whether this node's log is another one than that of its group."""
-        self._node = node
+        self._core = core
+        self._refill = refill
         self._calls = calls
         self._refused = 0
 
@@ -51,7 +51,7 @@ class LogDivergence:
             return
         self._refused = 0
         entry = request.entries[0]
-        for peer in self._node.core.peers:
+        for peer in self._core.peers:
             if peer != sender:
                 # mypy infers no type for a lambda that keeps the loop's variable by a default.
                 self._calls.call(
@@ -62,7 +62,7 @@ class LogDivergence:
 
     def _differs(self, sender: str, entry: Entry) -> bool:
         """Whether the entry is none of ours, and comes from a member that leads."""
-        core = self._node.core
+        core = self._core
         if sender != core.leader or not core.serves(sender):
             return False
         held = core.entry_cache.entry(entry.index)
@@ -73,7 +73,7 @@ class LogDivergence:
     def _compare(self, leader: str, entry: Entry, peer: str, answer: Answer | None) -> None:
         if not isinstance(answer, FetchResponse) or not answer.entries or self.found:
             return
-        node = self._node.core.node
+        node = self._core.node
         theirs = answer.entries[0]
         if (theirs.index, theirs.chain_crc) != (entry.index, entry.chain_crc):
             log.critical(
@@ -88,4 +88,4 @@ class LogDivergence:
             leader,
             peer,
         )
-        self._node.snapshot_receiver.begin(leader)
+        self._refill(leader)

@@ -12,13 +12,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from dledger.raft.core import Raft
 from dledger.raft.quorum import majority
-from dledger.wire.service_messages import RemovedNotice
-
-if TYPE_CHECKING:
-    from dledger.node.node import Node
+from dledger.wire.service_messages import RemovedNotice, ServiceMessage
 
 log = logging.getLogger(__name__)
 
@@ -26,30 +23,31 @@ log = logging.getLogger(__name__)
 class MemberRemoval:
     """Of one node: what it knows of its own removal, and tells others of theirs."""
 
-    def __init__(self, *, node: Node) -> None:
+    def __init__(self, *, core: Raft, send: Callable[[str, ServiceMessage], None]) -> None:
         self.on_change: Callable[[], None] = lambda: None
         """Called when :attr:`is_member` may have changed."""
-        self._node = node
+        self._core = core
+        self._send = send
         self._told: dict[str, int] = {}  # by voters: the entry that they name
 
     @property
     def is_member(self) -> bool:
         """Whether this node is a member: by the committed log, unless a majority of the others
         denies it. One that waits to be added is none."""
-        core = self._node.core
+        core = self._core
         committed = core.configurations.at(core.commit_index)
         return core.node in committed.members and not core.raft_state.removed
 
     def start(self) -> None:
         """Says it once, where the log says it already."""
-        core = self._node.core
+        core = self._core
         committed = core.configurations.at(core.commit_index)
         if committed.voters and core.node not in committed.members:
             self._say(core.configurations.index)
 
     def applied(self, index: int) -> None:
         """The configuration of that index was applied."""
-        core = self._node.core
+        core = self._core
         before, found = core.configurations.at(index - 1), core.configurations.at(index)
         if core.node in before.members and core.node not in found.members:
             self._say(index)
@@ -61,20 +59,20 @@ class MemberRemoval:
         log.warning(
             "%s was removed from its group (entry %d): it takes part in nothing until it is added "
             "again; its process may be stopped",
-            self._node.core.node,
+            self._core.node,
             index,
         )
 
     def greet(self, peer: str) -> None:
         """Tells a peer that was reached, if it is no member by the committed log."""
-        core = self._node.core
+        core = self._core
         found, index = core.configuration, core.configurations.index
         if found.votes(core.node) and 0 <= index <= core.commit_index and peer not in found.members:
-            self._node.send(peer, RemovedNotice(index))
+            self._send(peer, RemovedNotice(index))
 
     def received(self, sender: str, notice: RemovedNotice, now: float) -> None:
         """A peer says that the entry of that index removed this node."""
-        core = self._node.core
+        core = self._core
         raft_state, found = core.raft_state, core.configuration
         if raft_state.removed or raft_state.is_led(now) or not found.votes(core.node):
             return
@@ -86,7 +84,7 @@ class MemberRemoval:
             told = [name for name in others if self._told.get(name, -1) > core.commit_index]
             if len(told) < majority(len(others)):
                 return
-        raft_state.removed = True
+        core.removal_told()
         log.warning(
             "%s: %s say that it was removed from its group, by entry %d, which is not here: it "
             "asks for votes more and more seldom; its process may be stopped",

@@ -9,13 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from dledger.errors import ChangeRefusedError, OutcomeUnknownError, ProposeError
 from dledger.raft.configuration import LOST_INCARNATION, Configuration, MemberAddress
-
-if TYPE_CHECKING:
-    from dledger.node.node import Node
+from dledger.raft.core import Raft
 
 log = logging.getLogger(__name__)
 
@@ -25,8 +23,12 @@ Done: TypeAlias = Callable[[ProposeError | None], None]
 class Membership:
     """The changes that one leader has under way; there is one at most, and one transfer."""
 
-    def __init__(self, *, node: Node, loop: asyncio.AbstractEventLoop) -> None:
-        self._node = node
+    def __init__(
+        self, *, core: Raft, loop: asyncio.AbstractEventLoop, advance: Callable[[], None]
+    ) -> None:
+        """``advance`` has done what the core asks for."""
+        self._core = core
+        self._advance = advance
         self._loop = loop
         self._change: tuple[int, int, Callable[[Configuration], bool], Done] | None = None
         self._transfer: tuple[str, Done] | None = None
@@ -39,31 +41,29 @@ class Membership:
     def add_learner(self, node: str, address: MemberAddress, done: Done) -> None:
         """``done(None)`` when the learner is one. Raises :class:`~dledger.errors.ProposeError`
         where nothing was begun, as the others here do."""
-        index = self._node.core.lead().configuration_changer.add_learner(
-            node, address, self._loop.time()
-        )
+        index = self._core.add_learner(node, address, self._loop.time())
         self._begun(index, lambda found: node in found.learners, done)
 
     def promote(self, node: str, done: Done) -> None:
         """``done(None)`` when the learner is a voter."""
-        index = self._node.core.lead().configuration_changer.promote(node, self._loop.time())
+        index = self._core.promote(node, self._loop.time())
         self._begun(index, lambda found: node in found.voters, done)
 
     def remove(self, node: str, done: Done) -> None:
         """``done(None)`` when the node is no member any more."""
-        index = self._node.core.lead().configuration_changer.remove(node, self._loop.time())
+        index = self._core.remove(node, self._loop.time())
         self._begun(index, lambda found: node not in found.members, done)
 
     def transfer(self, target: str, done: Done) -> None:
         """``done(None)`` when the target leads; an error when it does not within an election
         timeout."""
-        self._node.core.lead().begin_transfer(target, self._loop.time())
+        self._core.transfer_leadership(target, self._loop.time())
         self._transfer = (target, done)
-        self._node.after_event()
+        self._advance()
 
     def _begun(self, index: int, holds: Callable[[Configuration], bool], done: Done) -> None:
-        self._change = (index, self._node.core.term, holds, done)
-        self._node.after_event()
+        self._change = (index, self._core.term, holds, done)
+        self._advance()
 
     def applied(self, index: int) -> None:
         """An entry that is a configuration was applied."""
@@ -71,7 +71,7 @@ class Membership:
         if self._change is None:
             return
         first, _, holds, done = self._change
-        found = self._node.core.configurations.at(index)
+        found = self._core.configurations.at(index)
         if index < first or found.is_joint:
             return
         self._change = None
@@ -81,7 +81,7 @@ class Membership:
             done(ChangeRefusedError("the change was not committed in time and is cancelled"))
 
     def _tell_of_lost_disks(self, index: int) -> None:
-        core = self._node.core
+        core = self._core
         before, found = core.configurations.at(index - 1), core.configurations.at(index)
         for node, incarnation in found.incarnations.items():
             if incarnation != before.incarnations.get(node) and incarnation == LOST_INCARNATION:
@@ -94,22 +94,19 @@ class Membership:
 
     def looked(self) -> None:
         """Who leads may have changed."""
-        core = self._node.core
+        core = self._core
         if self._transfer is not None:
             target, done = self._transfer
             if core.leader == target:
                 self._transfer = None
                 done(None)
-            elif (
-                core.leader_state is not None
-                and core.leader_state.leadership_transfer.target is None
-            ):
+            elif core.leads and core.transfer_target is None:
                 self._transfer = None
                 done(ChangeRefusedError(f"{target} did not take over in time; this node goes on"))
-            elif core.leader_state is None and core.leader is not None:
+            elif not core.leads and core.leader is not None:
                 self._transfer = None
                 done(ChangeRefusedError(f"{core.leader} was elected instead of {target}"))
-        if self._change is not None and (core.leader_state is None or core.term != self._change[1]):
+        if self._change is not None and (not core.leads or core.term != self._change[1]):
             index, term, holds, done = self._change
             self._change = None
             # A leader that removes itself steps down as soon as that is committed.
@@ -120,7 +117,7 @@ class Membership:
 
     def close(self) -> None:
         """The node stops."""
-        core = self._node.core
+        core = self._core
         if self._transfer is not None:
             _, done = self._transfer
             self._transfer = None

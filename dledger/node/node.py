@@ -1,4 +1,4 @@
-"""One member of a group: the only place that connects the core to a store, a transport and a clock.
+"""One member of a group: its parts, what joins them, and how they begin and end.
 
 All of it runs on one event loop. Disk work goes to executors: ``log`` writes and syncs (one job at
 a time, everything that arrived meanwhile goes with the next: group commit), ``reads`` serves what
@@ -13,19 +13,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
-from random import Random
 
 from dledger.config import RaftConfig
-from dledger.errors import InvariantError, PeerError, ProposeError
+from dledger.errors import ProposeError
 from dledger.node.applier import Applier
 from dledger.node.checked_reads import CheckedReads
 from dledger.node.checkpointer import Checkpointer
+from dledger.node.core_driver import CoreDriver
 from dledger.node.executor import Executors
 from dledger.node.health import HealthMonitor
 from dledger.node.leadership_announcer import LeadershipAnnouncer
+from dledger.node.lifecycle import Lifecycle
 from dledger.node.linearizable_reads import LinearizableReads
 from dledger.node.log_divergence import LogDivergence
 from dledger.node.log_writer import LogWriter
+from dledger.node.member_features import MemberFeatures
 from dledger.node.member_removal import MemberRemoval
 from dledger.node.membership_changes import Membership
 from dledger.node.online_snapshot import OnlineSnapshots
@@ -37,21 +39,24 @@ from dledger.node.snapshot_receiver import SnapshotReceiver
 from dledger.node.snapshot_sender import SnapshotSender
 from dledger.node.state_divergence import StateDivergence
 from dledger.node.state_machine import Leadership, StateMachine
-from dledger.raft.messages import AppendRequest, Message
-from dledger.raft.ready import NOTHING, Write
-from dledger.wire.features import Features
+from dledger.raft.health import OwnHealth
+from dledger.raft.raft_state import Chance
+from dledger.raft.ready import Write
+from dledger.raft.view import RaftView
 from dledger.wire.service_messages import ServiceMessage
 from dledger.wire.transport import Transport
 from store.io.disk_watermarks import DiskWatermarks
 from store.io.filesystem import Bytes
-from store.quoting import FROM_OUTSIDE
 from store.replica import ReplicaStore
 
 log = logging.getLogger(__name__)
 
 
 class Node:
-    """Drives :class:`~dledger.raft.core.Raft` and applies what it commits."""
+    """A core (:class:`~dledger.raft.core.Raft`), what drives it, and what is done beside it.
+
+    No part knows the node. Each is given what it needs of the others, mostly as callables.
+    """
 
     def __init__(
         self,
@@ -63,7 +68,7 @@ class Node:
         machine: StateMachine,
         executors: Executors,
         loop: asyncio.AbstractEventLoop,
-        rng: Random,
+        rng: Chance,
         on_fatal: Callable[[BaseException], None],
         config: RaftConfig | None = None,
         sync_flush: bool = True,
@@ -72,23 +77,29 @@ class Node:
         """``voters`` are the members of a group that begins; none for a node that is to be added to
         one. What the log says overrules them. ``on_fatal`` is told once why the node stopped by
         itself; the process must then end."""
+        config = config or RaftConfig()
         self.store = store
-        self.failure: BaseException | None = None
         self._loop = loop
         self._transport = transport
         self._machine = machine
-        self._executors = executors
-        self._on_fatal = on_fatal
+        self._lifecycle = life = Lifecycle(node=node, on_silent=self._silent, on_fatal=on_fatal)
+        background, send = executors.background, transport.send
+
+        def advance() -> None:
+            self.driver.advance()
+
+        def written(writes: Sequence[Write]) -> None:
+            self.driver.written(writes)
+
         self.writer = LogWriter(
             store=store,
             executor=executors.log,
             sync_flush=sync_flush,
-            written=self._written,
-            failed=self.fail,
+            written=written,
+            failed=life.fail,
         )
-        checkpoint = store.recovered.checkpoint
-        config = config or RaftConfig()
-        self.core = recovered_core(
+        vote_floor = store.read_vote_floor()
+        core = recovered_core(
             node=node,
             voters=voters,
             store=store,
@@ -96,59 +107,163 @@ class Node:
             now=loop.time(),
             config=config,
             sync_flush=sync_flush,
+            health=OwnHealth(
+                holds_confirmed=vote_floor < 0, intact=not store.recovered.short_segments
+            ),
         )
-        self.features = Features(node=self)
-        self.proposals = Proposals(node=self, loop=loop)
-        self.announcer = LeadershipAnnouncer(node=self, machine=machine)
-        self.applier = Applier(
-            node=self,
-            machine=machine,
-            reads=executors.reads,
+        self.core: RaftView = core
+        self.features = MemberFeatures(
+            node=node,
+            serves=core.serves,
+            members=lambda: core.configuration.members,
+            members_at=lambda index: core.configurations.at(index).members,
+        )
+        calls = PeerCalls(send=send, loop=loop, lifecycle=life)
+        self.state_divergence = StateDivergence(
+            core=core,
+            store=store,
+            calls=calls,
+            background=background,
             loop=loop,
-            applied_index=-1 if checkpoint is None else checkpoint.index,
+            lifecycle=life,
+            stop_serving=self._stop_serving,
+            hand_over=self._hand_over,
+            advance=advance,
         )
-        self.checkpointer = Checkpointer(
-            node=self, machine=machine, background=executors.background, loop=loop
-        )
-        self.health = HealthMonitor(
-            node=self,
-            reads=executors.reads,
+        self.scrubber = Scrubber(
+            core=core,
+            store=store,
+            calls=calls,
+            background=background,
             loop=loop,
-            watermarks=watermarks or DiskWatermarks(),
-            stall_seconds=config.disk_stall_seconds,
+            lifecycle=life,
+            bytes_per_second=config.scrub_bytes_per_second,
+            pass_seconds=config.scrub_pass_seconds,
+            damaged_changed=lambda damaged: self.health.set_damaged(damaged=damaged),
         )
-        self.reads = LinearizableReads(node=self, loop=loop)
-        self.checked_reads = CheckedReads(node=self, reads=executors.reads)
-        self.membership = Membership(node=self, loop=loop)
-        self.removal = MemberRemoval(node=self)
-        self._members_from = -1  # the entry from which the transport knows the members
-        self.calls = PeerCalls(self, loop)
         self.snapshot_sender = SnapshotSender(
-            node=self,
-            background=executors.background,
+            core=core,
+            store=store,
+            background=background,
             reads=executors.reads,
             loop=loop,
             bytes_per_second=config.snapshot_bytes_per_second,
+            lifecycle=life,
+            jobs_done=lambda: self.writer.jobs_done,
+            state_wrong=self._state_wrong,
+            suspect=self.scrubber.suspect,
+            send=send,
+            advance=advance,
         )
         self.snapshot_receiver = SnapshotReceiver(
-            node=self, calls=self.calls, background=executors.background, loop=loop
-        )
-        self.divergence = LogDivergence(self, self.calls)
-        self.state_divergence = StateDivergence(
-            node=self, background=executors.background, loop=loop
-        )
-        self.scrubber = Scrubber(
-            node=self,
-            calls=self.calls,
-            background=executors.background,
+            core=core,
+            store=store,
+            calls=calls,
+            background=background,
             loop=loop,
-            bytes_per_second=config.scrub_bytes_per_second,
-            pass_seconds=config.scrub_pass_seconds,
+            lifecycle=life,
+            vote_floor=vote_floor,
+            diverged=lambda: self.divergence.found,
         )
-        self.snapshots = OnlineSnapshots(node=self, background=executors.background, loop=loop)
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0.0
-        self._running = False
+        self.divergence = LogDivergence(core=core, calls=calls, refill=self.snapshot_receiver.begin)
+        self.health = HealthMonitor(
+            core=core,
+            store=store,
+            writer=self.writer,
+            reads=executors.reads,
+            loop=loop,
+            lifecycle=life,
+            watermarks=watermarks or DiskWatermarks(),
+            stall_seconds=config.disk_stall_seconds,
+            holds_confirmed=lambda: self.snapshot_receiver.vote_floor < 0,
+            contradicts_group=lambda: self.divergence.found or bool(self.state_divergence.wrong),
+            on_look=self._look,
+            send=send,
+            advance=advance,
+        )
+        self.proposals = Proposals(
+            core=core,
+            loop=loop,
+            serving=lambda: self.serving,
+            has_room=self.has_room,
+            no_room=self.health.no_room,
+        )
+        self.checkpointer = Checkpointer(
+            core=core,
+            store=store,
+            writer=self.writer,
+            machine=machine,
+            background=background,
+            loop=loop,
+            lifecycle=life,
+            log_drained=self._drained,
+            state_wrong=self._state_wrong,
+        )
+        self.announcer = LeadershipAnnouncer(
+            core=core,
+            machine=machine,
+            applied_index=lambda: self.applied_index,
+            state_wrong=self._state_wrong,
+            leadership_ended=self.proposals.drop,
+        )
+        self.reads = LinearizableReads(
+            core=core,
+            loop=loop,
+            applied_index=lambda: self.applied_index,
+            state_wrong=self._state_wrong,
+            advance=advance,
+        )
+        self.membership = Membership(core=core, loop=loop, advance=advance)
+        self.removal = MemberRemoval(core=core, send=send)
+        self.applier = Applier(
+            core=core,
+            store=store,
+            machine=machine,
+            reads=executors.reads,
+            loop=loop,
+            lifecycle=life,
+            announcer=self.announcer,
+            noted=self.checkpointer.applied,
+            configured=self._configured,
+            answered=self.proposals.applied,
+            caught_up=self.reads.applied,
+            suspect=self.scrubber.suspect,
+            advance=advance,
+        )
+        self.checked_reads = CheckedReads(
+            store=store,
+            reads=executors.reads,
+            applied_index=lambda: self.applied_index,
+            suspect=self.scrubber.suspect,
+            suspect_derived=self.scrubber.suspect_derived,
+        )
+        self.snapshots = OnlineSnapshots(
+            store=store,
+            checkpoint_then=self.checkpointer.checkpoint_then,
+            background=background,
+            loop=loop,
+        )
+        self.driver = CoreDriver(
+            core=core,
+            loop=loop,
+            lifecycle=life,
+            transport=transport,
+            writer=self.writer,
+            applier=self.applier,
+            announcer=self.announcer,
+            membership=self.membership,
+            removal=self.removal,
+            reads=self.reads,
+            health=self.health,
+            features=self.features,
+            divergence=self.divergence,
+            snapshot_sender=self.snapshot_sender,
+            snapshot_receiver=self.snapshot_receiver,
+            checkpointer=self.checkpointer,
+            has_room=self.has_room,
+            state_divergence=self.state_divergence,
+            calls=calls,
+        )
 
     # --- life
 
@@ -156,56 +271,80 @@ class Node:
         """Restores the state, then joins the group."""
         checkpoint = self.store.recovered.checkpoint
         self._machine.restore(None if checkpoint is None else checkpoint.state)
-        self._running = True
+        self._lifecycle.begin()
         self.checkpointer.start()
-        await self._transport.start(self)
+        await self._transport.start(self.driver)
         self.health.start()
         self.scrubber.start()
         self.removal.start()
-        self.after_event()
+        self.driver.advance()
 
     async def stop(self) -> None:
         """Leaves the group, finishes disk work, saves a checkpoint and closes the store."""
-        if not self._running:
+        if not self._lifecycle.running:
             return
-        self._running = False
+        self._lifecycle.end()
         self.health.stop()
         self.scrubber.stop()
-        if self._timer is not None:
-            self._timer.cancel()
+        self.driver.stop()
         await self._transport.stop()
         self.proposals.drop()
         self.reads.close()
         self.membership.close()
         if self.failure is None:
-            await self.drained()
+            await self._drained()
         if self.failure is None:
             await self.checkpointer.stop()
         self.store.close()
 
-    async def drained(self) -> None:
+    async def _drained(self) -> None:
         """Returns when all that the log writer was told to write is written."""
         drained = self._loop.create_future()
         self.writer.drain(lambda: drained.set_result(None))
         await drained
 
+    @property
+    def failure(self) -> BaseException | None:
+        """Why it stopped by itself, if it did."""
+        return self._lifecycle.failure
+
+    @property
+    def alive(self) -> bool:
+        """Whether it takes part: started, and neither stopped nor failed."""
+        return self._lifecycle.alive
+
     def fail(self, error: BaseException) -> None:
         """Stops at once because what the disk or the group holds can no longer be trusted."""
-        if self.failure is None:
-            self.fall_silent(error)
-            log.critical("%s stops: %s", self.core.node, error)
-            self._on_fatal(error)
+        self._lifecycle.fail(error)
 
-    def fall_silent(self, reason: BaseException) -> None:
-        """From now on nothing is confirmed any more; :meth:`ended` is to follow."""
-        self.failure = reason
+    def _silent(self) -> None:
         self.proposals.drop()
-        if self._timer is not None:
-            self._timer.cancel()
+        self.driver.stop()
 
-    def ended(self, reason: BaseException) -> None:
-        """A node that fell silent has done its last."""
-        self._on_fatal(reason)
+    def send(self, peer: str, message: ServiceMessage) -> None:
+        """Sends a message that promises nothing; it may be lost."""
+        self._transport.send(peer, message)
+
+    # --- what its parts ask
+
+    def _state_wrong(self) -> str:
+        return self.state_divergence.wrong
+
+    def _hand_over(self) -> None:
+        self.health.hand_over()
+
+    def _stop_serving(self) -> None:
+        self.announcer.announce()
+        self.reads.close()
+        self.health.state_wrong()
+
+    def _look(self) -> None:
+        self.snapshot_receiver.check_vote_floor()
+        self.snapshot_sender.look()
+
+    def _configured(self, index: int) -> None:
+        self.membership.applied(index)
+        self.removal.applied(index)
 
     # --- what the broker asks
 
@@ -238,7 +377,7 @@ class Node:
         was proposed.
         """
         index = self.proposals.add(body_size, build, done)
-        self.after_event()
+        self.driver.advance()
         return index
 
     def has_room(self, size: int) -> bool:
@@ -246,140 +385,3 @@ class Node:
         return self.store.has_room(
             self.core.entry_cache.end_position - self.store.end_position + size
         )
-
-    # --- events from the transport (TransportHandler)
-
-    def on_message(self, sender: str, message: Message) -> None:
-        """See :class:`~dledger.wire.transport.TransportHandler`."""
-        if not self.alive:
-            return
-        if isinstance(message, ServiceMessage):
-            self.calls.received(sender, message)
-            return
-        if isinstance(message, AppendRequest):
-            if self.divergence.found:
-                if self.core.serves(sender):
-                    self.snapshot_receiver.begin(sender)
-                return
-            if not self.has_room(message.size):
-                # As if lost: the leader asks again, and has its majority elsewhere.
-                if sender == self.core.leader:
-                    log.warning(
-                        "%s has no room for entries of %s",
-                        self.core.node,
-                        sender,
-                        extra=FROM_OUTSIDE,
-                    )
-                return
-        try:
-            self.core.receive(sender, message, self._loop.time())
-            if isinstance(message, AppendRequest):
-                self.divergence.accepted()
-        except PeerError as error:
-            log.error(
-                "%s drops a message of %s: %s",
-                self.core.node,
-                sender,
-                error,
-                extra=FROM_OUTSIDE,
-            )
-            self._transport.reset(sender)
-            if isinstance(message, AppendRequest):
-                self.divergence.refused(sender, message)
-        except InvariantError as error:
-            self.fail(error)
-            return
-        self.after_event()
-
-    def on_peer_connected(self, peer: str, features: Collection[str] = ()) -> None:
-        """See :class:`~dledger.wire.transport.TransportHandler`."""
-        if self.alive:
-            self.features.announced(peer, features)
-            self.health.greet(peer)
-            self.removal.greet(peer)
-            self.core.peer_connected(peer, self._loop.time())
-            self.after_event()
-
-    def on_peer_lost(self, peer: str) -> None:
-        """See :class:`~dledger.wire.transport.TransportHandler`."""
-        if self.alive:
-            self.core.peer_lost(peer, self._loop.time())
-            self.health.lost(peer)
-            self.features.lost(peer)
-            self.after_event()
-
-    # --- what nodes do for one another beside the protocol
-
-    def send(self, peer: str, message: ServiceMessage) -> None:
-        """Sends a message that promises nothing; it may be lost."""
-        self._transport.send(peer, message)
-
-    # --- after every event
-
-    @property
-    def alive(self) -> bool:
-        """Whether it takes part: started, and neither stopped nor failed."""
-        return self._running and self.failure is None
-
-    def after_event(self) -> None:
-        """The core was told or asked something: what comes of it is done."""
-        core = self.core
-        ready = core.take()
-        if ready is not NOTHING:
-            for envelope in ready.messages:
-                self._transport.send(envelope.to, envelope.message)
-            for read in ready.reads:
-                self.snapshot_sender.read_for_append(read)
-            if ready.write is not None:
-                self.writer.add(ready.write)
-        if core.configurations.index != self._members_from:
-            self._members_changed()
-        if self.applier.applied_index < core.raft_log.commit_index:
-            self.applier.apply_after(ready)
-        if self.announcer.outdated or self.membership.busy:
-            self._announce()
-        for answer in ready.read_indexes:
-            self.reads.answered(answer)
-        deadline = core.deadline()
-        # A deadline that moved later is left alone: the early tick finds nothing due and re-arms.
-        if self._timer is None or deadline < self._timer_at:
-            self._arm_timer(deadline)
-
-    def _members_changed(self) -> None:
-        self._members_from = self.core.configurations.index
-        found = self.core.configuration
-        addresses = {node: address.peer for node, address in found.addresses.items()}
-        self._transport.set_peers(found.members, addresses)
-
-    def _arm_timer(self, deadline: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self.alive:
-            self._timer_at = deadline
-            self._timer = self._loop.call_at(deadline, self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        if self.alive:
-            self.core.tick(self._loop.time())
-            self.after_event()
-
-    def _announce(self) -> None:
-        if self.membership.busy:
-            self.membership.looked()
-        self.announcer.announce()
-
-    # --- disk
-
-    def _written(self, writes: Sequence[Write]) -> None:
-        if not self.alive:
-            return
-        for write in writes:
-            for envelope in write.then:
-                self._transport.send(envelope.to, envelope.message)
-        self.core.written(writes[-1].id, self._loop.time())
-        if self.snapshot_receiver.vote_floor >= 0:
-            self.snapshot_receiver.check_vote_floor()
-        self.after_event()
-        self.checkpointer.log_grew()

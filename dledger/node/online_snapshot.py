@@ -1,4 +1,4 @@
-"""OnlineSnapshots of a running node: a checkpoint first, and then its files piece by piece.
+"""Snapshots of a running node: a checkpoint first, and then its files piece by piece.
 
 All disk work runs on the background executor, in steps of a few MiB with a pause behind each, so
 that marks, checkpoints and the preparation of segments get their turn and the disk has time for
@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TypeVar, cast
 
 from dledger.node.executor import Executor
 from store.errors import SnapshotError
+from store.replica import ReplicaStore
 from store.snapshot import SnapshotWriter
 from store.state.snapshot_manifest import Manifest
-
-if TYPE_CHECKING:
-    from dledger.node.node import Node
 
 T = TypeVar("T")
 
@@ -28,9 +26,16 @@ class OnlineSnapshots:
     """One node's, one at a time. On the event loop."""
 
     def __init__(
-        self, *, node: Node, background: Executor, loop: asyncio.AbstractEventLoop
+        self,
+        *,
+        store: ReplicaStore,
+        checkpoint_then: Callable[[Callable[[BaseException | None], None]], None],
+        background: Executor,
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
-        self._node = node
+        """``checkpoint_then`` calls what it is given once all that is applied now is saved."""
+        self._store = store
+        self._checkpoint_then = checkpoint_then
         self._background = background
         self._loop = loop
         self._busy = False
@@ -47,7 +52,7 @@ class OnlineSnapshots:
         try:
             target = await self._run(place)
             await self._checkpointed()
-            writer = await self._run(lambda: self._node.store.begin_snapshot(target, time_ms))
+            writer = await self._run(lambda: self._store.begin_snapshot(target, time_ms))
             await self._write(writer)
         finally:
             self._busy = False
@@ -78,7 +83,7 @@ class OnlineSnapshots:
             else:
                 waiter.set_exception(SnapshotError(f"no checkpoint could be saved: {error}"))
 
-        self._node.checkpointer.checkpoint_then(saved)
+        self._checkpoint_then(saved)
         await waiter
 
     async def _write(self, writer: SnapshotWriter) -> None:

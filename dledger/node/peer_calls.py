@@ -1,26 +1,19 @@
-"""What nodes do for one another beside the protocol: who deals with which message, and questions
-to peers, each with one answer or none in time."""
+"""Questions to peers beside the protocol, each with one answer or none in time."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
+from dledger.node.lifecycle import Lifecycle
 from dledger.wire.service_messages import (
     CheckpointRequest,
     CheckpointResponse,
     FetchRequest,
     FetchResponse,
-    HealthReport,
-    RemovedNotice,
     ServiceMessage,
-    SnapshotNeededNotice,
-    StateReport,
 )
-
-if TYPE_CHECKING:
-    from dledger.node.node import Node
 
 Question: TypeAlias = FetchRequest | CheckpointRequest
 Answer: TypeAlias = FetchResponse | CheckpointResponse
@@ -37,8 +30,15 @@ class _Waiting(NamedTuple):
 class PeerCalls:
     """The questions of one node that wait for their answers."""
 
-    def __init__(self, node: Node, loop: asyncio.AbstractEventLoop) -> None:
-        self._node = node
+    def __init__(
+        self,
+        *,
+        send: Callable[[str, ServiceMessage], None],
+        loop: asyncio.AbstractEventLoop,
+        lifecycle: Lifecycle,
+    ) -> None:
+        self._send = send
+        self._lifecycle = lifecycle
         self._loop = loop
         self._last_number = 0
         self._waiting: dict[int, _Waiting] = {}
@@ -51,28 +51,9 @@ class PeerCalls:
         number = self._last_number
         timer = self._loop.call_later(ANSWER_SECONDS, self._end, number, None)
         self._waiting[number] = _Waiting(peer, done, timer)
-        self._node.send(peer, question(number))
+        self._send(peer, question(number))
 
-    def received(self, sender: str, message: ServiceMessage) -> None:
-        """Hands a message to the part of this node that deals with it."""
-        node = self._node
-        match message:
-            case HealthReport():
-                node.health.received(sender, message)
-            case SnapshotNeededNotice():
-                node.snapshot_receiver.noticed(sender, message)
-            case RemovedNotice():
-                node.removal.received(sender, message, self._loop.time())
-            case StateReport():
-                node.state_divergence.on_report(sender, message)
-            case FetchRequest():
-                node.snapshot_sender.fetch(sender, message)
-            case CheckpointRequest():
-                node.snapshot_sender.checkpoint(sender, message)
-            case FetchResponse() | CheckpointResponse():
-                self._answered(sender, message)
-
-    def _answered(self, sender: str, answer: Answer) -> None:
+    def answered(self, sender: str, answer: Answer) -> None:
         """An answer came; it is dropped where nobody waits for it from that peer."""
         waiting = self._waiting.get(answer.number)
         if waiting is not None and waiting.peer == sender:
@@ -82,5 +63,5 @@ class PeerCalls:
         waiting = self._waiting.pop(number, None)
         if waiting is not None:
             waiting.timer.cancel()
-            if self._node.failure is None:
+            if self._lifecycle.failure is None:
                 waiting.done(answer)

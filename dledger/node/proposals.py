@@ -6,20 +6,18 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from dledger.errors import (
     InvariantError,
+    NoRoomError,
     NotServingError,
     OutcomeUnknownError,
     ProposeError,
     SafetyProperty,
 )
+from dledger.raft.core import Raft
 from store.io.filesystem import Bytes
 from store.log.entry import HEADER_SIZE, Entry, EntryKind, build_entry
-
-if TYPE_CHECKING:
-    from dledger.node.node import Node
 
 
 @dataclass(slots=True)
@@ -32,8 +30,21 @@ class _Proposal:
 class Proposals:
     """Of one node, in the order of their entries. On the event loop."""
 
-    def __init__(self, *, node: Node, loop: asyncio.AbstractEventLoop) -> None:
-        self._node = node
+    def __init__(
+        self,
+        *,
+        core: Raft,
+        loop: asyncio.AbstractEventLoop,
+        serving: Callable[[], bool],
+        has_room: Callable[[int], bool],
+        no_room: Callable[[int], NoRoomError],
+    ) -> None:
+        """``serving`` says whether this node takes proposals, ``has_room`` whether the disk takes
+        so many bytes more, and ``no_room`` why it does not."""
+        self._core = core
+        self._serving = serving
+        self._has_room = has_room
+        self._no_room = no_room
         self._loop = loop
         self._waiting: deque[_Proposal] = deque()
 
@@ -44,15 +55,14 @@ class Proposals:
         done: Callable[[ProposeError | None], None],
     ) -> int:
         """See :meth:`dledger.node.node.Node.propose`; the caller takes the core's Ready."""
-        node = self._node
-        core = node.core
+        core = self._core
         core.check_may_propose()
-        if not node.serving:
+        if not self._serving():
             raise NotServingError
         size = HEADER_SIZE + body_size
         position = core.next_position(size)
-        if not node.has_room(size):
-            raise node.health.no_room(size)
+        if not self._has_room(size):
+            raise self._no_room(size)
         entry = build_entry(
             EntryKind.DATA,
             core.entry_cache.last_index + 1,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from random import Random
 
 from dledger.config import RaftConfig
 from dledger.raft.configuration import Configurations
 from dledger.raft.core import Raft
 from dledger.raft.entry_cache import EntryCache
+from dledger.raft.health import OwnHealth
+from dledger.raft.raft_state import Chance
 from dledger.raft.replication_evidence import MemberEvidence
 from store.replica import ReplicaStore
 
@@ -18,14 +19,15 @@ def recovered_core(
     node: str,
     voters: Collection[str],
     store: ReplicaStore,
-    rng: Random,
+    rng: Chance,
     now: float,
     config: RaftConfig,
     sync_flush: bool,
+    health: OwnHealth,
 ) -> Raft:
     """``voters`` count where neither the log nor its checkpoint says who is a member."""
     found, checkpoint = store.recovered, store.recovered.checkpoint
-    core = Raft(
+    return Raft(
         node=node,
         configurations=Configurations.recovered(
             voters,
@@ -52,6 +54,6 @@ def recovered_core(
         vote=found.vote,
         commit_index=found.commit_index,
         sync_flush=sync_flush,
+        evidence=[MemberEvidence(*held) for held in found.held],
+        health=health,
     )
-    core.evidence.learn(MemberEvidence(*held) for held in found.held)
-    return core

@@ -18,21 +18,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from heapq import nsmallest
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from dledger.node.executor import Executor
+from dledger.node.lifecycle import Lifecycle
 from dledger.node.peer_calls import Answer, PeerCalls
 from dledger.node.snapshot_sender import PIECE_BYTES
+from dledger.raft.view import RaftView
 from dledger.wire.service_messages import FetchRequest, FetchResponse
 from store.errors import DiskFullError, FatalDiskError, OutOfRangeError, StoreError
 from store.log.entry import Entry
 from store.log.entry_repair import CheckedRange
-
-if TYPE_CHECKING:
-    from dledger.node.node import Node
+from store.replica import ReplicaStore
 
 log = logging.getLogger(__name__)
 
@@ -77,21 +77,31 @@ class Scrubber:
     def __init__(
         self,
         *,
-        node: Node,
+        core: RaftView,
+        store: ReplicaStore,
         calls: PeerCalls,
         background: Executor,
         loop: asyncio.AbstractEventLoop,
+        lifecycle: Lifecycle,
         bytes_per_second: int,
         pass_seconds: float,
+        damaged_changed: Callable[[bool], None],
     ) -> None:
-        """Pieces are read at the rate; between two passes it rests for ``pass_seconds``."""
+        """Pieces are read at the rate; between two passes it rests for ``pass_seconds``.
+
+        ``damaged_changed`` is told whether anything is damaged when that changes. At first it is
+        where a segment was found to be cut short.
+        """
         self.derived: DerivedFiles = NothingDerived()
         self.damage: dict[int, str] = {}
         """What is damaged now: by index of the entry, file, byte and what is wrong there."""
         self.repaired: deque[str] = deque(maxlen=REPAIRS_KEPT)
         """What was damaged and is whole again, newest last."""
         self.passes = 0
-        self._node = node
+        self._core = core
+        self._store = store
+        self._lifecycle = lifecycle
+        self._damaged_changed = damaged_changed
         self._calls = calls
         self._background = background
         self._loop = loop
@@ -99,7 +109,8 @@ class Scrubber:
         self._pass_seconds = pass_seconds
         self._next_index = -1  # -1: a new pass begins
         self._cut: list[tuple[int, int]] = []  # entries of segments that were cut short, unread
-        self._knows_cut = not node.store.recovered.short_segments
+        self._knows_cut = not store.recovered.short_segments
+        self._was_damaged = not self._knows_cut
         self._comparing = False
         self._repairing = False
         self._first_index = 0
@@ -109,7 +120,7 @@ class Scrubber:
     def start(self) -> None:
         """Begins the first pass when the node has had time to start."""
         self._timer = self._loop.call_later(self._pass_seconds, self._step)
-        if starts := self._node.store.recovered.short_segments:
+        if starts := self._store.recovered.short_segments:
             last = self._last_index()
             self._background.submit(lambda: self._entries_from(starts, last), self._cut_known)
 
@@ -120,14 +131,14 @@ class Scrubber:
 
     def _entries_from(self, starts: Sequence[int], last: int) -> list[tuple[int, int]]:
         """First and last entry of each of these segments; on the background executor."""
-        store = self._node.store
+        store = self._store
         found = []
         for start in starts:
             try:
                 first = store.entry_at(start, last)
                 found.append((first, store.entry_at(start + store.segment_size - 1, last)))
             except StoreError as error:  # the pass comes by
-                log.error("%s: a segment is cut short: %s", self._node.core.node, error)
+                log.error("%s: a segment is cut short: %s", self._core.node, error)
         return found
 
     def _cut_known(self, ranges: list[tuple[int, int]] | None, error: BaseException | None) -> None:
@@ -138,8 +149,8 @@ class Scrubber:
 
     def _read_cut(self) -> None:
         self._changed()
-        if self._cut and self._timer is not None and self._node.failure is None:
-            store, (first, last) = self._node.store, self._cut[0]
+        if self._cut and self._timer is not None and self._lifecycle.failure is None:
+            store, (first, last) = self._store, self._cut[0]
             self._background.submit(
                 lambda: store.check_entries(first, last, PIECE_BYTES), self._cut_read
             )
@@ -173,7 +184,7 @@ class Scrubber:
 
     def _compare(self, index: int, *, begins: bool = False) -> None:
         last = self._last_index()
-        if index > last or self._timer is None or self._node.failure is not None:
+        if index > last or self._timer is None or self._lifecycle.failure is not None:
             self._comparing = False
             return
         self._background.submit(lambda: self._look(index, last, begins=begins), self._compared)
@@ -206,15 +217,15 @@ class Scrubber:
     # --- the passes
 
     def _last_index(self) -> int:
-        core = self._node.core
+        core = self._core
         return min(core.commit_index, core.durable_index)
 
     def _step(self) -> None:
-        if self._timer is None or self._node.failure is not None:
+        if self._timer is None or self._lifecycle.failure is not None:
             return
         last = self._last_index()
         begins = self._next_index < 0
-        first = max(self._next_index, self._node.store.first_index)
+        first = max(self._next_index, self._store.first_index)
         if first > last:
             self._background.submit(self.derived.end_pass, self._pass_ended)
             return
@@ -229,7 +240,7 @@ class Scrubber:
 
     def _check(self, first: int, last: int) -> tuple[CheckedRange, list[str]]:
         """Checks a piece, and makes rows of the entry index again whose entries are whole."""
-        store = self._node.store
+        store = self._store
         checked = store.check_entries(first, last, PIECE_BYTES)
         rotted = list(islice(filter(store.repair_row, checked.damage), ROWS_REPAIRED_MAX))
         if rotted:
@@ -269,11 +280,11 @@ class Scrubber:
         if isinstance(error, OutOfRangeError | DiskFullError | FileNotFoundError):
             log.info("the scrub starts over: %s", error)
         elif isinstance(error, StoreError) and not isinstance(error, FatalDiskError):
-            log.error("%s: the scrub found damage: %s", self._node.core.node, error)
+            log.error("%s: the scrub found damage: %s", self._core.node, error)
         elif isinstance(error, OSError):
-            self._node.fail(FatalDiskError(f"scrubbing failed: {error}"))
+            self._lifecycle.fail(FatalDiskError(f"scrubbing failed: {error}"))
         else:
-            self._node.fail(error)
+            self._lifecycle.fail(error)
         return True
 
     def _tell(self, checked: CheckedRange, told: Sequence[str]) -> None:
@@ -282,7 +293,7 @@ class Scrubber:
 
     def _log_repaired(self, told: Sequence[str]) -> None:
         for text in told:
-            log.error("%s: damage, repaired from the log: %s", self._node.core.node, text)
+            log.error("%s: damage, repaired from the log: %s", self._core.node, text)
             self.repaired.append(text)
 
     # --- mending
@@ -294,23 +305,22 @@ class Scrubber:
         if new:
             index = min(new)
             others = f" (and {len(new) - 1} more up to {max(new)})" if len(new) > 1 else ""
-            log.error(
-                "%s: entry %d%s is damaged: %s", self._node.core.node, index, others, new[index]
-            )
+            log.error("%s: entry %d%s is damaged: %s", self._core.node, index, others, new[index])
             self.damage.update(new)
         for entry in checked.entries:
             self.damage.pop(entry.index, None)
         self._changed()
 
     def _changed(self) -> None:
-        first_index = self._node.store.first_index
+        first_index = self._store.first_index
         if first_index != self._first_index:
             self._first_index = first_index
             for index in [index for index in self.damage if index < first_index]:
                 del self.damage[index]  # it has expired
         damaged = bool(self.damage or self._cut or not self._knows_cut)
-        if damaged != self._node.health.damaged:
-            self._node.health.set_damaged(damaged=damaged)
+        if damaged != self._was_damaged:
+            self._was_damaged = damaged
+            self._damaged_changed(damaged)
         if self.damage and not self._repairing:
             self._repairing = True
             self._repair()
@@ -336,7 +346,7 @@ class Scrubber:
         )
 
     def _sources(self) -> list[str]:
-        core = self._node.core
+        core = self._core
         return sorted(core.peers, key=lambda peer: (peer != core.leader, peer))
 
     def _fetched(self, index: int, peer: str, answer: Answer | None) -> None:
@@ -346,7 +356,7 @@ class Scrubber:
             return
         entry = entries[0]
         self._background.submit(
-            lambda: self._node.store.repair_entry(entry),
+            lambda: self._store.repair_entry(entry),
             lambda _none, error: self._repaired(index, peer, error),
         )
 
@@ -357,6 +367,6 @@ class Scrubber:
         told = self.damage.pop(index, f"entry {index}")
         self._tries -= 1  # who had this one is asked for the next
         self.repaired.append(f"entry {index}: {told}")
-        log.warning("%s: entry %d is whole again, from %s", self._node.core.node, index, peer)
+        log.warning("%s: entry %d is whole again, from %s", self._core.node, index, peer)
         self._changed()
         self._repair()

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from dledger.errors import SnapshotInstalledError
 from dledger.node.checkpoint_fetch import CheckpointFetch
 from dledger.node.executor import Executor
+from dledger.node.lifecycle import Lifecycle
 from dledger.node.peer_calls import Answer, PeerCalls
 from dledger.node.snapshot_sender import PIECE_BYTES
+from dledger.raft.view import RaftView
 from dledger.wire.service_messages import (
     CheckpointResponse,
     FetchRequest,
@@ -28,9 +30,7 @@ from dledger.wire.service_messages import (
 from store.errors import DiskFullError, FatalDiskError, StoreError
 from store.log.commit_log import OUT_OF_SPACE
 from store.recovery.snapshot_install import InstallPlan, SnapshotInstall
-
-if TYPE_CHECKING:
-    from dledger.node.node import Node
+from store.replica import ReplicaStore
 
 log = logging.getLogger(__name__)
 
@@ -46,12 +46,20 @@ class SnapshotReceiver:
     def __init__(
         self,
         *,
-        node: Node,
+        core: RaftView,
+        store: ReplicaStore,
         calls: PeerCalls,
         background: Executor,
         loop: asyncio.AbstractEventLoop,
+        lifecycle: Lifecycle,
+        vote_floor: int,
+        diverged: Callable[[], bool],
     ) -> None:
-        self._node = node
+        """``diverged`` says whether the log is known to be another than the group's."""
+        self._core = core
+        self._store = store
+        self._lifecycle = lifecycle
+        self._diverged = diverged
         self._calls = calls
         self._background = background
         self._loop = loop
@@ -60,23 +68,21 @@ class SnapshotReceiver:
         self._looked = False
         self._install: SnapshotInstall | None = None
         self._logged_at = 0.0
-        self.vote_floor = node.store.read_vote_floor()
+        self.vote_floor = vote_floor
         """The last entry that this node may have confirmed before a snapshot install; -1 for none.
         """
-        elections = node.core.elections
-        elections.votes = elections.campaigns = self.vote_floor < 0
 
     def check_vote_floor(self) -> None:
         """Votes again once this node holds durably all that it may ever have confirmed."""
-        if not 0 <= self.vote_floor <= self._node.core.match_index:
+        if not 0 <= self.vote_floor <= self._core.match_index:
             return
         self.vote_floor = -1
 
         def done(_none: None, error: BaseException | None) -> None:
             if error is not None:
-                self._node.fail(error)
+                self._lifecycle.fail(error)
 
-        self._background.submit(self._node.store.clear_vote_floor, done)
+        self._background.submit(self._store.clear_vote_floor, done)
 
     @property
     def progress(self) -> tuple[int, int] | None:
@@ -96,7 +102,7 @@ class SnapshotReceiver:
         Those that this node confirmed nevertheless are what the vote floor of the snapshot install
         is for.
         """
-        core = self._node.core
+        core = self._core
         if leader == core.leader and core.commit_index + 1 < notice.first_index:
             source = self._trusted(leader)
             if source:
@@ -105,7 +111,7 @@ class SnapshotReceiver:
     def _trusted(self, leader: str) -> str:
         """Whom to install from: the leader, or where it is no member as far as is known here, one
         that is. Anybody may say that it leads, and a snapshot install brings a log of its own."""
-        core = self._node.core
+        core = self._core
         if core.raft_state.joins or core.serves(leader):
             return leader
         known = [peer for peer in core.peers if peer in core.raft_state.up]
@@ -128,20 +134,20 @@ class SnapshotReceiver:
             self._next()
             return
         self._looked = True
-        self._background.submit(self._node.store.resume_snapshot_install, self._resumed)
+        self._background.submit(self._store.resume_snapshot_install, self._resumed)
 
     def _resumed(self, install: SnapshotInstall | None, error: BaseException | None) -> None:
         if not self._failed(error):
             self._install = install
             if install is not None:
-                log.info("%s goes on refilling with %s", self._node.core.node, install.plan)
+                log.info("%s goes on refilling with %s", self._core.node, install.plan)
             self._next()
 
     def _next(self) -> None:
         """Whatever is missing next."""
-        install, core = self._install, self._node.core
+        install, core = self._install, self._core
         caught_up = install is not None and core.commit_index >= install.plan.checkpoint_index
-        if caught_up and not self._node.divergence.found:
+        if caught_up and not self._diverged():
             self._drop()  # the log got there by itself
         elif install is None:
             CheckpointFetch(self._calls, self._source, self._checkpoint_came, self._pause)
@@ -156,27 +162,26 @@ class SnapshotReceiver:
         It is silent from now on, so what it says about its old log is final. While the disk has no
         room for that, the node goes on as it is.
         """
-        node = self._node
-        if not node.alive:
+        if not self._lifecycle.alive:
             return
         if not install.may_complete:
             self._failed(DiskFullError("all entries are there, and cannot be noted as complete"))
             return
         error = SnapshotInstalledError(f"refilled up to entry {install.next_index - 1}")
-        node.fall_silent(error)
-        log.warning("%s is opened anew: %s", node.core.node, error)
-        last_index = node.core.entry_cache.last_index
+        self._lifecycle.fall_silent(error)
+        log.warning("%s is opened anew: %s", self._core.node, error)
+        last_index = self._core.entry_cache.last_index
 
         def done(_none: None, failed: BaseException | None) -> None:
             if failed is None or not _is_full(failed):
-                node.ended(failed or error)
+                self._lifecycle.ended(failed or error)
                 return
             # It is as incomplete as before. Opened anew, the node tries it again.
             again = SnapshotInstalledError(
                 f"the disk is full, and the snapshot install is not complete: {failed}"
             )
-            log.warning("%s is opened anew in %d s: %s", node.core.node, LOG_SECONDS, again)
-            self._loop.call_later(LOG_SECONDS, node.ended, again)
+            log.warning("%s is opened anew in %d s: %s", self._core.node, LOG_SECONDS, again)
+            self._loop.call_later(LOG_SECONDS, self._lifecycle.ended, again)
 
         self._background.submit(lambda: install.complete(last_index), done)
 
@@ -199,12 +204,12 @@ class SnapshotReceiver:
             log.warning("the snapshot install waits: %s", error)
             self._loop.call_later(RETRY_SECONDS, self._pause)
         elif isinstance(error, OSError):
-            self._node.fail(FatalDiskError(f"refilling failed: {error}"))
+            self._lifecycle.fail(FatalDiskError(f"refilling failed: {error}"))
         elif isinstance(error, StoreError) and not isinstance(error, FatalDiskError):
             log.error("the snapshot install from %s is of no use: %s", self._source, error)
             self._drop()
         else:
-            self._node.fail(error)
+            self._lifecycle.fail(error)
         return True
 
     # --- the checkpoint
@@ -213,12 +218,12 @@ class SnapshotReceiver:
         plan = InstallPlan(answer.first_index, answer.first_position, answer.index)
         log.warning(
             "%s lacks entries that its peers gave up: refilling from %s, entries %d to %d",
-            self._node.core.node,
+            self._core.node,
             self._source,
             plan.first_index,
             plan.checkpoint_index,
         )
-        store, term = self._node.store, self._node.core.term
+        store, term = self._store, self._core.term
         self._background.submit(lambda: store.begin_snapshot_install(plan, data, term), self._begun)
 
     def _begun(self, install: SnapshotInstall | None, error: BaseException | None) -> None:
@@ -233,7 +238,7 @@ class SnapshotReceiver:
         now = self._loop.time()
         if now >= self._logged_at:
             self._logged_at = now + LOG_SECONDS
-            log.info("%s refills: entry %d of %d", self._node.core.node, first, last)
+            log.info("%s refills: entry %d of %d", self._core.node, first, last)
         self._calls.call(
             self._source,
             lambda number: FetchRequest(number, first, last, PIECE_BYTES),

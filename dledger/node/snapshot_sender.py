@@ -14,9 +14,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from dledger.node.executor import Executor
+from dledger.node.lifecycle import Lifecycle
+from dledger.raft.core import Raft
 from dledger.raft.ready import Read
 from dledger.wire.service_messages import (
     CheckpointRequest,
@@ -24,13 +25,12 @@ from dledger.wire.service_messages import (
     FetchRequest,
     FetchResponse,
     FetchStatus,
+    ServiceMessage,
     SnapshotNeededNotice,
 )
 from store.errors import DamagedError, OutOfRangeError, StoreError
 from store.log.entry import Entry
-
-if TYPE_CHECKING:
-    from dledger.node.node import Node
+from store.replica import ReplicaStore
 
 log = logging.getLogger(__name__)
 
@@ -54,13 +54,30 @@ class SnapshotSender:
     def __init__(
         self,
         *,
-        node: Node,
+        core: Raft,
+        store: ReplicaStore,
         background: Executor,
         reads: Executor,
         loop: asyncio.AbstractEventLoop,
         bytes_per_second: int,
+        lifecycle: Lifecycle,
+        jobs_done: Callable[[], int],
+        state_wrong: Callable[[], str],
+        suspect: Callable[[int], None],
+        send: Callable[[str, ServiceMessage], None],
+        advance: Callable[[], None],
     ) -> None:
-        self._node = node
+        """``jobs_done`` counts the writes of the log, and ``state_wrong`` says in what the state is
+        known to be wrong. ``suspect`` has a damaged entry looked at, and ``advance`` has done what
+        the core asks for."""
+        self._core = core
+        self._store = store
+        self._lifecycle = lifecycle
+        self._jobs_done = jobs_done
+        self._state_wrong = state_wrong
+        self._suspect = suspect
+        self._send = send
+        self._advance = advance
         self._background = background
         self._reads = reads
         self._loop = loop
@@ -82,40 +99,37 @@ class SnapshotSender:
     def look(self) -> None:
         """Looks for followers that are behind the log, and how busy the node is: twice a second,
         together with the disk (:mod:`dledger.node.health`)."""
-        jobs, self._jobs = self._jobs, self._node.writer.jobs_done
+        jobs, self._jobs = self._jobs, self._jobs_done()
         self._busy = self._jobs - jobs > BUSY_JOBS
-        core = self._node.core
-        if core.replicator is None:
-            return
-        for peer, progress in core.replicator.peers.items():
+        core = self._core
+        for peer, progress in core.progress.items():
             previous = progress.next_index - 1
             if progress.connected and (
                 previous + 1 < core.entry_cache.first_index
                 or core.entry_cache.term_at(previous) is None
             ):
-                self._node.send(peer, SnapshotNeededNotice(core.entry_cache.first_index))
+                self._send(peer, SnapshotNeededNotice(core.entry_cache.first_index))
 
     def read_for_append(self, read: Read) -> None:
         """Entries for a follower that keeps up too badly to be served from memory.
 
         They are part of replication: read at once, by the executor for reads.
         """
-        node = self._node
 
         def done(entries: list[Entry] | None, error: BaseException | None) -> None:
             if error is not None:
                 log.error("cannot read entries from %d: %s", read.first_index, error)
                 if not isinstance(error, StoreError):
-                    node.fail(error)
+                    self._lifecycle.fail(error)
                     return
                 if isinstance(error, DamagedError):
-                    node.scrubber.suspect(read.first_index)
-            if node.alive:
-                node.core.loaded(read.peer, entries or [], self._loop.time())
-                node.after_event()
+                    self._suspect(read.first_index)
+            if self._lifecycle.alive:
+                self._core.loaded(read.peer, entries or [], self._loop.time())
+                self._advance()
 
         self._reads.submit(
-            lambda: node.store.read_entries(read.first_index, read.last_index, read.bytes_max),
+            lambda: self._store.read_entries(read.first_index, read.last_index, read.bytes_max),
             done,
         )
 
@@ -123,7 +137,7 @@ class SnapshotSender:
 
     def fetch(self, peer: str, request: FetchRequest) -> None:
         """Answers with entries, when the rate allows it; a node that is no member gets none."""
-        store, core = self._node.store, self._node.core
+        store, core = self._store, self._core
         last_index = min(request.last_index, core.commit_index, store.last_index)
         if request.first_index < store.first_index:
             self._refuse(peer, request, FetchStatus.EXPIRED)
@@ -149,15 +163,15 @@ class SnapshotSender:
             self._loop.call_at(self._free_at, self._begin, peer, begin)
 
     def _begin(self, peer: str, begin: Callable[[], None]) -> None:
-        if self._node.failure is None:
+        if self._lifecycle.failure is None:
             self._begun[peer] = self._loop.time()
             begin()
 
     def _refuse(self, peer: str, request: FetchRequest, status: FetchStatus) -> None:
-        self._node.send(peer, FetchResponse(request.number, status, self._node.store.first_index))
+        self._send(peer, FetchResponse(request.number, status, self._store.first_index))
 
     def _read(self, peer: str, request: FetchRequest, last_index: int) -> None:
-        store = self._node.store
+        store = self._store
         bytes_max = min(max(request.bytes_max, 0), PIECE_BYTES)
 
         def done(entries: list[Entry] | None, error: BaseException | None) -> None:
@@ -167,7 +181,7 @@ class SnapshotSender:
             elif entries is not None:
                 self._spend(sum(entry.size for entry in entries))
                 first = store.first_index
-                self._node.send(
+                self._send(
                     peer,
                     FetchResponse(request.number, FetchStatus.ENTRIES, first, tuple(entries)),
                 )
@@ -181,17 +195,17 @@ class SnapshotSender:
             self._refuse(peer, request, FetchStatus.EXPIRED)
         elif isinstance(error, DamagedError):
             log.error("cannot give entry %d to %s: %s", request.first_index, peer, error)
-            self._node.scrubber.suspect(request.first_index)
+            self._suspect(request.first_index)
             self._refuse(peer, request, FetchStatus.MISSING)
         else:
-            self._node.fail(error)
+            self._lifecycle.fail(error)
 
     def checkpoint(self, peer: str, request: CheckpointRequest) -> None:
         """Answers with a piece of the newest checkpoint; a node that is no member gets none, nor
         does anybody while it may hold a wrong state."""
-        store = self._node.store
-        if not self._node.core.serves(peer) or self._node.state_divergence.wrong:
-            self._node.send(peer, CheckpointResponse(request.number, -1, -1, -1, 0, 0, b""))
+        store = self._store
+        if not self._core.serves(peer) or self._state_wrong():
+            self._send(peer, CheckpointResponse(request.number, -1, -1, -1, 0, 0, b""))
             return
         if peer in self._serving:
             return  # it has one question open at a time, and asks again what goes unanswered
@@ -202,14 +216,14 @@ class SnapshotSender:
         def done(found: tuple[int, int, bytes] | None, error: BaseException | None) -> None:
             self._serving.pop(peer, None)
             if error is not None and not isinstance(error, StoreError | OSError):
-                self._node.fail(error)
+                self._lifecycle.fail(error)
                 return
             index, size, data = (-1, 0, b"") if found is None else found
             self._spend(len(data))
             answer = CheckpointResponse(
                 request.number, index, first_index, first_position, size, request.offset, data
             )
-            self._node.send(peer, answer)
+            self._send(peer, answer)
 
         self._in_turn(
             peer,

@@ -17,9 +17,8 @@ from contextlib import ExitStack, closing
 from typing import TypeAlias
 
 from dledger.node.snapshot_sender import PIECE_BYTES
-from dledger.raft.messages import Message
 from dledger.wire.service_messages import FetchRequest, FetchResponse, FetchStatus
-from dledger.wire.transport import Transport
+from dledger.wire.transport import Message, Transport
 from store.errors import DamagedLogError, MissingSegmentError, StoreError
 from store.io.filesystem import Bytes, FileSystem
 from store.log.commit_log import OUT_OF_SPACE

@@ -20,18 +20,17 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from dledger.errors import StateDivergedError
 from dledger.node.checkpoint_fetch import CheckpointFetch
 from dledger.node.executor import Executor
-from dledger.raft.raft_state import Role
+from dledger.node.lifecycle import Lifecycle
+from dledger.node.peer_calls import PeerCalls
+from dledger.raft.core import Raft
 from dledger.wire.service_messages import StateReport
 from store.errors import FatalDiskError, StoreError
+from store.replica import ReplicaStore
 from store.state.checkpoint import decode_checkpoint
-
-if TYPE_CHECKING:
-    from dledger.node.node import Node
 
 log = logging.getLogger(__name__)
 
@@ -48,8 +47,21 @@ class StateDivergence:
     """Of one node. On the event loop; the disk work is background."""
 
     def __init__(
-        self, *, node: Node, background: Executor, loop: asyncio.AbstractEventLoop
+        self,
+        *,
+        core: Raft,
+        store: ReplicaStore,
+        calls: PeerCalls,
+        background: Executor,
+        loop: asyncio.AbstractEventLoop,
+        lifecycle: Lifecycle,
+        stop_serving: Callable[[], None],
+        hand_over: Callable[[], None],
+        advance: Callable[[], None],
     ) -> None:
+        """``stop_serving`` tells the node's other parts that :attr:`wrong` is not empty any more.
+        ``hand_over`` begins to hand the leadership to another, if one could lead. ``advance`` has
+        done what the core asks for."""
         self.wrong = ""
         """In what the state differs from the group's; empty where it is not known to."""
         self.proved = -1
@@ -58,10 +70,16 @@ class StateDivergence:
         """Called with what a peer says of its state."""
         self.on_wrong: Callable[[], None] = lambda: None
         """Called once, when nobody is to be served any more."""
-        self._node = node
+        self._core = core
+        self._store = store
+        self._calls = calls
+        self._lifecycle = lifecycle
+        self._tell_stop_serving = stop_serving
+        self._hand_over = hand_over
+        self._advance = advance
         self._background = background
         self._loop = loop
-        found = node.store.recovered
+        found = store.recovered
         self._began_with = -1 if found.checkpoint is None else found.checkpoint.index
         self._held_at_start = found.last_index
         self._started_at = loop.time()
@@ -82,7 +100,7 @@ class StateDivergence:
         log.critical(
             "%s: the state after entry %d is not that of a majority of the voters, in: %s; nobody "
             "is served until it is taken again from the log",
-            self._node.core.node,
+            self._core.node,
             index,
             wrong,
         )
@@ -90,13 +108,11 @@ class StateDivergence:
         self._loop.call_soon(self._stop_serving)
 
     def _stop_serving(self) -> None:
-        node, now = self._node, self._loop.time()
-        if not node.alive:
+        now = self._loop.time()
+        if not self._lifecycle.alive:
             return
         self.on_wrong()
-        node.announcer.announce()
-        node.reads.close()
-        node.health.state_wrong()
+        self._tell_stop_serving()
         last = self._last_good()
         steps_back = last is not None and last < self._began_with
         at = now if steps_back else max(now, self._started_at + PAUSE_SECONDS)
@@ -104,18 +120,18 @@ class StateDivergence:
         self._loop.call_at(at, self._begin)
 
     def _begin(self) -> None:
-        node, now = self._node, self._loop.time()
-        if not node.alive:
+        now = self._loop.time()
+        if not self._lifecycle.alive:
             return
-        if node.core.role is Role.LEADER:
+        if self._core.leads:
             if now < self._gives_way_until:
-                if node.core.lead().leadership_transfer.target is None:
-                    node.health.hand_over()
-                    node.after_event()
+                if self._core.transfer_target is None:
+                    self._hand_over()
+                    self._advance()
                 self._loop.call_later(LOOK_SECONDS, self._begin)
                 return
-            node.core.step_down(now)
-            node.after_event()
+            self._core.step_down(now)
+            self._advance()
         last = self._last_good()
         if last is None:
             self._fetch()
@@ -124,7 +140,7 @@ class StateDivergence:
 
     def _last_good(self) -> int | None:
         """The index up to which checkpoints are kept; None where a peer's is needed."""
-        store = self._node.store
+        store = self._store
         if self._found_at_index > self._held_at_start:
             last = max(self.proved, self._began_with)
         elif self._began_with < 0:
@@ -137,34 +153,33 @@ class StateDivergence:
         return max(kept, default=-1)
 
     def _reopen_node(self, last: int) -> None:
-        node = self._node
         where = "from its beginning" if last < 0 else f"behind the checkpoint of entry {last}"
         reason = StateDivergedError(f"the state is taken again from the log, {where}")
-        node.fall_silent(reason)
-        log.warning("%s is opened anew: %s", node.core.node, reason)
+        self._lifecycle.fall_silent(reason)
+        log.warning("%s is opened anew: %s", self._core.node, reason)
         self._background.submit(
-            lambda: node.store.checkpoints.drop_after(last),
-            lambda _none, error: node.ended(error or reason),
+            lambda: self._store.checkpoints.drop_after(last),
+            lambda _none, error: self._lifecycle.ended(error or reason),
         )
 
     # --- the checkpoint of a peer
 
     def _fetch(self) -> None:
-        node, leader = self._node, self._node.core.leader
-        if not node.alive:
+        leader = self._core.leader
+        if not self._lifecycle.alive:
             return
-        if leader is None or leader == node.core.node or not node.core.serves(leader):
+        if leader is None or leader == self._core.node or not self._core.serves(leader):
             self._fetch_later()
             return
         CheckpointFetch(
-            node.calls, leader, lambda _answer, data: self._came(leader, data), self._fetch_later
+            self._calls, leader, lambda _answer, data: self._came(leader, data), self._fetch_later
         )
 
     def _fetch_later(self) -> None:
         self._loop.call_later(FETCH_SECONDS, self._fetch)
 
     def _came(self, leader: str, data: bytes) -> None:
-        store = self._node.store
+        store = self._store
         path = f"the checkpoint of {leader}"
 
         def save() -> int | None:
@@ -174,16 +189,15 @@ class StateDivergence:
         self._background.submit(save, partial(self._saved, leader))
 
     def _saved(self, leader: str, index: int | None, error: BaseException | None) -> None:
-        node = self._node
         if isinstance(error, StoreError) and not isinstance(error, FatalDiskError):
             log.error("the checkpoint of %s is of no use: %s", leader, error)
         elif error is not None:
-            node.fail(error)
+            self._lifecycle.fail(error)
             return
         if index is None:  # of no use, or of an entry that is not durable here yet
             self._fetch_later()
             return
         reason = StateDivergedError(f"the state is that of {leader} after entry {index}")
-        node.fall_silent(reason)
-        log.warning("%s is opened anew: %s", node.core.node, reason)
-        node.ended(reason)
+        self._lifecycle.fall_silent(reason)
+        log.warning("%s is opened anew: %s", self._core.node, reason)
+        self._lifecycle.ended(reason)

@@ -19,7 +19,7 @@ Theory of operation, by section of Ongaro's thesis:
 - A leader commits only entries of its own term by counting (3.6.2), so it begins with a no-op:
   ``raft/leader.py``. Beside it are its changes of the members (``raft/configuration_change.py``),
   the hand-over of the leadership (``raft/leadership_transfer.py``) and the reads that it confirms
-  (``raft/leader_reads.py``).
+  (``raft/read_index.py``).
 - Who votes is what the log says (4.3, ``raft/configuration.py``). A node that lacks the entry which
   made
   a sender a member must still vote for it, and follow it. But a *stranger*, who is no member by any
@@ -33,15 +33,15 @@ Theory of operation, by section of Ongaro's thesis:
 
 from __future__ import annotations
 
-from random import Random
+from collections.abc import Iterable, Sequence
 
 from dledger.config import RaftConfig
 from dledger.errors import InvariantError, PeerError, SafetyProperty
-from dledger.raft.configuration import NO_INCARNATION, Configuration, Configurations
+from dledger.raft.configuration import NO_INCARNATION, Configurations, MemberAddress
 from dledger.raft.election import Elections
 from dledger.raft.entry_cache import EntryCache
 from dledger.raft.follower import Follower
-from dledger.raft.leader import LeaderState
+from dledger.raft.health import HEALTHY, MemberHealth, OwnHealth
 from dledger.raft.messages import (
     AppendAccepted,
     AppendRejected,
@@ -56,14 +56,15 @@ from dledger.raft.messages import (
     VoteResponse,
 )
 from dledger.raft.raft_log import RaftLog
-from dledger.raft.raft_state import NOBODY, RaftState, Role
+from dledger.raft.raft_state import NOBODY, Chance, RaftState, Role
 from dledger.raft.ready import Ready, ReadyBuilder
 from dledger.raft.replication import Replicator
-from dledger.raft.replication_evidence import ReplicationEvidence
+from dledger.raft.replication_evidence import MemberEvidence, ReplicationEvidence
+from dledger.raft.view import RaftView
 from store.log.entry import Entry
 
 
-class Raft:
+class Raft(RaftView):
     """One node's share of the protocol."""
 
     def __init__(
@@ -73,7 +74,7 @@ class Raft:
         configurations: Configurations,
         log: EntryCache,
         segment_size: int,
-        rng: Random,
+        rng: Chance,
         now: float,
         config: RaftConfig,
         term: int = 0,
@@ -81,10 +82,14 @@ class Raft:
         commit_index: int = -1,
         incarnation: int = NO_INCARNATION,
         sync_flush: bool = True,
+        evidence: Iterable[MemberEvidence] = (),
+        health: OwnHealth = HEALTHY,
     ) -> None:
         """``commit_index`` is what is known to be committed; all of ``log`` must be durable.
 
         ``sync_flush`` says whether what is reported as written survives a power failure.
+        ``evidence`` is what was saved of :meth:`known_evidence`, ``health`` how this node is until
+        :meth:`health_changed`.
 
         ``configurations`` are those of the log, committed or not. One without any voter is that of
         a node which waits to be added to a group.
@@ -95,14 +100,10 @@ class Raft:
                 SafetyProperty.ONE_LEADER,
                 f"{node}: its term {term} is below {log.last_term} of its log",
             )
-        self.node = node
-        self.configurations = configurations
-        self.incarnation = incarnation
-        self.entry_cache = log
-        self.config = config
+        self._entry_cache = log
         self._ready_builder = ReadyBuilder()
         self._read_asked: tuple[str, int] | None = None  # of whom, by what number
-        self.raft_log = RaftLog(
+        self._raft_log = RaftLog(
             node=node,
             log=log,
             commit_index=commit_index,
@@ -111,113 +112,58 @@ class Raft:
             ready_builder=self._ready_builder,
             incarnation=incarnation,
         )
-        self.evidence = ReplicationEvidence(kept=sync_flush)
-        self.raft_state = RaftState(
+        known = ReplicationEvidence(evidence, kept=sync_flush)
+        members = MemberHealth(node, health)
+        raft_state = RaftState(
             node=node,
             incarnation=incarnation,
             term=term,
             vote=vote,
-            raft_log=self.raft_log,
-            evidence=self.evidence,
+            raft_log=self._raft_log,
+            evidence=known,
+            health=members,
             ready_builder=self._ready_builder,
             config=config,
             rng=rng,
             now=now,
         )
-        self.elections = Elections(
-            raft_state=self.raft_state,
-            raft_log=self.raft_log,
-            evidence=self.evidence,
+        super().__init__(
+            node=node,
+            incarnation=incarnation,
+            config=config,
+            entry_cache=log,
+            raft_log=self._raft_log,
+            configurations=configurations,
+            raft_state=raft_state,
+            evidence=known,
+            health=members,
+        )
+        self._elections = Elections(
+            raft_state=raft_state,
+            raft_log=self._raft_log,
+            evidence=known,
+            health=members,
             ready_builder=self._ready_builder,
         )
-        self.follower = Follower(
+        self._follower = Follower(
             incarnation=incarnation,
             configurations=configurations,
-            raft_state=self.raft_state,
-            raft_log=self.raft_log,
-            evidence=self.evidence,
+            raft_state=raft_state,
+            raft_log=self._raft_log,
+            evidence=known,
             ready_builder=self._ready_builder,
         )
 
     # --- what the driver asks
 
     @property
-    def term(self) -> int:
-        """The newest term that this node knows."""
-        return self.raft_state.term
-
-    @property
-    def vote(self) -> str:
-        """Who got this node's vote in it."""
-        return self.raft_state.vote
-
-    @property
-    def role(self) -> Role:
-        """What this node is in it."""
-        return self.raft_state.role
-
-    @property
-    def leader(self) -> str | None:
-        """Who leads it, as far as this node knows."""
-        return self.raft_state.leader
-
-    @property
-    def leader_state(self) -> LeaderState | None:
-        """What this node does as its leader, if it is."""
-        return self.raft_state.leader_state
-
-    @property
-    def configuration(self) -> Configuration:
-        """The members, as the log says at present."""
-        return self.configurations.current
-
-    @property
-    def peers(self) -> tuple[str, ...]:
-        """All members but this node."""
-        return tuple(name for name in self.configuration.members if name != self.node)
-
-    def serves(self, node: str) -> bool:
-        """Whether that node may have what the log holds: a member, as this node knows them, or one
-        whose removal is not committed yet. Who joins is a member from the entry on that says so."""
-        replicator = self.replicator
-        return self.raft_state.knows(node) or (replicator is not None and node in replicator.peers)
-
-    @property
-    def counts(self) -> bool:
-        """Whether this node is a voter, on the disk that is noted for it."""
-        found = self.configuration
-        return found.votes(self.node) and found.trusts(self.node, self.incarnation)
-
-    @property
-    def replicator(self) -> Replicator | None:
-        """The leader's knowledge of its followers; None on others."""
-        leader_state = self.raft_state.leader_state
+    def _replicator(self) -> Replicator | None:
+        leader_state = self._raft_state.leader_state
         return None if leader_state is None else leader_state.replicator
-
-    @property
-    def term_first_index(self) -> int:
-        """The no-op of the present leadership; -1 while this node does not lead."""
-        leader_state = self.raft_state.leader_state
-        return -1 if leader_state is None else leader_state.first_index
-
-    @property
-    def commit_index(self) -> int:
-        """The last entry that is known to be committed."""
-        return self.raft_log.commit_index
-
-    @property
-    def durable_index(self) -> int:
-        """The last entry of the present log that is durable here."""
-        return self.raft_log.durable_index
-
-    @property
-    def match_index(self) -> int:
-        """The last entry that is durable here and known to be the leader's."""
-        return self.raft_log.match_index
 
     def deadline(self) -> float:
         """When :meth:`tick` is due next."""
-        raft_state = self.raft_state
+        raft_state = self._raft_state
         return (
             raft_state.election_at
             if raft_state.leader_state is None
@@ -228,23 +174,23 @@ class Raft:
         """The Ready of the last event. A write in it must be reported with :meth:`written`."""
         ready = self._ready_builder.take()
         if ready.write is not None:
-            self.raft_log.begun(ready.write)
+            self._raft_log.begun(ready.write)
         return ready
 
     # --- events: time and links
 
     def tick(self, now: float) -> None:
         """Acts on what is due: heartbeats and check-quorum of a leader, elections of the others."""
-        raft_state = self.raft_state
+        raft_state = self._raft_state
         if raft_state.leader_state is not None:
             raft_state.leader_state.tick(now)
             raft_state.end_if_over(now)
         elif now >= raft_state.election_at:
-            self.elections.due(now)
+            self._elections.due(now)
 
     def peer_connected(self, peer: str, now: float) -> None:
         """A link to a peer works now."""
-        raft_state, replicator = self.raft_state, self.replicator
+        raft_state, replicator = self._raft_state, self._replicator
         raft_state.up[peer] = True
         if replicator is not None:
             if peer in replicator.peers:
@@ -257,7 +203,7 @@ class Raft:
 
     def peer_lost(self, peer: str, now: float) -> None:
         """A link to a peer broke."""
-        raft_state, replicator = self.raft_state, self.replicator
+        raft_state, replicator = self._raft_state, self._replicator
         raft_state.up.pop(peer, None)
         if replicator is not None:
             if peer in replicator.peers:
@@ -270,29 +216,48 @@ class Raft:
 
     def next_position(self, size: int) -> int:
         """Where in the commit log an entry of ``size`` bytes would be written next."""
-        return self.raft_log.next_position(size)
+        return self._raft_log.next_position(size)
 
     def check_may_propose(self) -> None:
         """Raises a :class:`~dledger.errors.ProposeError`."""
-        self.raft_state.lead().check_may_propose()
+        self._raft_state.lead().check_may_propose()
 
     def propose(self, entry: Entry, now: float) -> None:
         """Adds the leader's next entry: kept, written, and sent, all in this one bundle."""
-        leader_state = self.raft_state.lead()
+        leader_state = self._raft_state.lead()
         leader_state.check_may_propose()
         leader_state.propose(entry, now)
 
-    def lead(self) -> LeaderState:
-        """For changes of the members and of the leader, which an operator asks for.
+    # --- events: what an operator, or the driver, wants of a leader
 
-        Raises :class:`~dledger.errors.NotLeaderError`.
+    def add_learner(self, node: str, address: MemberAddress, now: float) -> int:
+        """From now on ``node`` gets the log. Returns the index of the entry that says so.
+
+        Raises :class:`~dledger.errors.NotLeaderError` and
+        :class:`~dledger.errors.ChangeRefusedError`, as those below.
         """
-        return self.raft_state.lead()
+        return self._raft_state.lead().configuration_changer.add_learner(node, address, now)
+
+    def promote(self, node: str, now: float) -> int:
+        """Makes a voter of a learner that has caught up; returns as :meth:`add_learner`."""
+        return self._raft_state.lead().configuration_changer.promote(node, now)
+
+    def remove(self, node: str, now: float) -> int:
+        """Takes a member out, be it this leader itself; returns as :meth:`add_learner`."""
+        return self._raft_state.lead().configuration_changer.remove(node, now)
+
+    def replace_voters(self, voters: Sequence[str], now: float) -> int:
+        """Makes these the voters, in one step; returns as :meth:`add_learner`."""
+        return self._raft_state.lead().configuration_changer.replace(voters, now)
+
+    def transfer_leadership(self, target: str, now: float) -> None:
+        """Begins to hand the leadership to a voter."""
+        self._raft_state.lead().begin_transfer(target, now)
 
     def step_down(self, now: float) -> None:
         """Gives up the leadership; somebody else will be elected when nobody was heard for long."""
-        if self.raft_state.role is Role.LEADER:
-            self.raft_state.become_follower(self.raft_state.term, None, now)
+        if self._raft_state.role is Role.LEADER:
+            self._raft_state.become_follower(self._raft_state.term, None, now)
 
     # --- events: reads
 
@@ -301,7 +266,7 @@ class Raft:
 
         The answer comes as an effect with that number; where the leader does not answer, never.
         """
-        raft_state = self.raft_state
+        raft_state = self._raft_state
         self._read_asked = None
         if raft_state.leader_state is not None:
             raft_state.leader_state.reads.ask(self.node, number, now)
@@ -315,20 +280,46 @@ class Raft:
 
     def written(self, write_id: int, now: float) -> None:
         """The write of that id, and every earlier one, is durable."""
-        raft_state = self.raft_state
-        moved = self.raft_log.written(write_id)
-        self.elections.written(write_id, now)
+        raft_state = self._raft_state
+        moved = self._raft_log.written(write_id)
+        self._elections.written(write_id, now)
         if raft_state.leader_state is not None:
             raft_state.leader_state.durable(now)
             raft_state.end_if_over(now)
         elif moved:
-            self.follower.durable()
+            self._follower.durable()
 
     def loaded(self, peer: str, entries: list[Entry], now: float) -> None:
         """Answers a :class:`~dledger.raft.ready.Read`; no entries if they could not be read."""
-        replicator = self.replicator
+        replicator = self._replicator
         if replicator is not None and peer in replicator.peers:
             replicator.loaded(peer, entries, self.commit_index, now)
+
+    def applied(self, index: int) -> None:
+        """All up to ``index`` is applied: memory need not hold it for that any more."""
+        self._entry_cache.evict(min(index, self._raft_log.durable_index))
+
+    def expired(self, first_index: int) -> None:
+        """The log on the disk begins with ``first_index`` now."""
+        self._entry_cache.expire(first_index)
+
+    # --- events: health and removal
+
+    def health_changed(self, own: OwnHealth) -> None:
+        """This node is so from now on."""
+        self._health.change_own(own)
+
+    def health_reported(self, peer: str, *, healthy: bool, intact: bool) -> None:
+        """A peer says whether it should lead, and whether all of its log can be read."""
+        self._health.report(peer, healthy=healthy, intact=intact)
+
+    def health_unknown(self, peer: str) -> None:
+        """What a peer said of its health counts no more."""
+        self._health.forget(peer)
+
+    def removal_told(self) -> None:
+        """A majority of the others have said that this node was removed."""
+        self._raft_state.removed = True
 
     # --- events: messages
 
@@ -336,23 +327,23 @@ class Raft:
         """One message of a peer. Raises :class:`PeerError` if it cannot be right."""
         if sender == self.node:
             raise PeerError(f"{sender} is this node itself")
-        raft_state, ready_builder = self.raft_state, self._ready_builder
+        raft_state, ready_builder = self._raft_state, self._ready_builder
         match message:
             case AppendRequest():
-                self.follower.append(sender, message, now)
+                self._follower.append(sender, message, now)
             case Heartbeat():
-                self.follower.heartbeat(sender, message, now)
+                self._follower.heartbeat(sender, message, now)
             case AppendAccepted() | AppendRejected() | HeartbeatResponse():
                 self._answer(sender, message, now)
             case VoteRequest():
-                self.elections.vote_requested(sender, message, now)
+                self._elections.vote_requested(sender, message, now)
             case VoteResponse():
-                self.elections.vote_answered(sender, message, now)
+                self._elections.vote_answered(sender, message, now)
             case TimeoutNow():
                 ours = (raft_state.term, raft_state.leader)
                 known = raft_state.knows(sender)
-                if (message.term, sender) == ours and known and self.elections.may_campaign:
-                    self.elections.campaign(now, pre_vote=False, ordered=True)
+                if (message.term, sender) == ours and known and self._elections.may_campaign:
+                    self._elections.campaign(now, pre_vote=False, ordered=True)
             case ReadRequest():
                 if not raft_state.knows(sender):
                     return
@@ -371,7 +362,7 @@ class Raft:
         message: AppendAccepted | AppendRejected | HeartbeatResponse,
         now: float,
     ) -> None:
-        raft_state, leader_state = self.raft_state, self.raft_state.leader_state
+        raft_state, leader_state = self._raft_state, self._raft_state.leader_state
         if message.term > raft_state.term:
             if self.serves(sender):
                 raft_state.adopt(sender, message.term, now)

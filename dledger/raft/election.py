@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dledger.raft.bootstrap import Bootstrap
 from dledger.raft.configuration import Configurations, check_incarnation
+from dledger.raft.health import MemberHealth
 from dledger.raft.messages import VoteRequest, VoteResponse
 from dledger.raft.quorum import VoteResult, joint_vote_result
 from dledger.raft.raft_log import RaftLog
@@ -30,16 +31,14 @@ class Elections:
         raft_state: RaftState,
         raft_log: RaftLog,
         evidence: ReplicationEvidence,
+        health: MemberHealth,
         ready_builder: ReadyBuilder,
     ) -> None:
-        self.campaigns = True
-        """Whether this node ever asks for votes."""
-        self.votes = True
-        """Whether it ever grants one."""
         self._raft_state = raft_state
         self._raft_log = raft_log
         self._log = raft_log.entry_cache
         self._evidence = evidence
+        self._health = health
         self._bootstrap = Bootstrap(raft_state=raft_state, raft_log=raft_log, evidence=evidence)
         self._configurations: Configurations = raft_log.configurations
         self._ready_builder = ready_builder
@@ -55,11 +54,12 @@ class Elections:
         raft_state, found = self._raft_state, self._configurations.current
         committed = self._configurations.at(self._raft_log.commit_index)
         voter = found.votes(raft_state.node) or committed.votes(raft_state.node)
-        return voter and found.trusts(raft_state.node, raft_state.incarnation)
+        return voter and raft_state.sound
 
     def due(self, now: float) -> None:
         """Nobody was heard for an election timeout."""
-        if self.campaigns and self.may_campaign and self._raft_state.term < TERM_MAX:
+        willing = self._health.campaigns(self._peers())
+        if willing and self.may_campaign and self._raft_state.term < TERM_MAX:
             if self._raft_state.removed:
                 self._raft_state.back_off_elections()
             self.campaign(now, pre_vote=True)
@@ -200,9 +200,9 @@ class Elections:
     def _may_vote(self, sender: str, request: VoteRequest) -> bool:
         """Not on a disk that may have lost what was confirmed, nor for somebody on such a disk."""
         found, founding = self._configurations.current, self._bootstrap
-        if not self.votes:
+        if not self._health.own.holds_confirmed:
             return False
-        if not found.trusts(self._raft_state.node, self._raft_state.incarnation):
+        if not self._raft_state.sound:
             return False
         if not found.trusts(sender, request.incarnation):
             return False

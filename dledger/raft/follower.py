@@ -72,7 +72,9 @@ class Follower:
             if beat.evidence and (raft_log.proven or empty):
                 self._evidence.learn(self._plausible(beat.evidence))
         held = (raft_log.match_index, raft_log.received_index)
-        echo = (beat.round, self._incarnation, raft_log.entry_cache.last_index)
+        # A round that is answered prolongs a lease, and nobody waits for that of a stranger.
+        answered = NOTICE if raft_state.led_by_stranger else beat.round
+        echo = (answered, self._incarnation, raft_log.entry_cache.last_index)
         self._ready_builder.send(sender, HeartbeatResponse(raft_state.term, *held, *echo))
 
     def _plausible(self, held: tuple[MemberEvidence, ...]) -> list[MemberEvidence]:

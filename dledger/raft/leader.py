@@ -3,7 +3,7 @@
 Made when a node becomes leader, dropped when it no longer is; the core looks at ``over`` after each
 event. Counting quorum_tracker (``raft/quorum_tracker.py``), changing members
 (``raft/configuration_change.py``), handing over (``raft/leadership_transfer.py``) and confirming
-reads (``raft/leader_reads.py``) are parts of it, made and dropped with it.
+reads (``raft/read_index.py``) are parts of it, made and dropped with it.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from dledger.config import RaftConfig
 from dledger.errors import BusyError, ChangeRefusedError, PeerError, TransferringError
 from dledger.raft.configuration import check_incarnation
 from dledger.raft.configuration_change import ConfigurationChanger
-from dledger.raft.leader_reads import LeaderReads
+from dledger.raft.health import MemberHealth
 from dledger.raft.leadership_transfer import LeadershipTransfer
 from dledger.raft.messages import AppendAccepted, AppendRejected, HeartbeatResponse
 from dledger.raft.progress import Progress
 from dledger.raft.quorum_tracker import QuorumTracker
 from dledger.raft.raft_log import RaftLog
+from dledger.raft.read_index import LeaderReads
 from dledger.raft.ready import ReadyBuilder
 from dledger.raft.replication import Replicator
 from dledger.raft.replication_evidence import MemberEvidence, ReplicationEvidence
@@ -39,8 +40,7 @@ class LeaderState:
         ready_builder: ReadyBuilder,
         config: RaftConfig,
         connected: Mapping[str, bool],
-        unhealthy: Mapping[str, bool],
-        damaged: Mapping[str, bool],
+        health: MemberHealth,
         evidence: ReplicationEvidence,
         now: float,
     ) -> None:
@@ -70,7 +70,7 @@ class LeaderState:
             incarnation=incarnation,
             raft_log=raft_log,
             replicator=self.replicator,
-            damaged=damaged,
+            health=health,
             config=config,
         )
         self.leadership_transfer = LeadershipTransfer(
@@ -80,7 +80,7 @@ class LeaderState:
             ready_builder=ready_builder,
             replicator=self.replicator,
             quorum_tracker=self.quorum_tracker,
-            unhealthy=unhealthy,
+            health=health,
             config=config,
             now=now,
         )

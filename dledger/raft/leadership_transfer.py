@@ -6,10 +6,9 @@ campaign at once. If it does not lead within an election timeout, this leader go
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from dledger.config import RaftConfig
 from dledger.errors import ChangeRefusedError
+from dledger.raft.health import MemberHealth
 from dledger.raft.messages import TimeoutNow
 from dledger.raft.quorum_tracker import QuorumTracker
 from dledger.raft.raft_log import RaftLog
@@ -32,7 +31,7 @@ class LeadershipTransfer:
         ready_builder: ReadyBuilder,
         replicator: Replicator,
         quorum_tracker: QuorumTracker,
-        unhealthy: Mapping[str, bool],
+        health: MemberHealth,
         config: RaftConfig,
         now: float,
     ) -> None:
@@ -49,7 +48,7 @@ class LeadershipTransfer:
         self._ready_builder = ready_builder
         self._replicator = replicator
         self._quorum_tracker = quorum_tracker
-        self._unhealthy = unhealthy
+        self._health = health
         self._config = config
         self._sent = False
         self._prefer_at = now + config.election_seconds
@@ -98,10 +97,8 @@ class LeadershipTransfer:
         preferred = self._config.preferred_leader
         if preferred in ("", self._node) or now < self._prefer_at or self.target:
             return None
-        if (
-            preferred not in self._quorum_tracker.configuration.voters
-            or preferred in self._unhealthy
-        ):
+        voters = self._quorum_tracker.configuration.voters
+        if preferred not in voters or not self._health.is_healthy(preferred):
             return None
         if not self._quorum_tracker.keeps_up(preferred):
             return None

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from dledger.raft.replication_evidence import MemberEvidence
-from dledger.wire.service_messages import ServiceMessage
 from store.log.entry import Entry
 
 
@@ -160,12 +159,10 @@ RaftMessage: TypeAlias = (
     | ReadResponse
 )
 
-Message: TypeAlias = RaftMessage | ServiceMessage
-
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
     """A message and the node that it is for."""
 
     to: str
-    message: Message
+    message: RaftMessage

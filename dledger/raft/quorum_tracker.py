@@ -6,10 +6,9 @@ while it holds what it confirmed. In a joint configuration both majorities are n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from dledger.config import RaftConfig
 from dledger.raft.configuration import Configuration
+from dledger.raft.health import MemberHealth
 from dledger.raft.quorum import joint_quorum_index
 from dledger.raft.raft_log import RaftLog
 from dledger.raft.replication import Replicator
@@ -26,14 +25,14 @@ class QuorumTracker:
         incarnation: int,
         raft_log: RaftLog,
         replicator: Replicator,
-        damaged: Mapping[str, bool],
+        health: MemberHealth,
         config: RaftConfig,
     ) -> None:
         self._node = node
         self._incarnation = incarnation
         self._raft_log = raft_log
         self._replicator = replicator
-        self._damaged = damaged
+        self._health = health
         self._promote_lag_entries = config.promote_lag_entries
 
     @property
@@ -54,7 +53,7 @@ class QuorumTracker:
 
     def is_intact(self, member: str) -> bool:
         """Whether nothing of its log is damaged, as far as it has told."""
-        return member not in self._damaged
+        return self._health.is_intact(member)
 
     def quorum_index(self) -> int:
         """The highest index that a majority holds durably; the leader's own disk is one of them."""

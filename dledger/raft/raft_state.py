@@ -8,10 +8,12 @@ disk in the same bundle in which they change (Raft thesis 3.8); what may leave o
 from __future__ import annotations
 
 from enum import Enum
-from random import Random
+from typing import Protocol
 
 from dledger.config import RaftConfig
 from dledger.errors import InvariantError, NotLeaderError, PeerError, SafetyProperty
+from dledger.raft.configuration import NO_INCARNATION
+from dledger.raft.health import MemberHealth
 from dledger.raft.leader import LeaderState
 from dledger.raft.raft_log import RaftLog
 from dledger.raft.ready import ReadyBuilder
@@ -27,6 +29,13 @@ STRANGER_ELECTIONS = 3.0
 """A sender that is no member by this node's log is heard as a candidate or leader only after so
 many of the shortest election timeouts without a leader that is one. It is then the turn of the
 members for as long again, so that it keeps none of them from an election."""
+
+
+class Chance(Protocol):
+    """Where election timeouts are drawn from, as ``random.Random`` has it."""
+
+    def random(self) -> float:
+        """A number from 0 to below 1."""
 
 
 class Role(Enum):
@@ -50,9 +59,10 @@ class RaftState:
         vote: str,
         raft_log: RaftLog,
         evidence: ReplicationEvidence,
+        health: MemberHealth,
         ready_builder: ReadyBuilder,
         config: RaftConfig,
-        rng: Random,
+        rng: Chance,
         now: float,
     ) -> None:
         self.node = node
@@ -64,15 +74,9 @@ class RaftState:
         self.leader_state: LeaderState | None = None
         self.up: dict[str, bool] = {}
         """Peers with a working link, in order of connection."""
-        self.unhealthy: dict[str, bool] = {}
-        """Peers that said that they should not lead."""
-        self.damaged: dict[str, bool] = {}
-        """Members, this node among them, whose log has damaged entries."""
-        self.election_delay_factor = 1.0
-        """How many times as long as usual this node waits before it campaigns."""
         self.removed = False
-        """Whether a majority of the others have said that this node was removed; see
-        ``node/member_removal.py``. Until it hears a leader it campaigns more and more seldom."""
+        """Whether a majority of the others have said that this node was removed. Until it hears a
+        leader it campaigns more and more seldom."""
         self.leader_heard_at = now
         self._led_at = now  # by a member; or a stranger was heard
         self._set_by_stranger = False  # whether `leader` is one
@@ -80,6 +84,7 @@ class RaftState:
         self.election_at = now + config.election_seconds * (1 + rng.random())
         self._raft_log = raft_log
         self._evidence = evidence
+        self._health = health
         self._ready_builder = ready_builder
         self._config = config
         self._rng = rng
@@ -106,9 +111,8 @@ class RaftState:
         self._election_backoff = min(2 * self._election_backoff, ELECTION_BACKOFF_MAX)
 
     def _draw(self, seconds: float) -> float:
-        return (
-            seconds * self.election_delay_factor * self._election_backoff * (1 + self._rng.random())
-        )
+        factor = self._health.election_delay_factor * self._election_backoff
+        return seconds * factor * (1 + self._rng.random())
 
     def is_led(self, now: float) -> bool:
         """Whether a leader was heard so lately that nobody else may be elected (stickiness)."""
@@ -119,6 +123,24 @@ class RaftState:
         return (
             known or self._config.lease_reads
         ) and now - self.leader_heard_at < self._config.election_seconds
+
+    @property
+    def led_by_stranger(self) -> bool:
+        """Whether the leader is no member by this log: it keeps this node from no election."""
+        return self._set_by_stranger
+
+    @property
+    def sound(self) -> bool:
+        """Whether this node stands on the disk that counts for it, or on its first one.
+
+        One that has lost the end of its log knows so itself (:mod:`store.recovery.lost_suffix`).
+        What the log said of its disk may be gone as well, and unknown to those whom it would vote
+        for.
+        """
+        node, found = self.node, self._raft_log.configurations.current
+        if found.incarnations.get(node, NO_INCARNATION) != NO_INCARNATION:
+            return found.trusts(node, self.incarnation)
+        return not self._evidence.replaced(node, self.incarnation)
 
     # --- strangers
 
@@ -222,8 +244,7 @@ class RaftState:
             ready_builder=self._ready_builder,
             config=self._config,
             connected=self.up,
-            unhealthy=self.unhealthy,
-            damaged=self.damaged,
+            health=self._health,
             evidence=self._evidence,
             now=now,
         )

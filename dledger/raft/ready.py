@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dledger.raft.messages import Envelope, Message
+from dledger.raft.messages import Envelope, RaftMessage
 from store.log.entry import Entry
 
 
@@ -72,11 +72,11 @@ class ReadyBuilder:
             self._effects = Ready()
         return self._effects
 
-    def send(self, to: str, message: Message) -> None:
+    def send(self, to: str, message: RaftMessage) -> None:
         """Leaves at once."""
         self._bundle().messages.append(Envelope(to, message))
 
-    def send_after_write(self, to: str, message: Message) -> None:
+    def send_after_write(self, to: str, message: RaftMessage) -> None:
         """Leaves when everything asked to be written so far in this bundle is durable."""
         self.write().then.append(Envelope(to, message))
 

@@ -9,9 +9,9 @@ its confirmations itself.
 A member that is on another disk than it was has lost all that the last one held. Whoever has no log
 yet learns from this alone on which disk it met each member; see ``raft/bootstrap.py``.
 
-It is saved now and then (``node/checkpointer.py``), and what was saved last is known again after a
-restart. With asynchronous flush nothing is told, because there a power failure may take what was
-confirmed: only the disks are known.
+It is saved now and then, and what was saved last is known again after a restart. With asynchronous
+flush nothing is told, because there a power failure may take what was confirmed: only the disks are
+known.
 """
 
 from __future__ import annotations

@@ -23,7 +23,6 @@ from dledger.raft.messages import (
     AppendRequest,
     Heartbeat,
     HeartbeatResponse,
-    Message,
     ReadRequest,
     ReadResponse,
     TimeoutNow,
@@ -39,6 +38,7 @@ from dledger.wire.service_codec import (
     service_fields,
     service_message,
 )
+from dledger.wire.transport import Message
 from store.errors import CorruptEntryError
 from store.io.filesystem import Bytes
 from store.log.entry import decode_entries

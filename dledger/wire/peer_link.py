@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from dledger.raft.messages import Message
+from dledger.wire.transport import Message
 from dledger.wire.websocket_frames import MessageReader
 
 PATH = "/dledger"

@@ -7,9 +7,13 @@ one.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
-from dledger.raft.messages import Message
+from dledger.raft.messages import RaftMessage
+from dledger.wire.service_messages import ServiceMessage
+
+Message: TypeAlias = RaftMessage | ServiceMessage
+"""All that nodes say to one another."""
 
 
 class TransportHandler(Protocol):

@@ -23,14 +23,13 @@ from aiohttp import hdrs, web
 
 from dledger.config import PeerLimits
 from dledger.errors import DLedgerError, PeerError
-from dledger.raft.messages import Message
 from dledger.wire.codec import MESSAGE_BYTES_MAX, MessageEncoder, decode_message
 from dledger.wire.features import FEATURES, HEADER, pack_features, unpack_features
 from dledger.wire.greeting import Greeting, check_address, host_of, pack_greeting, unpack_greeting
 from dledger.wire.peer_link import DialledConnection, PeerLink
 from dledger.wire.peer_listener import PeerListener
 from dledger.wire.stranger_limits import StrangerLimits
-from dledger.wire.transport import TransportHandler
+from dledger.wire.transport import Message, TransportHandler
 from dledger.wire.websocket_frames import MessageReader, frame_header
 from store.quoting import FROM_OUTSIDE
 

@@ -11,8 +11,9 @@ import broker.state.state_machine
 import dledger.wire.codec
 import store.log.entry_index
 import store.state.checkpoint
+from broker.delivery.fetch import Delivery, Fetch
 from broker.delivery.message_reader import GetMessageResult, GetMessageStatus
-from broker.maintenance.derived_files_check import Batches, DerivedFilesCheck
+from broker.maintenance.derived_files_check import DerivedFilesCheck
 from broker.nameserver.registration_checks import (
     EarlierConnectionError,
     RegistrationChecks,
@@ -20,12 +21,10 @@ from broker.nameserver.registration_checks import (
 )
 from broker.remoting.connection import Connection
 from broker.remoting.processors.consumer_offsets import OffsetProcessor
-from broker.remoting.processors.pull_message import _Pull
 from broker.remoting.protocol.frame import Frame
 from broker.state.queue_expiry import first_offsets
 from broker.state.state_machine import BrokerStateMachine
-from dledger.raft.leader_reads import LeaderReads
-from dledger.raft.read_index import ReadAsked
+from dledger.raft.read_index import LeaderReads, ReadAsked
 from dledger.wire.codec import CRC
 from simulator.bugs.planted_bug import Bug, Patch
 from simulator.bugs.raft.linearizable_reads import STALE
@@ -81,13 +80,16 @@ def late_connection_registered(patch: Patch) -> None:
 def handed_out_is_consumed(patch: Patch) -> None:
     """A group that asks where it is is told up to where it was given messages."""
     given: dict[tuple[BrokerStateMachine, str, str, int], int] = {}
-    answer = _Pull._answer
+    answer = Delivery._answer
     query = OffsetProcessor._answer_offset
 
-    def noting(pull: _Pull, found: GetMessageResult, parts: Sequence[Bytes] = ()) -> None:
+    def noting(
+        delivery: Delivery, fetch: Fetch, found: GetMessageResult, parts: Sequence[Bytes] = ()
+    ) -> None:
+        of = fetch.request
         if found.status is GetMessageStatus.FOUND:
-            given[pull.context.machine, pull.group, pull.topic, pull.queue_id] = found.next_offset
-        answer(pull, found, parts)
+            given[delivery._machine, of.group, of.topic, of.queue_id] = found.next_offset
+        answer(delivery, fetch, found, parts)
 
     def telling(  # noqa: PLR0917 - as what it replaces
         processor: OffsetProcessor,
@@ -103,14 +105,14 @@ def handed_out_is_consumed(patch: Patch) -> None:
         else:
             connection.respond(request, ext={"offset": str(known)})
 
-    patch.set(_Pull, "_answer", noting)
+    patch.set(Delivery, "_answer", noting)
     patch.set(OffsetProcessor, "_answer_offset", telling)
 
 
 def missing_key_files_not_missed(patch: Patch) -> None:
     """The key index is taken to have the files that there are as the broker starts."""
 
-    def blind(_check: DerivedFilesCheck, _batches: Batches) -> None:
+    def blind(*_given: object) -> None:
         """As if each row had its file."""
 
     patch.set(DerivedFilesCheck, "_find_keys", blind)

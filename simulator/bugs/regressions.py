@@ -30,14 +30,14 @@ def lost_end_taken_for_an_unfinished_write(patch: Patch) -> None:
     """A segment that is shorter than what was durable in it is opened as if nothing were lost."""
     patch.set(store.recovery.opening, "short_segment", lambda _log, _floor: None)
     patch.set(store.recovery.opening, "lost_suffix", lambda _log, _index, _checkpoint: None)
-    patch.set(dledger.node.startup_repair, "begin_incarnation", lambda _fs, _directory, _config: 0)
+    patch.set(dledger.node.startup_repair, "begin_incarnation", lambda *_given: 0)
 
 
 def lost_end_not_missed_once_damage_is_mended(patch: Patch) -> None:
     """Segments are swapped, and what peers put back is all that anybody looks at."""
     patch.set(store.recovery.log_scan, "displaced", lambda _log, _position, _floor: False)
     patch.set(store.recovery.opening, "misplaced", lambda _log, _position: None)
-    patch.set(dledger.node.startup_repair, "begin_incarnation", lambda _fs, _directory, _config: 0)
+    patch.set(dledger.node.startup_repair, "begin_incarnation", lambda *_given: 0)
 
 
 def log_cut_before_a_checkpoint_says_so(patch: Patch) -> None:
@@ -68,7 +68,7 @@ def unreadable_end_taken_for_an_unfinished_write(patch: Patch) -> None:
 
     patch.set(store.recovery.opening, "scan", torn)
     patch.set(store.recovery.opening, "lost_suffix", lambda _log, _index, _checkpoint: None)
-    patch.set(dledger.node.startup_repair, "begin_incarnation", lambda _fs, _directory, _config: 0)
+    patch.set(dledger.node.startup_repair, "begin_incarnation", lambda *_given: 0)
 
 
 BUGS = (

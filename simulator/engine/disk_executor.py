@@ -6,18 +6,19 @@ import errno
 import os
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from dledger.node.executor import Executors
+from simulator.engine.disk import SimulatedFileSystem
 from simulator.engine.disk_file import SimulatedFile
 from simulator.engine.event_loop import VirtualLoop
 from simulator.engine.process import Process
 
 if TYPE_CHECKING:
     from simulator.engine.random_streams import Streams
-    from simulator.hosts.host import Host
 
 T = TypeVar("T")
 
@@ -37,6 +38,17 @@ and who is told."""
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
+class DiskOwner(Protocol):
+    """The machine that a disk is in."""
+
+    name: str
+    fs: SimulatedFileSystem
+    disk_slowness: float
+
+    def coverage_mark(self, what: str) -> None:
+        """Counts a situation that runs should get into."""
+
+
 class SimulatedExecutor:
     """One lane of a process's disk work (see :class:`dledger.node.executor.Executor`).
 
@@ -47,7 +59,7 @@ class SimulatedExecutor:
     fast again.
     """
 
-    def __init__(self, loop: VirtualLoop, rng: Random, host: Host, process: Process) -> None:
+    def __init__(self, loop: VirtualLoop, rng: Random, host: DiskOwner, process: Process) -> None:
         self._loop = loop
         self._rng = rng
         self._host = host
@@ -55,6 +67,9 @@ class SimulatedExecutor:
         self._free_at = 0.0
         self._waiting: deque[_Job] = deque()
         self._busy = False
+        self._under_way: Callable[[], Any] | None = None
+        """What the disk has begun and not done."""
+        self._closed = False
 
     def submit(
         self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]
@@ -71,6 +86,7 @@ class SimulatedExecutor:
         seconds = usual_seconds * self._host.disk_slowness
         self._free_at = began + seconds
         works_at = began + seconds * share
+        self._under_way = work
         self._loop.at(works_at, self._process.run, self._work, work, done, self._free_at)
 
     def _work(
@@ -79,20 +95,42 @@ class SimulatedExecutor:
         done: Callable[[Any, BaseException | None], None],
         ends_at: float,
     ) -> None:
+        if self._closed:
+            return
+        self._under_way = None
         result: Any = None
         error: BaseException | None = None
         try:
             result = work()
         except Exception as raised:  # noqa: BLE001 - handed to `done`, which decides
             error = raised
-        self._loop.at(ends_at, self._process.run, done, result, error)
+        self._loop.at(ends_at, self._process.run, self._deliver, done, result, error)
         if self._waiting:
             self._begin(ends_at)
         else:
             self._busy = False
 
+    def _deliver(
+        self,
+        done: Callable[[Any, BaseException | None], None],
+        result: Any,
+        error: BaseException | None,
+    ) -> None:
+        if not self._closed:
+            done(result, error)
+
     def close(self) -> None:
-        """Nothing to stop: what was submitted ends with the process."""
+        """See :class:`dledger.node.executor.Executor`. It takes no time: the loop waits for it."""
+        self._closed = True
+        if self._under_way is not None:
+            self._finish(self._under_way)
+        for _seconds, _share, work, _done in self._waiting:
+            self._finish(work)
+        self._waiting.clear()
+
+    def _finish(self, work: Callable[[], Any]) -> None:
+        with suppress(Exception):  # whose completion nobody hears
+            work()
 
 
 class SimulatedAsyncWriter:
@@ -140,12 +178,17 @@ def _tell(
     then(error)
 
 
-def executors_of(host: Host, process: Process, loop: VirtualLoop, streams: Streams) -> Executors:
-    """The lanes of a process's disk work; its disk gets another for what it begins to write."""
+def executors_of(
+    host: DiskOwner, process: Process, loop: VirtualLoop, streams: Streams
+) -> tuple[Executors, Callable[[], None]]:
+    """The lanes of a process's disk work, and what ends the writes that its disk has begun.
+
+    Those have a lane of their own.
+    """
     disk_times = streams.stream(f"disk times of {host.name}")
     log, reads, background, begun = (
         SimulatedExecutor(loop, disk_times, host, process) for _ in range(4)
     )
     writes = streams.stream(f"writes of {host.name}")
     host.fs.writes = SimulatedAsyncWriter(begun, writes, host.coverage_mark)
-    return Executors(log, reads, background)
+    return Executors(log, reads, background), begun.close

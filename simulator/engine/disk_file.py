@@ -5,14 +5,12 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from random import Random
+from typing import Protocol
 
 from simulator.engine.disk_faults import PowerLossError
 from simulator.engine.inode import Inode, resize
 from store.io.filesystem import BLOCK_SIZE, Bytes
-
-if TYPE_CHECKING:
-    from simulator.engine.disk import SimulatedFileSystem
 
 SECTOR_SIZE = 512
 
@@ -30,12 +28,30 @@ class AsyncWriter(Protocol):
         """See :meth:`~store.io.filesystem.File.begin_append`."""
 
 
+class Disk(Protocol):
+    """What a file needs of the disk that it is on; see ``engine/disk.py``."""
+
+    rng: Random
+    boot: int
+    capacity: int | None
+    sector_size: int
+    writes: AsyncWriter | None
+    locks: dict[str, SimulatedLock]
+
+    def begin(self, operation: str, path: str) -> None:
+        """A call begins. Raises what it is to fail with."""
+
+    def room_for(self, size: int, end: int) -> int:
+        """How far a file of ``size`` bytes may be written that is to reach ``end``."""
+        raise NotImplementedError
+
+
 class SimulatedFile:
     """An open file; useless after a crash, as a descriptor is without its process."""
 
     __slots__ = ("_boot", "_end", "_fs", "_inode", "_path", "_writable")
 
-    def __init__(self, fs: SimulatedFileSystem, path: str, inode: Inode, *, writable: bool) -> None:
+    def __init__(self, fs: Disk, path: str, inode: Inode, *, writable: bool) -> None:
         self._fs = fs
         self._path = path
         self._inode = inode
@@ -172,7 +188,7 @@ class SimulatedLock:
 
     __slots__ = ("_fs", "_path")
 
-    def __init__(self, fs: SimulatedFileSystem, path: str) -> None:
+    def __init__(self, fs: Disk, path: str) -> None:
         self._fs = fs
         self._path = path
 

@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from dledger.errors import PeerError
-from dledger.raft.messages import Message
 from dledger.wire.codec import MessageEncoder, decode_message
 from dledger.wire.features import FEATURES, STATE_PROOF
 from dledger.wire.service_messages import StateReport
-from dledger.wire.transport import TransportHandler
+from dledger.wire.transport import Message, TransportHandler
 from simulator.engine.bit_flips import flipped
 from simulator.engine.violation import Violation
 
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from simulator.engine.event_loop import VirtualLoop
     from simulator.engine.process import Process
     from simulator.engine.random_streams import Streams
-    from simulator.hosts.host import Host
 
 NOTICE_SECONDS = (0.0001, 0.001)
 DIAL_SECONDS = 0.002
@@ -47,10 +45,30 @@ class NetworkFaults:
     delay_max: float = 0.002
 
 
+class PeerHost(Protocol):
+    """The machine at one end of the links. It is told of every message."""
+
+    name: str
+    note: Callable[[str], None]
+
+    @property
+    def feed(self) -> Callable[[bytes], None]:
+        """Takes bytes of the last event into the hash of the run."""
+
+    def sends(self, peer: str, number: int, message: Message) -> None:
+        """Called before a message leaves."""
+
+    def receives(self, sender: str, number: int, message: Message) -> None:
+        """Called before a message is handled."""
+
+    def coverage_mark(self, what: str) -> None:
+        """Counts a situation that runs should get into."""
+
+
 class SimulatedTransport:
     """One process's end of all its links (see :class:`dledger.wire.transport.Transport`)."""
 
-    def __init__(self, network: Network, host: Host, process: Process) -> None:
+    def __init__(self, network: Network, host: PeerHost, process: Process) -> None:
         self.process = process
         self.features: Collection[str] = FEATURES
         """What its process announces."""

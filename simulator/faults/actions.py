@@ -14,9 +14,8 @@ from simulator.faults import derived_file_damage, disk_damage
 from simulator.hosts.observed_host import Ending
 
 if TYPE_CHECKING:
-    from simulator.worlds.raft_cluster import Cluster
+    from simulator.faults.target import FaultTarget
 
-Argument = str | int | float
 ArgumentType = type[str] | type[int] | type[float]
 
 NOTICED = "noticed"
@@ -110,43 +109,43 @@ def action(
 
 
 @action(HostName)
-def start(cluster: Cluster, host: str) -> None:
+def start(cluster: FaultTarget, host: str) -> None:
     cluster.host(host).start()
 
 
 @action(HostName)
-def stop(cluster: Cluster, host: str) -> None:
+def stop(cluster: FaultTarget, host: str) -> None:
     cluster.host(host).stop()
 
 
 @action(HostName)
-def crash(cluster: Cluster, host: str) -> None:
+def crash(cluster: FaultTarget, host: str) -> None:
     cluster.host(host).crash()
 
 
 @action(HostName, int)
-def crash_within(cluster: Cluster, host: str, calls: int) -> None:
+def crash_within(cluster: FaultTarget, host: str, calls: int) -> None:
     """In the middle of one of its next file calls."""
     cluster.host(host).end_within_a_call(Ending.CRASH, calls)
 
 
 @action(HostName)
-def lose_power(cluster: Cluster, host: str) -> None:
+def lose_power(cluster: FaultTarget, host: str) -> None:
     cluster.host(host).lose_power()
 
 
 @action(HostName, int)
-def lose_power_within(cluster: Cluster, host: str, calls: int) -> None:
+def lose_power_within(cluster: FaultTarget, host: str, calls: int) -> None:
     cluster.host(host).end_within_a_call(Ending.POWER_LOSS, calls)
 
 
 @action(HostName)
-def pause(cluster: Cluster, host: str) -> None:
+def pause(cluster: FaultTarget, host: str) -> None:
     cluster.host(host).pause()
 
 
 @action(HostName)
-def resume(cluster: Cluster, host: str) -> None:
+def resume(cluster: FaultTarget, host: str) -> None:
     cluster.host(host).resume()
 
 
@@ -154,27 +153,27 @@ def resume(cluster: Cluster, host: str) -> None:
 
 
 @action(HostName, int)
-def fail_call(cluster: Cluster, host: str, calls: int) -> None:
+def fail_call(cluster: FaultTarget, host: str, calls: int) -> None:
     cluster.host(host).fail_a_call(calls)
 
 
 @action(HostName, int)
-def fill_disk(cluster: Cluster, host: str, room: int) -> None:
+def fill_disk(cluster: FaultTarget, host: str, room: int) -> None:
     cluster.host(host).fill_disk(room)
 
 
 @action(HostName)
-def free_disk(cluster: Cluster, host: str) -> None:
+def free_disk(cluster: FaultTarget, host: str) -> None:
     cluster.host(host).free_disk()
 
 
 @action(HostName, float)
-def slow_disk(cluster: Cluster, host: str, times: float) -> None:
+def slow_disk(cluster: FaultTarget, host: str, times: float) -> None:
     cluster.host(host).slow_disk(times)
 
 
 @action(str)
-def expire(cluster: Cluster, host: str) -> None:
+def expire(cluster: FaultTarget, host: str) -> None:
     cluster.host(host).expire()
 
 
@@ -182,7 +181,7 @@ def expire(cluster: Cluster, host: str) -> None:
 
 
 @action(HostName)
-def withhold_commits(cluster: Cluster, host: str) -> None:
+def withhold_commits(cluster: FaultTarget, host: str) -> None:
     """What it sends is lost where that tells of more committed entries than there are now, until
     all is healed. What it has committed then its clients alone hear of."""
     node = cluster.host(host).node
@@ -191,45 +190,45 @@ def withhold_commits(cluster: Cluster, host: str) -> None:
 
 
 @action(HostName, str, float)
-def delay_stream(cluster: Cluster, host: str, client_host: str, seconds: float) -> None:
+def delay_stream(cluster: FaultTarget, host: str, client_host: str, seconds: float) -> None:
     """What it writes to a client or a NameServer arrives so much later, until all is healed."""
     cluster.network.late[host, client_host] = seconds
 
 
 @action(HostName, HostName, LinkCut)
-def cut(cluster: Cluster, sender: str, receiver: str, how: str) -> None:
+def cut(cluster: FaultTarget, sender: str, receiver: str, how: str) -> None:
     """From one to the other, and not back; ``how``: noticed or silent."""
     cluster.cut(cluster.host(sender), cluster.host(receiver), noticed=how == NOTICED)
 
 
 @action()
-def heal(cluster: Cluster) -> None:
+def heal(cluster: FaultTarget) -> None:
     cluster.heal_network()
 
 
 @action(float)
-def loss(cluster: Cluster, share: float) -> None:
+def loss(cluster: FaultTarget, share: float) -> None:
     cluster.network.faults.loss = share
 
 
 @action(float)
-def duplication(cluster: Cluster, share: float) -> None:
+def duplication(cluster: FaultTarget, share: float) -> None:
     cluster.network.faults.duplication = share
 
 
 @action(float)
-def reordering(cluster: Cluster, share: float) -> None:
+def reordering(cluster: FaultTarget, share: float) -> None:
     cluster.network.faults.reordering = share
 
 
 @action(float)
-def flips(cluster: Cluster, share: float) -> None:
+def flips(cluster: FaultTarget, share: float) -> None:
     """In such a share of the frames between peers bits flip on the way."""
     cluster.network.faults.flips = share
 
 
 @action(float)
-def delay(cluster: Cluster, seconds_max: float) -> None:
+def delay(cluster: FaultTarget, seconds_max: float) -> None:
     cluster.network.faults.delay_max = seconds_max
 
 
@@ -237,31 +236,31 @@ def delay(cluster: Cluster, seconds_max: float) -> None:
 
 
 @action(str)
-def start_client(cluster: Cluster, client: str) -> None:
+def start_client(cluster: FaultTarget, client: str) -> None:
     for client_host in cluster.client_hosts_named(client):
         client_host.start()
 
 
 @action(str)
-def crash_client(cluster: Cluster, client: str) -> None:
+def crash_client(cluster: FaultTarget, client: str) -> None:
     for client_host in cluster.client_hosts_named(client):
         client_host.crash()
 
 
 @action(str)
-def pause_client(cluster: Cluster, client: str) -> None:
+def pause_client(cluster: FaultTarget, client: str) -> None:
     for client_host in cluster.client_hosts_named(client):
         client_host.pause()
 
 
 @action(str)
-def resume_client(cluster: Cluster, client: str) -> None:
+def resume_client(cluster: FaultTarget, client: str) -> None:
     for client_host in cluster.client_hosts_named(client):
         client_host.resume()
 
 
 @action(str, str)
-def cut_client(cluster: Cluster, client: str, host: str) -> None:
+def cut_client(cluster: FaultTarget, client: str, host: str) -> None:
     """Both ways, and nobody notices but by waiting."""
     for client_host in cluster.client_hosts_named(client):
         cluster.network.cut(client_host.name, host, noticed=False)
@@ -269,19 +268,19 @@ def cut_client(cluster: Cluster, client: str, host: str) -> None:
 
 
 @action(HostName)
-def write_at_once(cluster: Cluster, host: str) -> None:
+def write_at_once(cluster: FaultTarget, host: str) -> None:
     """Those who ask for offsets and topics write each of them there, now."""
     cluster.ask_at_once(cluster.host(host), True)
 
 
 @action(HostName)
-def read_at_once(cluster: Cluster, host: str) -> None:
+def read_at_once(cluster: FaultTarget, host: str) -> None:
     """Likewise: they read."""
     cluster.ask_at_once(cluster.host(host), False)
 
 
 @action(str, Victim)
-def crash_given(cluster: Cluster, client: str, victim: str) -> None:
+def crash_given(cluster: FaultTarget, client: str, victim: str) -> None:
     """When this consumer is given messages the next time, it dies, or the leader does."""
     cluster.crash_given(client, victim)
 
@@ -290,13 +289,13 @@ def crash_given(cluster: Cluster, client: str, victim: str) -> None:
 
 
 @action(HostName, int)
-def set_clock(cluster: Cluster, host: str, milliseconds: int) -> None:
+def set_clock(cluster: FaultTarget, host: str, milliseconds: int) -> None:
     """The wall clock jumps by so much."""
     cluster.host(host).clock.jump(milliseconds)
 
 
 @action(HostName, float)
-def drift_clock(cluster: Cluster, host: str, rate: float) -> None:
+def drift_clock(cluster: FaultTarget, host: str, rate: float) -> None:
     """From its next start on its clock counts so many seconds in a second."""
     cluster.host(host).clock.rate = rate
 
@@ -305,69 +304,69 @@ def drift_clock(cluster: Cluster, host: str, rate: float) -> None:
 
 
 @action(HostName, str, int)
-def fail_operation(cluster: Cluster, host: str, operation: str, calls: int) -> None:
+def fail_operation(cluster: FaultTarget, host: str, operation: str, calls: int) -> None:
     """The so-manieth call of that name fails: ``pread``, ``pwrite``, ``datasync``, ``rename``."""
     cluster.host(host).fail_a_call(calls, operation)
 
 
 @action(HostName, float, int)
-def flip_bit(cluster: Cluster, host: str, share: float, bit: int) -> None:
+def flip_bit(cluster: FaultTarget, host: str, share: float, bit: int) -> None:
     """At rest, in the log below the durable mark; ``share`` of the way through it."""
     disk_damage.flip_bit(cluster, cluster.host(host), share, bit)
 
 
 @action(HostName, float)
-def lose_sector(cluster: Cluster, host: str, share: float) -> None:
+def lose_sector(cluster: FaultTarget, host: str, share: float) -> None:
     """The disk cannot read it any more; written as a whole, its block reads well again."""
     disk_damage.lose_sector(cluster, cluster.host(host), share)
 
 
 @action(HostName, float, int)
-def lose_unapplied(cluster: Cluster, host: str, share: float, size: int) -> None:
+def lose_unapplied(cluster: FaultTarget, host: str, share: float, size: int) -> None:
     """So many bytes of the log cannot be read, between the newest checkpoint and the durable mark;
     ``share`` of the way from the one to the other."""
     disk_damage.lose_unapplied(cluster, cluster.host(host), share, size)
 
 
 @action(HostName, DerivedPart, DamageWay, float)
-def damage_file(cluster: Cluster, host: str, part: str, way: str, share: float) -> None:
+def damage_file(cluster: FaultTarget, host: str, part: str, way: str, share: float) -> None:
     """At rest, in what can be made again from the log; ``share`` of the way through it."""
     derived_file_damage.damage_file(cluster, cluster.host(host), part, way, share)
 
 
 @action(HostName)
-def wipe_disk(cluster: Cluster, host: str) -> None:
+def wipe_disk(cluster: FaultTarget, host: str) -> None:
     """It is replaced by an empty one, in a minority of the machines of a run."""
     disk_damage.wipe_disk(cluster, cluster.host(host))
 
 
 @action(HostName)
-def copy_disk(cluster: Cluster, host: str) -> None:
+def copy_disk(cluster: FaultTarget, host: str) -> None:
     """Of a process that runs; it is kept for :func:`restore_disk`."""
     cluster.host(host).copy_disk()
 
 
 @action(HostName)
-def restore_disk(cluster: Cluster, host: str) -> None:
+def restore_disk(cluster: FaultTarget, host: str) -> None:
     """The copy is put in the place of the disk, if that is a loss that can be recognised."""
     disk_damage.restore_disk(cluster, cluster.host(host))
 
 
 @action(HostName, float)
-def lose_file(cluster: Cluster, host: str, share: float) -> None:
+def lose_file(cluster: FaultTarget, host: str, share: float) -> None:
     disk_damage.lose_file(cluster, cluster.host(host), share)
 
 
 @action(HostName, float)
-def cut_file(cluster: Cluster, host: str, share: float) -> None:
+def cut_file(cluster: FaultTarget, host: str, share: float) -> None:
     disk_damage.cut_file(cluster, cluster.host(host), share)
 
 
 @action(HostName, float, float)
-def swap_files(cluster: Cluster, host: str, one: float, other: float) -> None:
+def swap_files(cluster: FaultTarget, host: str, one: float, other: float) -> None:
     disk_damage.swap_files(cluster, cluster.host(host), one, other)
 
 
 @action(HostName, float, float)
-def misdirect_write(cluster: Cluster, host: str, source: float, target: float) -> None:
+def misdirect_write(cluster: FaultTarget, host: str, source: float, target: float) -> None:
     disk_damage.misdirect_write(cluster, cluster.host(host), source, target)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from simulator.faults.actions import CONSUMER, LEADER
+from simulator.faults.injector import Fault, FaultInjector
 from simulator.faults.raft_sequences import leader_beside
 
 if TYPE_CHECKING:
-    from simulator.faults.injector import FaultInjector
     from simulator.hosts.host import Host
 
 NAME_SERVER = "ns"
@@ -96,9 +95,9 @@ def _dies_with_what_was_given(injector: FaultInjector) -> None:
         injector.do_after(seconds, "start-client", client)
 
 
-BROKER_SEQUENCE_KINDS: dict[str, Callable[[FaultInjector], None]] = {
-    "leader dies unheard": _leader_dies_unheard,
-    "registration late": _registration_late,
-    "dies with what was given": _dies_with_what_was_given,
+BROKER_SEQUENCE_KINDS: dict[str, Fault] = {
+    "leader dies unheard": Fault(_leader_dies_unheard),
+    "registration late": Fault(_registration_late),
+    "dies with what was given": Fault(_dies_with_what_was_given),
 }
 """They need brokers, clients and a NameServer."""

@@ -11,14 +11,14 @@ from simulator.faults.actions import LEADER
 from simulator.workload.history import Listener, Place
 
 if TYPE_CHECKING:
-    from simulator.worlds.broker_cluster import BrokerCluster
+    from simulator.faults.target import FaultTarget
     from store.message.record import MessageRecord
 
 
 class CrashOnDelivery(Listener):
     """Waits for the next answer to a pull of a consumer, once it is told to."""
 
-    def __init__(self, cluster: BrokerCluster) -> None:
+    def __init__(self, cluster: FaultTarget) -> None:
         self._cluster = cluster
         self._armed: dict[str, str] = {}
 

@@ -16,8 +16,8 @@ from simulator.faults.disk_damage import DIRECTORY
 from simulator.hosts.durable_state import durable_mark
 
 if TYPE_CHECKING:
+    from simulator.faults.target import FaultTarget
     from simulator.hosts.host import Host
-    from simulator.worlds.raft_cluster import Cluster
 
 CHECKPOINTS, QUEUES, KEYS = "checkpoint", "ConsumeQueue", "keyindex"
 PARTS = {
@@ -35,7 +35,7 @@ WAYS = (FLIPPED, ZEROED, CUT, LOST, UNREADABLE)
 """A bit is another; a sector is zeros; the file ends there, is gone, or cannot be read there."""
 
 
-def damage_file(cluster: Cluster, host: Host, part: str, way: str, share: float) -> None:
+def damage_file(cluster: FaultTarget, host: Host, part: str, way: str, share: float) -> None:
     """A file of that part is damaged so, on a machine that is then down; ``share``: where in the
     part. Nothing where there is nothing to hit, or too much would be."""
     if not cluster.atlas.allows(host.name):

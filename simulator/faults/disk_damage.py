@@ -7,7 +7,7 @@ more has no right answer, and a store that fails it is not wrong.
 
 A node whose log is damaged may refuse to start, or repair itself. It may not serve, vote or answer
 as if nothing had happened; the checks of the run see to that. What can be made again from the log
-(``derived.py``) is no reason to refuse.
+(``faults/derived_file_damage.py``) is no reason to refuse.
 """
 
 from __future__ import annotations
@@ -17,39 +17,18 @@ from typing import TYPE_CHECKING
 from dledger.raft.configuration import LOST_INCARNATION, NO_INCARNATION
 from simulator.engine.disk_file import SECTOR_SIZE
 from simulator.hosts.durable_state import checkpoint_end, durable_mark, saved_evidence
-from simulator.invariants.raft.membership import ConfigurationFollowsLog
 from store.log.layout import segment_name, segment_start
 
 if TYPE_CHECKING:
+    from simulator.faults.target import FaultTarget
     from simulator.hosts.disk_host import DiskCopy
     from simulator.hosts.host import Host
-    from simulator.worlds.raft_cluster import Cluster
 
 DIRECTORY = "/data"
 LOG_DIRECTORY = f"{DIRECTORY}/commitlog"
 
 
-class FaultAtlas:
-    """Which machines are damaged: a minority at most."""
-
-    def __init__(self, machines: int) -> None:
-        self._most = (machines - 1) // 2
-        self.damaged: dict[str, None] = {}
-
-    def alone(self, name: str) -> bool:
-        """Whether no other machine is damaged; if so, none will be."""
-        if any(each != name for each in self.damaged):
-            return False
-        self.damaged[name] = None
-        self._most = 0
-        return True
-
-    def allows(self, name: str) -> bool:
-        """Whether this machine may be damaged (once more)."""
-        return name in self.damaged or len(self.damaged) < self._most
-
-
-def flip_bit(cluster: Cluster, host: Host, share: float, bit: int) -> None:
+def flip_bit(cluster: FaultTarget, host: Host, share: float, bit: int) -> None:
     """One bit of the log is another."""
     place = _strike(cluster, host, share)
     if place is not None:
@@ -57,7 +36,7 @@ def flip_bit(cluster: Cluster, host: Host, share: float, bit: int) -> None:
         host.fs.flip_bit(*place, bit % 8)
 
 
-def lose_file(cluster: Cluster, host: Host, share: float) -> None:
+def lose_file(cluster: FaultTarget, host: Host, share: float) -> None:
     """A segment is gone."""
     place = _strike(cluster, host, share)
     if place is not None:
@@ -65,7 +44,7 @@ def lose_file(cluster: Cluster, host: Host, share: float) -> None:
         host.fs.vanish(place[0])
 
 
-def cut_file(cluster: Cluster, host: Host, share: float) -> None:
+def cut_file(cluster: FaultTarget, host: Host, share: float) -> None:
     """A segment has lost its end."""
     place = _strike(cluster, host, share)
     if place is not None:
@@ -73,7 +52,7 @@ def cut_file(cluster: Cluster, host: Host, share: float) -> None:
         host.fs.cut(*place)
 
 
-def swap_files(cluster: Cluster, host: Host, one: float, other: float) -> None:
+def swap_files(cluster: FaultTarget, host: Host, one: float, other: float) -> None:
     """Two segments have each other's bytes."""
     here, there = _place(host, one), _place(host, other)
     if here is None or there is None or here[0] == there[0]:
@@ -84,7 +63,7 @@ def swap_files(cluster: Cluster, host: Host, one: float, other: float) -> None:
         host.files_swapped = True
 
 
-def misdirect_write(cluster: Cluster, host: Host, source: float, target: float) -> None:
+def misdirect_write(cluster: FaultTarget, host: Host, source: float, target: float) -> None:
     """A sector of one place stands in another too."""
     here, there = _place(host, source), _place(host, target)
     if here is None or there is None:
@@ -101,7 +80,7 @@ def misdirect_write(cluster: Cluster, host: Host, source: float, target: float) 
             host.fs.overwrite(there[0], sector[: end - to_at], to_at)
 
 
-def lose_sector(cluster: Cluster, host: Host, share: float) -> None:
+def lose_sector(cluster: FaultTarget, host: Host, share: float) -> None:
     """The disk cannot read a sector of the log."""
     place = _strike(cluster, host, share)
     if place is not None:
@@ -110,7 +89,7 @@ def lose_sector(cluster: Cluster, host: Host, share: float) -> None:
         host.fs.lose_sector(*place)
 
 
-def lose_unapplied(cluster: Cluster, host: Host, share: float, size: int) -> None:
+def lose_unapplied(cluster: FaultTarget, host: Host, share: float, size: int) -> None:
     """The disk cannot read so many bytes of what a start must read: behind the newest checkpoint,
     and below the durable mark."""
     end = checkpoint_end(host)
@@ -127,7 +106,7 @@ def lose_unapplied(cluster: Cluster, host: Host, share: float, size: int) -> Non
         host.fs.lose_sector(path, byte, size)
 
 
-def wipe_disk(cluster: Cluster, host: Host) -> None:
+def wipe_disk(cluster: FaultTarget, host: Host) -> None:
     """All of a disk is lost, of a voter of a group whose log says on which disk it votes.
 
     It must come back by itself: nothing about it may stop with an error. All others hold something
@@ -150,7 +129,7 @@ def _holds_something(host: Host) -> bool:
     return mark is not None and mark.index >= 0
 
 
-def _met(cluster: Cluster, other: Host, host: Host) -> bool:
+def _met(cluster: FaultTarget, other: Host, host: Host) -> bool:
     """Whether an empty machine, which was never wiped itself, knows the disk that counts for
     ``host``, also after a power failure."""
     leader = cluster.leader()
@@ -162,7 +141,7 @@ def _met(cluster: Cluster, other: Host, host: Host) -> bool:
     )
 
 
-def restore_disk(cluster: Cluster, host: Host) -> None:
+def restore_disk(cluster: FaultTarget, host: Host) -> None:
     """An old copy of a disk is put back, if all others have saved all that this disk held.
 
     That is what a group promises to recognise (``docs/safety.md``), until the copy holds as much
@@ -196,7 +175,7 @@ def _knows(knowing: Host, host: Host, copy: DiskCopy) -> bool:
     )
 
 
-def _all_disks_noted(cluster: Cluster, host: Host) -> bool:
+def _all_disks_noted(cluster: FaultTarget, host: Host) -> bool:
     """Whether all machines vote, and the log says on which disk this one does."""
     leader = cluster.leader()
     if leader is None or leader.node is None:
@@ -212,9 +191,12 @@ def _all_disks_noted(cluster: Cluster, host: Host) -> bool:
 
 
 def _strike(
-    cluster: Cluster, host: Host, share: float, *, swaps: bool = False
+    cluster: FaultTarget, host: Host, share: float, *, swaps: bool = False
 ) -> tuple[str, int] | None:
     """File and byte to damage on a machine that is then down; None if there is nothing to hit.
+
+    Nor while another one is empty: it votes for nobody who is not, and while this one waits for
+    what it lacks the rest may be no majority (``docs/safety.md``).
 
     While files are swapped no name says what is marked as durable: they may be swapped once more.
     """
@@ -223,7 +205,7 @@ def _strike(
         return None
     if place is None or not cluster.atlas.allows(host.name) or _members_away(cluster):
         return None
-    if not _disk_known(cluster, host):
+    if not all(_holds_something(other) for other in cluster.hosts if other is not host):
         return None
     cluster.atlas.damaged[host.name] = None
     host.crash()
@@ -232,29 +214,10 @@ def _strike(
     return place
 
 
-def _disk_known(cluster: Cluster, host: Host) -> bool:
-    """Whether the log says, wherever any of it is, on which disk this machine votes.
-
-    One that has lost the end of its log is on another disk then. In the first second of a group
-    that is taken for the first one (``docs/safety.md``).
-    """
-    (members,) = (
-        of for of in cluster.hosts[0].invariants if isinstance(of, ConfigurationFollowsLog)
-    )
-    return all(
-        members.known[other.name].incarnations.get(host.name, NO_INCARNATION) != NO_INCARNATION
-        for other in cluster.hosts
-        if _holds_something(other)
-    )
-
-
-def _members_away(cluster: Cluster) -> bool:
+def _members_away(cluster: FaultTarget) -> bool:
     """Whether any host, as far as its log went when it ran last, knows of fewer voters than there
     are hosts: then each one is needed."""
-    (members,) = (
-        of for of in cluster.hosts[0].invariants if isinstance(of, ConfigurationFollowsLog)
-    )
-    known = members.known.values()
+    known = cluster.known_members.values()
     return any(each.old_voters or len(each.voters) < len(cluster.hosts) for each in known)
 
 

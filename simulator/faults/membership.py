@@ -13,14 +13,14 @@ from dledger.errors import ProposeError
 from dledger.node.membership_changes import Membership
 from dledger.raft.configuration import MemberAddress
 from simulator.faults.actions import HostName, action
+from simulator.faults.injector import Fault, FaultInjector
 
 if TYPE_CHECKING:
-    from simulator.faults.injector import FaultInjector
+    from simulator.faults.target import FaultTarget
     from simulator.hosts.host import Host
-    from simulator.worlds.raft_cluster import Cluster
 
 
-def _ask(cluster: Cluster, what: str, request: Callable[[Membership], None]) -> None:
+def _ask(cluster: FaultTarget, what: str, request: Callable[[Membership], None]) -> None:
     """An operator asks whoever leads; what comes of it is noted, and nobody is told."""
     leader = cluster.leader()
     if leader is not None:
@@ -54,19 +54,19 @@ def _report_done(leader: Host | None, what: str) -> Callable[[Exception | None],
     return done
 
 
-def _address(cluster: Cluster, host: str) -> MemberAddress:
+def _address(cluster: FaultTarget, host: str) -> MemberAddress:
     return MemberAddress(*cluster.host(host).addresses)
 
 
 @action(HostName)
-def hand_over(cluster: Cluster, host: str) -> None:
+def hand_over(cluster: FaultTarget, host: str) -> None:
     """Whoever leads lets that host lead."""
     done = _report_done(cluster.leader(), f"handing over of the leadership to {host}")
     _ask(cluster, f"handing over to {host}", lambda members: members.transfer(host, done))
 
 
 @action(HostName)
-def remove_member(cluster: Cluster, host: str) -> None:
+def remove_member(cluster: FaultTarget, host: str) -> None:
     """Unless too many are away, or another one may refuse to run because of its disk, or has an
     empty disk that the log does not count yet: two voters of whom one has lost its disk are a group
     no more."""
@@ -76,7 +76,7 @@ def remove_member(cluster: Cluster, host: str) -> None:
 
 
 @action(HostName, HostName)
-def remove_member_at(cluster: Cluster, leader: str, host: str) -> None:
+def remove_member_at(cluster: FaultTarget, leader: str, host: str) -> None:
     """An operator with no patience asks just that one, if it takes itself for the leader at all."""
     asked = cluster.host(leader)
     if _may_leave(cluster, asked, host):
@@ -86,7 +86,7 @@ def remove_member_at(cluster: Cluster, leader: str, host: str) -> None:
         _ask_to_remove(cluster, asked, host)
 
 
-def _ask_to_remove(cluster: Cluster, asked: Host, host: str) -> None:
+def _ask_to_remove(cluster: FaultTarget, asked: Host, host: str) -> None:
     what = f"removal of {host}"
 
     def remove(members: Membership) -> None:
@@ -97,7 +97,7 @@ def _ask_to_remove(cluster: Cluster, asked: Host, host: str) -> None:
     _ask_at(asked, what, remove)
 
 
-def _may_leave(cluster: Cluster, leader: Host, host: str) -> bool:
+def _may_leave(cluster: FaultTarget, leader: Host, host: str) -> bool:
     others = [each for each in cluster.hosts if each.name != host]
     if leader.node is None or any(each.damaged for each in others):
         return False
@@ -109,7 +109,7 @@ def _may_leave(cluster: Cluster, leader: Host, host: str) -> bool:
 
 
 @action(str)
-def replace_members(cluster: Cluster, voters: str) -> None:
+def replace_members(cluster: FaultTarget, voters: str) -> None:
     """From now on the voters are those of such names, between commas: all in one step. No command
     of an operator does it; the core does."""
     leader = cluster.leader()
@@ -123,16 +123,16 @@ def replace_members(cluster: Cluster, voters: str) -> None:
         if node.membership.busy or not _may_replace(cluster, leader, wanted):
             return
         try:
-            node.core.lead().configuration_changer.replace(wanted, leader.own_time)
+            node.driver.core.replace_voters(wanted, leader.own_time)
         except ProposeError as error:
             leader.note(f"change to {voters} is refused: {error}")
             return
-        node.after_event()
+        node.driver.advance()
 
     leader.process.run(replace)
 
 
-def _may_replace(cluster: Cluster, leader: Host, wanted: Sequence[str]) -> bool:
+def _may_replace(cluster: FaultTarget, leader: Host, wanted: Sequence[str]) -> bool:
     """Unless too many would be away, or one that stays may refuse to run, or has another disk than
     the log says."""
     hosts = [each for each in cluster.hosts if each.name in wanted]
@@ -143,8 +143,12 @@ def _may_replace(cluster: Cluster, leader: Host, wanted: Sequence[str]) -> bool:
 
 
 @action(HostName)
-def add_member(cluster: Cluster, host: str) -> None:
-    """Comes back as a learner, and is promoted at the next try."""
+def add_member(cluster: FaultTarget, host: str) -> None:
+    """Comes back as a learner, and is promoted at the next try.
+
+    With the program of the others: while it was away they have written what an earlier one does not
+    know, which ends at that (``docs/safety.md``).
+    """
     leader = cluster.leader()
     if leader is None or leader.node is None:
         return
@@ -153,6 +157,7 @@ def add_member(cluster: Cluster, host: str) -> None:
         done = _report_done(leader, f"promotion of {host}")
         _ask(cluster, f"promotion of {host}", lambda members: members.promote(host, done))
     elif host not in found.voters:
+        cluster.host(host).upgrade()
         done = _report_done(leader, f"addition of {host}")
         address = _address(cluster, host)
         _ask(
@@ -172,7 +177,7 @@ def _disk_counts(leader: Host, host: Host) -> bool:
     return noted == core.incarnation and core.durable_index >= host.lost_index
 
 
-def bring_back(cluster: Cluster) -> bool:
+def bring_back(cluster: FaultTarget) -> bool:
     """Whether every host that must run is a voter; one that is not is helped on its way."""
     leader = cluster.leader()
     if leader is None or leader.node is None:
@@ -205,9 +210,9 @@ def _disk_wiped(injector: FaultInjector) -> None:
     injector.do_to_one("wipe-disk")
 
 
-MEMBER_KINDS: dict[str, Callable[[FaultInjector], None]] = {
-    "leader hands over": _leader_hands_over,
-    "member leaves": _member_leaves,
-    "member returns": _member_returns,
-    "disk wiped": _disk_wiped,
+MEMBER_KINDS: dict[str, Fault] = {
+    "leader hands over": Fault(_leader_hands_over),
+    "member leaves": Fault(_member_leaves),
+    "member returns": Fault(_member_returns),
+    "disk wiped": Fault(_disk_wiped),
 }

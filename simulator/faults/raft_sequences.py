@@ -6,15 +6,15 @@ of them out. What comes next may depend on what the cluster has become meanwhile
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dledger.raft.raft_state import Role
 from simulator.faults.actions import SILENT
+from simulator.faults.injector import Fault, FaultInjector
 from simulator.faults.wiped_voter import WIPED_BESIDE_AN_EMPTY_ONE, wiped_beside_an_empty_one
 
 if TYPE_CHECKING:
-    from simulator.faults.injector import FaultInjector
     from simulator.hosts.host import Host
 
 GIVES_UP_AFTER = (0.8, 1.6, 2.4)
@@ -187,16 +187,16 @@ def _change_several(injector: FaultInjector) -> None:
     injector.do("replace-members", ",".join(each for each in wanted if each not in leaving))
 
 
-RAFT_SEQUENCE_KINDS: dict[str, Callable[[FaultInjector], None]] = {
-    WIPED_BESIDE_AN_EMPTY_ONE: wiped_beside_an_empty_one,
+RAFT_SEQUENCE_KINDS: dict[str, Fault] = {
+    WIPED_BESIDE_AN_EMPTY_ONE: Fault(wiped_beside_an_empty_one, at_start=True),
 }
 """For bare nodes, whose elections are those of brokers, at a tenth of the cost."""
 
-SEQUENCE_KINDS: dict[str, Callable[[FaultInjector], None]] = {
-    "follower unheard": _follower_unheard,
-    "rival changes": _rival_changes,
-    "old copy put back": _old_copy,
-    "leader dies in a change": _leader_dies_in_a_change,
-    "change stuck": _change_stuck,
-    "several members change": _several_change,
+SEQUENCE_KINDS: dict[str, Fault] = {
+    "follower unheard": Fault(_follower_unheard),
+    "rival changes": Fault(_rival_changes),
+    "old copy put back": Fault(_old_copy),
+    "leader dies in a change": Fault(_leader_dies_in_a_change),
+    "change stuck": Fault(_change_stuck),
+    "several members change": Fault(_several_change),
 }

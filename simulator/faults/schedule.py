@@ -11,14 +11,13 @@ gives the same run, and a list with an action less is a run with a fault less. T
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from simulator.faults.actions import ACTIONS, Argument, HostName
-
-if TYPE_CHECKING:
-    from simulator.worlds.raft_cluster import Cluster
+from simulator.engine.event_loop import VirtualLoop
+from simulator.engine.trace import Trace
+from simulator.faults.actions import ACTIONS, HostName
+from simulator.faults.target import Argument, FaultTarget
 
 TIME_DIGITS = 6
 
@@ -75,10 +74,21 @@ class Schedule:
     through :meth:`propose` is refused.
     """
 
-    def __init__(self, cluster: Cluster, given: Sequence[Action] | None) -> None:
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        trace: Trace,
+        given: Sequence[Action] | None,
+        target_of: Callable[[Action], FaultTarget],
+    ) -> None:
+        """``target_of`` says to which group an action is done."""
         self.done: list[Action] = []
-        self._cluster = cluster
+        self.observers: list[Callable[[Action], None]] = []
+        """Told of each action before it is done."""
+        self._loop = loop
+        self._trace = trace
         self._given = given
+        self._target_of = target_of
 
     @property
     def played(self) -> bool:
@@ -88,16 +98,16 @@ class Schedule:
     def start(self) -> None:
         """Sets the alarm for each action of a list."""
         for action in self._given or ():
-            self._cluster.loop.call_at(action.at, self._perform, action)
+            self._loop.call_at(action.at, self._perform, action)
 
     def propose(self, name: str, *arguments: Argument) -> None:
         """An action that chance has chosen, to be done now."""
         if self._given is None:
-            self._perform(Action(self._cluster.loop.time(), name, arguments))
+            self._perform(Action(self._loop.time(), name, arguments))
 
     def _perform(self, action: Action) -> None:
         self.done.append(action)
-        self._cluster.trace.note("act", action.text)
-        for invariant in self._cluster.action_observers:
-            invariant.acted(action)
-        ACTIONS[action.name].run(self._cluster.group_of(action), *action.arguments)
+        self._trace.note("act", action.text)
+        for tell in self.observers:
+            tell(action)
+        ACTIONS[action.name].run(self._target_of(action), *action.arguments)

@@ -1,7 +1,7 @@
-"""A machine with the shipped broker on it, as ``broker/server/broker_process.py`` assembles it.
+"""A machine with the shipped broker on it: opened, assembled and restarted by the shipped code.
 
-Of the process only what touches the world is replaced: clock, files, peers' transport, executors,
-random source, and the sockets below the remoting port. There is no HTTP port.
+Only its environment is replaced: clock, files, peers' transport, executors, random source, and the
+sockets below the remoting port. There is no HTTP port.
 """
 
 from __future__ import annotations
@@ -11,29 +11,34 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from broker.config.node_config import Endpoint, Member, NodeConfig
-from broker.remoting.server import RemotingServer
 from broker.server.broker import Broker
-from broker.server.broker import Environment as BrokerEnvironment
-from broker.server.name_server_registration import Registrar
+from broker.server.broker_server import open_broker
+from broker.server.environment import BrokerLimits
+from broker.server.environment import Environment as BrokerEnvironment
 from broker.state.commands import Command, Expire, Proof
 from broker.state.recent_entries import RecentEntries
 from broker.state.state_machine import BrokerStateMachine
 from dledger.node.node import Node
-from dledger.node.startup_repair import Prepare
+from dledger.node.service import Service
 from dledger.node.state_machine import Leadership
 from dledger.wire.features import STATE_PROOF
 from simulator.engine.disk_executor import executors_of
-from simulator.engine.process import Process
 from simulator.engine.violation import Violation
-from simulator.hosts.host import CLIENT_PORT, DIRECTORY, HTTP_PORT, PEER_PORT, Host
+from simulator.hosts.host import (
+    CLIENT_PORT,
+    DIRECTORY,
+    HTTP_PORT,
+    INDEX_ROWS_PER_FILE,
+    MIN_FREE_BYTES,
+    PEER_PORT,
+    Host,
+)
 from simulator.hosts.observed_host import GroupConfig
 from simulator.hosts.state_digest import StateDigest
 from store.index.consume_queue import ConsumeQueues
 from store.index.key_index import KeyIndex
-from store.index_rebuild import Rebuild
 from store.log.entry import Entry
 from store.log.retention_policy import RetentionPolicy
-from store.replica import ReplicaStore
 
 GROUP = "broker-a"
 RECENT_BYTES = 16 << 10
@@ -49,7 +54,7 @@ EXPIRED_SHARE = 0.7
 class BrokerSettings:
     """What all brokers of a simulated group share beside the Raft settings."""
 
-    name_servers: Sequence[str]
+    name_servers: Sequence[str] = ()
     flush: str = "sync"
     retention: RetentionPolicy | None = None
     retains: bool = False
@@ -139,21 +144,55 @@ class BrokerHost(Host):
     settings: BrokerSettings
     broker: ObservedBroker
     state_machine: ObservedStateMachine
-    _server: RemotingServer
-    _registrar: Registrar
 
-    def _make_node(self, store: ReplicaStore, process: Process) -> Node:
-        group, environment, loop = self._group, self._environment, self._loop
-        name_servers = tuple(self.settings.name_servers)
-        config = NodeConfig(
+    async def _open_service(self) -> tuple[Service, Node]:
+        """See :class:`Host`."""
+        assert self.process is not None  # noqa: S101 - it is an event of it
+        environment, group = self._environment, self._group
+        executors, close = executors_of(self, self.process, environment.loop, environment.streams)
+        server = await open_broker(
+            self._config(),
+            BrokerEnvironment(
+                fs=self.fs,
+                make_transport=partial(self._make_transport, self.process),
+                executors=executors,
+                loop=self._loop,
+                rng=environment.streams.stream(f"broker {self.name}"),
+                wall_clock=self.clock.wall_ms,
+                new_incarnation=self._new_incarnation,
+                close=close,
+            ),
+            BrokerLimits(
+                raft=group.raft,
+                retention=self.settings.retention,
+                min_free_bytes=MIN_FREE_BYTES,
+                index_rows_per_file=INDEX_ROWS_PER_FILE,
+            ),
+            ObservedBroker,
+        )
+        self.broker = server.broker
+        node, machine = server.broker.context.node, server.broker.context.machine
+        assert isinstance(machine, ObservedStateMachine)  # noqa: S101 - as the class says
+        self.state_machine = machine
+        machine.tell_applied = self._applied
+        machine.tell_leadership = self._leadership
+        machine.knows_proofs = STATE_PROOF in self.features
+        checkpoint = node.store.recovered.checkpoint
+        index = -1 if checkpoint is None else checkpoint.index
+        machine.tell_restored = partial(self._restored, index)
+        return server, node
+
+    def _config(self) -> NodeConfig:
+        group, settings = self._group, self.settings
+        return NodeConfig(
             group=group.name,
             node=self.name,
             data=DIRECTORY,
             members=members_of(group),
-            namesrv=name_servers,
-            flush=self.settings.flush,
-            transaction_timeout_ms=self.settings.transaction_timeout_ms,
-            transaction_check_interval_ms=self.settings.transaction_check_interval_ms,
+            namesrv=tuple(settings.name_servers),
+            flush=settings.flush,
+            transaction_timeout_ms=settings.transaction_timeout_ms,
+            transaction_check_interval_ms=settings.transaction_check_interval_ms,
             segment_size=group.segment_size,
             max_message_size=group.segment_size // 4,
             heartbeat_ms=round(group.raft.heartbeat_seconds * 1000),
@@ -163,40 +202,6 @@ class BrokerHost(Host):
             proof_ms=PROOF_MS if STATE_PROOF in self.features else 0,
             file_reserved_hours=0,  # clocks are days ahead now and then; what expires is a fault
         )
-        rng = environment.streams.stream(f"broker {self.name}")
-        transport = self._make_transport(process)
-        broker = self.broker = ObservedBroker(
-            config,
-            store,
-            BrokerEnvironment(
-                fs=self.fs,
-                transport=transport,
-                executors=executors_of(self, process, environment.loop, environment.streams),
-                loop=loop,
-                rng=rng,
-                wall_clock=self.clock.wall_ms,
-            ),
-            self._stops,
-            retention=self.settings.retention,
-            raft=group.raft,
-        )
-        machine = broker.context.machine
-        assert isinstance(machine, ObservedStateMachine)  # noqa: S101 - as the class says
-        self.state_machine = machine
-        machine.tell_applied = self._applied
-        machine.tell_leadership = self._leadership
-        machine.knows_proofs = STATE_PROOF in self.features
-        checkpoint = store.recovered.checkpoint
-        index = -1 if checkpoint is None else checkpoint.index
-        machine.tell_restored = partial(self._restored, index)
-        address = config.own.address
-        self._server = RemotingServer(loop, address.host, address.port, broker.dispatch)
-        self._registrar = Registrar(loop, name_servers, broker.announcement)
-        return broker.context.node
-
-    def _make_prepare(self) -> Prepare:
-        """See :class:`Host`."""
-        return Rebuild(self.fs, DIRECTORY, ObservedStateMachine.rows_per_file).run
 
     def _expire(self, node: Node) -> None:
         """As retention does: by a command in the log, so that every replica does the same."""
@@ -208,15 +213,3 @@ class BrokerHost(Host):
             self.broker.retain(int((1 - EXPIRED_SHARE) * end))
         elif batcher.serving:
             batcher.add_command(Expire(int(EXPIRED_SHARE * end)))
-
-    async def _start_node(self) -> None:
-        await self.broker.start()
-        await self._server.start()
-        self.broker.on_announcement_changed = self._registrar.register_now
-        self._registrar.start()
-
-    async def _stop_node(self) -> None:
-        self.broker.on_announcement_changed = lambda: None
-        await self._registrar.stop()
-        await self.broker.stop()
-        await self._server.stop()

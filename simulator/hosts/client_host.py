@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING
 
-from simulator.engine.event_loop import ProcessLoop
 from simulator.engine.machine_clock import MachineClock
 from simulator.engine.process import Process
+from simulator.engine.process_loop import ProcessLoop
 from simulator.engine.tcp_sockets import Interface
 
 if TYPE_CHECKING:

@@ -32,7 +32,8 @@ class DiskHost(ObservedHost, ABC):
         self.disk_slowness = 1.0
         self.damaged = False
         self.damaged_parts: dict[str, int] = {}
-        """Of what is derived (``derived.py``), with the process that was the last before that."""
+        """Of what is derived (``faults/derived_file_damage.py``), each with the last boot before
+        that."""
         self.damaged_checkpoints: dict[str, None] = {}
         """Their paths, of this disk."""
         self.disks_before_damage = DisksBeforeDamage()
@@ -102,8 +103,8 @@ class DiskHost(ObservedHost, ABC):
         self.disks_before_damage.keep(self.fs, self.now)
         self.damaged_checkpoints.clear()
         host: Any = self
-        for invariant in self.invariants:
-            invariant.disk_replaced(host)
+        for observer in self.observers:
+            observer.disk_replaced(host)
 
     def note_damage(self) -> None:
         """From now on some of what is on its disk may be wrong."""

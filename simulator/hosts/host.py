@@ -8,38 +8,49 @@ from functools import partial
 
 from dledger.errors import InvariantError, ReopenError, SnapshotInstalledError
 from dledger.node.node import Node
-from dledger.node.startup_repair import Prepare, open_prepared, open_repaired
+from dledger.node.service import Service, run_service, start_service
+from dledger.node.startup_repair import StartupRepair, open_repaired
 from dledger.raft.configuration import FIRST_INCARNATION
 from dledger.wire.features import FEATURES
+from dledger.wire.transport import TransportHandler
 from simulator.engine.disk_executor import executors_of
-from simulator.engine.event_loop import ProcessLoop
 from simulator.engine.machine_clock import MachineClock
-from simulator.engine.peer_network import SimulatedTransport
+from simulator.engine.peer_network import Network, SimulatedTransport
 from simulator.engine.process import Process
+from simulator.engine.process_loop import ProcessLoop
 from simulator.engine.tcp_sockets import Interface
 from simulator.engine.violation import Violation
 from simulator.hosts.disk_host import DiskHost
 from simulator.hosts.hash_state_machine import HashChainStateMachine
+from simulator.hosts.node_service import NodeService
 from simulator.hosts.observed_host import Ending, Environment, GroupConfig
-from store.errors import (
-    DamagedError,
-    DamagedLogError,
-    DiskFullError,
-    FatalDiskError,
-    MissingSegmentError,
-    StoreError,
-)
-from store.replica import ReplicaStore, StoreConfig
+from store.errors import DiskFullError, FatalDiskError, StoreError
+from store.replica import StoreConfig
 
 DIRECTORY = "/data"
 PEER_PORT, CLIENT_PORT, HTTP_PORT = 10915, 10911, 8080
 MIN_FREE_BYTES = 4 << 10
+INDEX_ROWS_PER_FILE = 16
 PASSES_TO_FIND = 2
 """Of the scrub: in the first a file's bounds may be found wrong, and then in the second what lies
 outside of them missing."""
 
 EXPIRY_SECONDS = (0.0, 0.3, 0.6)
 """When a host gives up what it can: it keeps two checkpoints, and what the older one needs."""
+
+
+class HostTransport(SimulatedTransport):
+    """Tells its host who listens."""
+
+    def __init__(self, network: Network, host: Host, process: Process) -> None:
+        super().__init__(network, host, process)
+        self._machine = host
+
+    async def start(self, handler: TransportHandler) -> None:
+        """See :class:`dledger.wire.transport.Transport`."""
+        if isinstance(handler, StartupRepair):
+            self._machine.waits_for_repair()
+        await super().start(handler)
 
 
 class Host(DiskHost):
@@ -68,7 +79,9 @@ class Host(DiskHost):
         self._loop: ProcessLoop
         self._interface: Interface | None = None
         self._transport: SimulatedTransport | None = None
-        self._opening: asyncio.Task[ReplicaStore] | None = None
+        self._asked_to_stop: asyncio.Future[None]
+        self._opened = False  # by the present process
+        self._is_repaired = False
         self._ending = Ending.POWER_LOSS
 
     @property
@@ -120,6 +133,13 @@ class Host(DiskHost):
         process = self.process = Process(after=self._step, died=self._died)
         process.run(self._boot, process)
 
+    def upgrade(self) -> None:
+        """A process of an earlier program ends, and one of the present program starts."""
+        if self.process is not None and self.features != FEATURES:
+            self.note("is started anew with another program")
+            self.crash()
+            self.start()
+
     def crash(self) -> None:
         """The process dies at once."""
         self._end(Ending.CRASH)
@@ -165,7 +185,7 @@ class Host(DiskHost):
     def stop(self) -> None:
         """Stops in order, as at SIGTERM."""
         if self.process is not None:
-            self.process.run(self._stop, self.process)
+            self.process.run(self._stop)
 
     def switch_off(self) -> None:
         """The simulation is over: what is left of the process is never run."""
@@ -183,157 +203,120 @@ class Host(DiskHost):
     # --- processes
 
     def _boot(self, process: Process) -> None:
-        group = self._group
-        config = StoreConfig(
-            "sim",
-            self.name,
-            group.segment_size,
-            min_free_bytes=MIN_FREE_BYTES,
-            index_rows_per_file=16,
-            incarnation=self._incarnations.randrange(FIRST_INCARNATION, 1 << 62),
-            direct=True,
-        )
-        prepare = self._make_prepare()
-        try:
-            store = open_prepared(self.fs, DIRECTORY, config, prepare)
-        except (DamagedLogError, MissingSegmentError) as error:
-            if self.damaged:
-                self._repair(error, config, process, prepare)
-            else:
-                self._refuses(error)
-        except (StoreError, OSError) as error:
-            self._refuses(error)
-        else:
-            self._come_up(process)
-            self._run_node(store, process)
-
-    def _come_up(self, process: Process) -> None:
-        """The process has an address and a loop from now on."""
+        """The process has an address and a loop from now on, and runs as the shipped one does."""
         environment = self._environment
         self._interface = Interface(environment.sockets, process, self.name, self.ip)
         self._loop = ProcessLoop(
             environment.loop, process, interface=self._interface, rate=self.clock.rate
         )
+        self._asked_to_stop = self._loop.create_future()
+        life = self._loop.create_task(run_service(self._start_service, self._asked_to_stop))
+        life.add_done_callback(self._over)
 
-    def _make_prepare(self) -> Prepare:
-        """What a process does with its log before it makes a node; here nothing is derived."""
-        return lambda _store: None
+    async def _start_service(self) -> Service:
+        return await start_service(self._open, alone=False)
 
-    def _repair(
-        self, damage: DamagedError, config: StoreConfig, process: Process, prepare: Prepare
-    ) -> None:
-        """Its peers put back what keeps the log from being opened, as far as they have it."""
-        self.note(f"is to be mended: {damage}")
-        self._come_up(process)
-        opening = open_repaired(
-            self.fs,
-            DIRECTORY,
-            config,
-            partial(self._make_transport, process),
-            self._loop,
-            self._group.voters,
-            prepare=prepare,
-        )
-        self._opening = self._loop.create_task(opening)
-        self._opening.add_done_callback(partial(self._repaired, process))
-
-    def _make_transport(self, process: Process) -> SimulatedTransport:
-        self._transport = SimulatedTransport(self._environment.network, self, process)
-        self._transport.features = self.features
-        return self._transport
-
-    def _repaired(self, process: Process, task: asyncio.Task[ReplicaStore]) -> None:
-        self._opening = None
-        if task.cancelled():
-            self.coverage_mark("stopped before it was mended")
-            self._stopped(process, None)
-            return
-        error = task.exception()
-        if error is None:
-            self.coverage_mark("damage mended before the node started")
-            self._run_node(task.result(), process)
-        elif isinstance(error, StoreError | OSError):
-            self._refuses(error)
-        else:
-            raise error
-
-    def _run_node(self, store: ReplicaStore, process: Process) -> None:
-        found = store.recovered
+    async def _open(self) -> Service:
+        """Opens what runs on the machine. The node is there from now on, and is started next."""
+        if self._opened:
+            self.boot += 1
+        self._opened, self.node = True, None
+        service, node = await self._open_service()
+        found = node.store.recovered
         self.note(
             f"boots: term {found.term}, vote {found.vote or 'none'}, log to {found.last_index}, "
             f"commit {found.commit_index}, cut {found.torn_bytes_cut}"
         )
-        self.refuses = self.files_swapped = False
-        self.node = self._make_node(store, process)
-        for invariant in self.invariants:
-            invariant.booted(self)
-        self._loop.create_task(self._start_node()).add_done_callback(self._started)
+        if self._is_repaired:
+            self.coverage_mark("damage mended before the node started")
+        self.refuses = self.files_swapped = self._is_repaired = False
+        self.node = node
+        for observer in self.observers:
+            observer.booted(self)
+        service.failed.add_done_callback(lambda failed: self._failed(failed.result()))
+        return service
 
-    def _make_node(self, store: ReplicaStore, process: Process) -> Node:
-        """What runs on the machine; here a bare node, whose state is a hash of what it applied."""
-        group, environment = self._group, self._environment
-        transport = self._make_transport(process)
-        return Node(
+    async def _open_service(self) -> tuple[Service, Node]:
+        """Opens the data; here of a bare node, whose state is a hash of what it applied."""
+        group, environment, process = self._group, self._environment, self.process
+        assert process is not None  # noqa: S101 - it is an event of it
+        store = await open_repaired(
+            self.fs,
+            DIRECTORY,
+            StoreConfig(
+                group.name,
+                self.name,
+                group.segment_size,
+                min_free_bytes=MIN_FREE_BYTES,
+                index_rows_per_file=INDEX_ROWS_PER_FILE,
+                incarnation=self._new_incarnation(),
+                direct=True,
+            ),
+            partial(self._make_transport, process),
+            self._loop,
+            group.voters,
+        )
+        executors, close = executors_of(self, process, environment.loop, environment.streams)
+        failed: asyncio.Future[BaseException] = self._loop.create_future()
+        node = Node(
             node=self.name,
             voters=group.voters,
             store=store,
-            transport=transport,
+            transport=self._make_transport(process),
             machine=HashChainStateMachine(self._applied, self._leadership, self._restored),
-            executors=executors_of(self, process, environment.loop, environment.streams),
+            executors=executors,
             loop=self._loop,
             rng=environment.streams.stream(f"node {self.name}"),
-            on_fatal=self._stops,
+            on_fatal=failed.set_result,
             config=group.raft,
         )
+        return NodeService(node, executors, close, failed), node
 
-    async def _start_node(self) -> None:
-        assert self.node is not None  # noqa: S101 - it is just made
-        await self.node.start()
+    def _new_incarnation(self) -> int:
+        return self._incarnations.randrange(FIRST_INCARNATION, 1 << 62)
 
-    async def _stop_node(self) -> None:
-        assert self.node is not None  # noqa: S101 - the caller has looked
-        await self.node.stop()
+    def _make_transport(self, process: Process) -> SimulatedTransport:
+        self._transport = HostTransport(self._environment.network, self, process)
+        self._transport.features = self.features
+        return self._transport
 
-    def _started(self, task: asyncio.Task[None]) -> None:
-        error = task.exception()
-        if isinstance(error, DamagedLogError):
-            self._stops(error)  # and is mended as it starts the next time
-        elif isinstance(error, StoreError | OSError):
-            self._refuses(error)
+    def waits_for_repair(self) -> None:
+        """Its peers are to put back what keeps its log from being opened."""
+        self.note("is to be mended")
+        if not (self.damaged or self.damaged_parts or self._disk_failed):
+            raise Violation(f"{self.name} takes its log for damaged")
+        self._is_repaired = True
+
+    def _stop(self) -> None:
+        self.note("is asked to stop")
+        if not self._asked_to_stop.done():
+            self._asked_to_stop.set_result(None)
+
+    def _over(self, life: asyncio.Task[BaseException | None]) -> None:
+        """What the process was for has ended."""
+        error = life.exception()
+        if isinstance(error, StoreError | OSError):
+            # It does not start. With this disk it never will, if that is because of damage.
+            self.refuses = not (self._disk_failed or self._disk_filled)
+            self._failed(error)
         elif error is not None:
             raise error
+        elif life.result() is None:
+            self.coverage_mark(
+                "stopped before it was mended" if self._is_repaired else "stopped in order"
+            )
+        self._end(Ending.CRASH)
 
-    def _stop(self, process: Process) -> None:
-        self.note("is asked to stop")
-        if self.node is None:
-            if self._opening is not None and not self._opening.cancel():
-                # It has just ended, and the node is about to be made: then that is what stops.
-                self._loop.call_soon(self._stop, process)
-            return
-        task = self._loop.create_task(self._stop_node())
-        task.add_done_callback(lambda ended: self._stopped(process, ended.result()))
-
-    def _stopped(self, process: Process, _result: None) -> None:
-        if self.process is process:
-            self.coverage_mark("stopped in order")
-            self._end(Ending.CRASH)
-
-    def _refuses(self, error: BaseException) -> None:
-        """It does not start. With this disk it never will, if that is because of damage."""
-        self.refuses = not (self._disk_failed or self._disk_filled)
-        self._stops(error)
-
-    def _stops(self, error: BaseException) -> None:
-        """The node gives up by itself. Right after a disk error, and never otherwise."""
+    def _failed(self, error: BaseException) -> None:
+        """It gives up by itself: to be opened anew, or right after a disk error."""
         self.note(f"stops: {error}")
+        self.node = None
         if isinstance(error, ReopenError):
             self.coverage_mark(
                 "refilled by a peer"
                 if isinstance(error, SnapshotInstalledError)
                 else "state taken again"
             )
-            self._end(Ending.CRASH)
-            self.start()
             return
         full = self._disk_filled and isinstance(error, DiskFullError | FatalDiskError)
         broken = self._disk_failed
@@ -344,7 +327,6 @@ class Host(DiskHost):
             self.coverage_mark("damage kept a node from running")
         else:
             self.coverage_mark("disk full stopped a node" if full else "disk error stopped a node")
-        self._end(Ending.CRASH)
 
     def _died(self) -> None:
         self.coverage_mark(f"{self._ending.value} within a file call")
@@ -357,7 +339,8 @@ class Host(DiskHost):
             return
         self.note(ending.value)
         self.process.end()
-        self.process = self.node = self._opening = None
+        self.process = self.node = None
+        self._opened = self._is_repaired = False
         self._disk_errors.clear()
         self._disk_filled = self.fs.capacity is not None
         if self._transport is not None:

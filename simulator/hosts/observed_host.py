@@ -14,18 +14,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from dledger.config import RaftConfig
 from dledger.node.node import Node
 from dledger.node.state_machine import Leadership
-from dledger.raft.messages import Message
 from dledger.raft.raft_state import Role
+from dledger.wire.transport import Message
 from simulator.engine.event_loop import VirtualLoop
 from simulator.engine.peer_network import Network
 from simulator.engine.random_streams import Streams
 from simulator.engine.tcp_sockets import Sockets
-from simulator.invariants.invariant import ChangedPart, observers_of, wants
+from simulator.hosts.observer import ChangedPart, HostObserver, observers_of, wants
 from store.log.entry import Entry
 
 if TYPE_CHECKING:
     from simulator.engine.trace import Trace
-    from simulator.invariants import Invariant
 
 MessageObserver: TypeAlias = Callable[[Any, str, Message], None]
 
@@ -69,7 +68,7 @@ _State: TypeAlias = tuple[int, int, int, int, int, Role, str, int]
 
 
 def _changed(before: _State | None, state: _State) -> int:
-    """In which parts (:class:`~simulator.invariants.invariant.ChangedPart`) these differ."""
+    """In which parts (:class:`~simulator.hosts.observer.ChangedPart`) these differ."""
     if before is None or before[7] != state[7]:
         return 15
     return (
@@ -87,7 +86,7 @@ class ObservedHost:
         self.name = name
         self.boot = 0
         self.node: Node | None = None
-        self.invariants: Sequence[Invariant] = ()
+        self.observers: Sequence[HostObserver[Any]] = ()
         self._environment = environment
         self.note: Callable[[str], None] = partial(environment.trace.note, name)
         """Adds an event to the trace."""
@@ -96,11 +95,11 @@ class ObservedHost:
         self._stepped: _State | None = None
         self.watch(())
 
-    def watch(self, invariants: Sequence[Invariant]) -> None:
+    def watch(self, observers: Sequence[HostObserver[Any]]) -> None:
         """Tells them from now on what happens here, and each only what it wants to be told."""
-        self.invariants = invariants
+        self.observers = observers
         stepped = [
-            (int(each.step_parts), each.stepped) for each in invariants if wants(each, "stepped")
+            (int(each.step_parts), each.stepped) for each in observers if wants(each, "stepped")
         ]
         self._on_step: list[list[Callable[[Any], None]]] = [
             [tell for parts, tell in stepped if parts & changed]
@@ -109,7 +108,7 @@ class ObservedHost:
         self._on_send: dict[type[Message], list[MessageObserver]] = {}
         self._on_receipt: dict[type[Message], list[MessageObserver]] = {}
         self._on_apply: list[Callable[[Any, Entry, bytes], None]] = [
-            each.applies for each in invariants if wants(each, "applies")
+            each.applies for each in observers if wants(each, "applies")
         ]
 
     @property
@@ -152,7 +151,7 @@ class ObservedHost:
         kind = type(message)
         told = self._on_send.get(kind)
         if told is None:
-            found = observers_of(self.invariants, "sends", kind)
+            found = observers_of(self.observers, "sends", kind)
             told = self._on_send[kind] = [each.sends for each in found]
         for tell in told:
             tell(self, peer, message)
@@ -163,7 +162,7 @@ class ObservedHost:
         self.note(f"<- {sender} #{number} {kind.__name__}")
         told = self._on_receipt.get(kind)
         if told is None:
-            found = observers_of(self.invariants, "receives", kind)
+            found = observers_of(self.observers, "receives", kind)
             told = self._on_receipt[kind] = [each.receives for each in found]
         for tell in told:
             tell(self, sender, message)
@@ -176,8 +175,8 @@ class ObservedHost:
 
     def _restored(self, index: int, digest: bytes) -> None:
         host: Any = self
-        for invariant in self.invariants:
-            invariant.restored(host, index, digest)
+        for observer in self.observers:
+            observer.restored(host, index, digest)
 
     def _leadership(self, leadership: Leadership) -> None:
         self.note(

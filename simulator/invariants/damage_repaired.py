@@ -36,7 +36,11 @@ class DamageRepaired:
         boot, passes = self._passes[host.name]
         needed = passes if boot == host.boot else PASSES
         damage = host.node.scrubber.damage
-        return _passes(host) >= needed and not any(index >= self._kept(host) for index in damage)
+        if any(index >= self._kept(host) for index in damage):
+            # What is derived from an entry is compared once that is whole again.
+            self._passes[host.name] = (host.boot, _passes(host) + PASSES)
+            return False
+        return _passes(host) >= needed
 
     def _can_be_repaired(self, host: Host) -> bool:
         """Its peers give it each committed entry, if they have given up none, and know it."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from simulator.faults.broker_injector import BROKER_FAULT_KINDS, DAMAGE_KINDS, BrokerFaultInjector
-from simulator.faults.injector import KINDS
+from simulator.faults.broker_faults import DAMAGE_KINDS
+from simulator.faults.kinds import ALL_KINDS, BROKER_FAULTS, DEFAULT_KINDS, NODE_FAULTS
 from simulator.faults.membership import MEMBER_KINDS
 from simulator.faults.raft_sequences import RAFT_SEQUENCE_KINDS, SEQUENCE_KINDS
 from simulator.worlds.registry import (
@@ -31,7 +31,7 @@ from simulator.worlds.registry import (
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """``kinds`` are the faults that exist at all (``faults.KINDS``), none given for every kind.
+    """``kinds`` are the faults that exist at all (``faults/kinds.py``), none given for every kind.
 
     ``minutes`` is simulated time with faults; ``seeds`` what is run where nothing else is asked;
     ``worlds`` are taken in turn, seed by seed; ``nodes`` is how many a group has where nothing else
@@ -52,8 +52,7 @@ class Profile:
 
     def kinds_of(self, seed: int) -> tuple[str, ...]:
         """The kinds for the world of a seed: bare nodes know nothing of clients and clocks."""
-        of_nodes = (*KINDS, *MEMBER_KINDS, *SEQUENCE_KINDS, *RAFT_SEQUENCE_KINDS)
-        known = of_nodes if self.world(seed) == NODES else BROKER_FAULT_KINDS
+        known = NODE_FAULTS if self.world(seed) == NODES else BROKER_FAULTS
         return tuple(kind for kind in self.kinds if kind in known)
 
     def nodes_of(self, seed: int) -> int:
@@ -68,8 +67,6 @@ class Profile:
         return self.worlds[seed % len(self.worlds)]
 
 
-DEFAULT_KINDS = (*BrokerFaultInjector.drawn_kinds, *MEMBER_KINDS, *SEQUENCE_KINDS)
-ALL_KINDS = (*DEFAULT_KINDS, *DAMAGE_KINDS, *RAFT_SEQUENCE_KINDS)
 DISK_KINDS = (
     "crash within a call",
     "power loss",

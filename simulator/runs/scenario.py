@@ -4,7 +4,7 @@
 
     # n2 leads though it lacks what was committed
     seed 17                 where all chance but the faults comes from
-    world nodes             or brokers, see worlds.py
+    world nodes             or brokers, see worlds/registry.py
     nodes 3
     seconds 2.5             how long until everything is healed
     client-seconds 1.2      how long the clients are at work; all the time without this line

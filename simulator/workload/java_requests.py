@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from broker.client.message import MessageQueue
 from broker.remoting.client import RemotingClient
 from broker.remoting.protocol.frame import Frame
-from simulator.invariants.broker.message_content import java_hash
+from simulator.workload.java_hash import java_hash
 from store.message.record import MessageRecord
 
 PULL, SEND_BACK, QUERY_OFFSET, UPDATE_OFFSET = 11, 36, 14, 15

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from random import Random
+from typing import Protocol
 
 from broker.client.errors import ClientError
 from broker.client.route.route_cache import Routes
@@ -12,8 +14,7 @@ from broker.remoting.protocol.errors import CallError
 from broker.remoting.protocol.ext_fields import ext_int
 from simulator.hosts.broker_host import GROUP as BROKER
 from simulator.hosts.client_host import ClientHost
-from simulator.invariants.broker.message_lookup import MessageLookups, keys_of
-from store.message.record import decode_record, record_bounds
+from store.message.record import MessageRecord, decode_record, record_bounds
 
 BY_KEY, BY_TIME, BY_POSITION = 12, 29, 33
 SUCCESS, NOT_FOUND = 0, 22
@@ -23,6 +24,38 @@ REQUEST_SECONDS = 1.5
 TIME_MAX_MS = 1 << 41
 
 
+class LookupListener(Protocol):
+    """Knows what the log has, and is told what brokers say of it."""
+
+    def committed(self) -> Sequence[MessageRecord]:
+        """What can be asked for."""
+
+    def applied(self, address: str) -> int:
+        """The entry up to which the broker there has applied the log."""
+
+    def indexed(self, address: str) -> int:
+        """The entry up to which its key index must have all keys."""
+
+    def found_by_key(
+        self, topic: str, key: str, applied: int, records: Sequence[tuple[MessageRecord, bytes]]
+    ) -> None:
+        """What a broker gives that had indexed so much when it was asked."""
+
+    def found_at(self, position: int, applied: int, data: bytes | None) -> None:
+        """The record at a position; None where a broker says that none begins there."""
+
+    def found_by_time(
+        self, topic: str, queue_id: int, time_ms: int, applied: int, offset: int
+    ) -> None:
+        """The first message of a queue that is not older than that."""
+
+
+def keys_of(record: MessageRecord) -> list[str]:
+    """The words by which it can be found, and the key that its producer gave it."""
+    properties = record.property_map
+    return [*properties.get("KEYS", "").split(), properties.get("UNIQ_KEY", "")]
+
+
 class MessageLookupClient:
     """Asks any broker, one thing at a time, of messages that are committed."""
 
@@ -30,7 +63,7 @@ class MessageLookupClient:
         self,
         name_servers: str,
         topic: str,
-        known: MessageLookups,
+        known: LookupListener,
         rng: Random,
         *,
         pause_max: float = PAUSE_SECONDS_MAX,
@@ -53,7 +86,7 @@ class MessageLookupClient:
         routes = Routes(loop, remoting, self._name_servers.split(";"), rng)
         while self._working:
             await asyncio.sleep(rng.uniform(0.02, self._pause_max))
-            if not self._known.by_position:
+            if not self._known.committed():
                 continue
             ask = rng.choice((self._by_key, self._by_time, self._by_position))
             try:
@@ -69,7 +102,7 @@ class MessageLookupClient:
     async def _by_key(
         self, client_host: ClientHost, remoting: RemotingClient, address: str
     ) -> None:
-        record = self._rng.choice(list(self._known.by_position.values())).record
+        record = self._rng.choice(self._known.committed())
         key = self._rng.choice([key for key in keys_of(record) if key])
         indexed = self._known.indexed(address)
         ext = {
@@ -93,7 +126,7 @@ class MessageLookupClient:
     async def _by_position(
         self, client_host: ClientHost, remoting: RemotingClient, address: str
     ) -> None:
-        position = self._rng.choice(list(self._known.by_position))
+        position = self._rng.choice(self._known.committed()).position
         applied = self._known.applied(address)
         ext = {"offset": str(position)}
         answer = await remoting.invoke(address, BY_POSITION, ext, timeout=REQUEST_SECONDS)
@@ -106,7 +139,7 @@ class MessageLookupClient:
     async def _by_time(
         self, client_host: ClientHost, remoting: RemotingClient, address: str
     ) -> None:
-        record = self._rng.choice(list(self._known.by_position.values())).record
+        record = self._rng.choice(self._known.committed())
         time_ms = record.store_timestamp + self._rng.choice((-1, 0, 0, 1))
         applied = self._known.applied(address)
         ext = {

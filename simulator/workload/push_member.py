@@ -96,9 +96,6 @@ class PushMember:
             if not topic.startswith(RETRY_PREFIX):
                 await self._routes.recover(topic, BROKER)
 
-    def _leader(self, queue: MessageQueue) -> str:
-        return self._routes.leader(queue)
-
     # --- who has which queue
 
     def _members_changed(self, _: Connection, _request: Frame) -> None:
@@ -159,7 +156,7 @@ class PushMember:
             await self._look_up_routes()
 
     async def _take(self, queue: MessageQueue) -> None:
-        leader, lock, asked_at = self._leader(queue), None, self._loop.time()
+        leader, lock, asked_at = self._routes.leader(queue), None, self._loop.time()
         if self._client.in_order:
             asked = self._listener.asks(leader)
             self._doubtful[queue] = None
@@ -188,7 +185,7 @@ class PushMember:
             f"gives up {process_queue.queue.topic}/{process_queue.queue.queue_id}"
         )
         try:
-            leader = self._leader(process_queue.queue)
+            leader = self._routes.leader(process_queue.queue)
         except ClientError:
             return
         self._wire.commit(leader, process_queue.queue, process_queue.done)
@@ -204,7 +201,7 @@ class PushMember:
 
     async def _renew(self) -> None:
         for queue, process_queue in list(self._process_queues.items()):
-            leader, asked_at = self._leader(queue), self._loop.time()
+            leader, asked_at = self._routes.leader(queue), self._loop.time()
             asked = self._listener.asks(leader)
             held = await self._wire.lock(leader, [queue])
             if held is None:
@@ -235,7 +232,7 @@ class PushMember:
                 continue
             asked_at = self._listener.now
             try:
-                leader = self._leader(queue)
+                leader = self._routes.leader(queue)
                 answer = await self._wire.pull(
                     leader, queue, process_queue.next_offset, process_queue.done, self._version
                 )
@@ -310,7 +307,7 @@ class PushMember:
             self._listener.sends_back(record)
             try:
                 answer = await self._wire.send_back(
-                    self._leader(process_queue.queue), record, RETRY_LEVEL, RETRIES_MAX
+                    self._routes.leader(process_queue.queue), record, RETRY_LEVEL, RETRIES_MAX
                 )
             except (CallError, ClientError):
                 await self._routes.recover(process_queue.queue.topic, BROKER)
@@ -354,7 +351,9 @@ class PushMember:
             for process_queue in list(self._process_queues.values()):
                 try:
                     self._wire.commit(
-                        self._leader(process_queue.queue), process_queue.queue, process_queue.done
+                        self._routes.leader(process_queue.queue),
+                        process_queue.queue,
+                        process_queue.done,
                     )
                 except ClientError:
                     continue
@@ -369,7 +368,7 @@ class PushMember:
             return
         process_queue.done = offset
         try:
-            self._wire.commit(self._leader(queue), queue, offset)
+            self._wire.commit(self._routes.leader(queue), queue, offset)
         except ClientError as error:
             self._client_host.note(f"goes on elsewhere, and can tell nobody: {error}")
         del self._process_queues[queue]

@@ -107,8 +107,8 @@ class RaftClient:
         host.note(f"payload {number}: {error or 'acknowledged'}")
         if error is None:
             self.acknowledged[number] = None
-            for invariant in host.invariants:
-                invariant.acknowledged(host, number)
+            for observer in host.observers:
+                observer.acknowledged(host, number)
         elif isinstance(error, OutcomeUnknownError):
             host.coverage_mark("leader stepped down with proposals open")
             self.unknown[number] = None

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from simulator.worlds.raft_cluster import Cluster
+    from simulator.hosts.host import Host
 
 
-def summarize_hosts(groups: Sequence[Cluster]) -> str:
+def summarize_hosts(hosts: Sequence[Host]) -> str:
     """Role, term and how far each host is."""
     said = []
-    for host in (host for group in groups for host in group.hosts):
+    for host in hosts:
         node = host.node
         if node is None:
             said.append(f"{host.name} down")

@@ -1,37 +1,35 @@
-"""A whole cluster whose clients read offsets and topics at any broker: reads by index (thesis 6.4).
-
-A world of its own, so that the seeds of the others go on meaning what they mean.
-"""
+"""A client that only reads offsets and topics, at any broker: reads by index (thesis 6.4)."""
 
 from __future__ import annotations
 
-from simulator.engine.random_streams import CountingRandom
-from simulator.hosts.client_host import ClientHost
+from simulator.hosts.broker_host import BrokerHost
 from simulator.workload.registers import RegisterClient
-from simulator.worlds.broker_cluster import TOPICS, BrokerCluster
+from simulator.worlds.cluster import Cluster
+from simulator.worlds.messages import TOPICS, Messages
+from simulator.worlds.name_service import NAME_SERVERS
+from simulator.worlds.workload import Workload
 
 PAUSE_SECONDS_MAX = 0.3
 
 
-class FollowerReadsCluster(BrokerCluster):
-    """See the module."""
+class FollowerReads(Workload):
+    """See the module. What it reads is compared with what those of :class:`Messages` write."""
 
-    reads_at_followers = True
-    target_clients = (*BrokerCluster.target_clients, "r2")
+    targets = ("r2",)
 
-    def _make_clients(self, rng: CountingRandom) -> None:
-        """One client more, which only reads."""
-        super()._make_clients(rng)
-        reader = RegisterClient(
-            self.name_servers,
+    def __init__(self, cluster: Cluster[BrokerHost]) -> None:
+        super().__init__()
+        self._reader = RegisterClient(
+            NAME_SERVERS,
             TOPICS[0],
-            self.registers,
-            self.streams.stream("registers 2"),
-            pause_max=self.added_pauses * PAUSE_SECONDS_MAX,
+            cluster.workload(Messages).registers,
+            cluster.streams.stream("registers 2"),
+            pause_max=cluster.settings.added_pauses * PAUSE_SECONDS_MAX,
             at_followers=True,
             write_share=0.0,
         )
-        self._asking.append(reader)
-        self.clients.append(
-            ClientHost("r2", "10.0.1.60", self.environment, reader.main, self._client_ended)
-        )
+        self.client_hosts = [cluster.client_host("r2", "10.0.1.60", self._reader.main)]
+
+    def stop(self) -> None:
+        """See :class:`Workload`."""
+        self._reader.stop()

@@ -1,42 +1,34 @@
-"""A whole cluster with a client that looks messages up at any broker: by key, position and time.
-
-A world of its own, so that the seeds of the others go on meaning what they mean.
-"""
+"""A client that looks messages up at any broker: by key, position and time."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from simulator.engine.random_streams import CountingRandom
-from simulator.hosts.client_host import ClientHost
-from simulator.invariants import Invariant
+from simulator.hosts.broker_host import BrokerHost
 from simulator.invariants.broker.message_lookup import MessageLookups
 from simulator.workload.message_lookup import PAUSE_SECONDS_MAX, MessageLookupClient
-from simulator.worlds.broker_cluster import TOPICS, BrokerCluster
+from simulator.worlds.cluster import Cluster
+from simulator.worlds.messages import TOPICS
+from simulator.worlds.name_service import NAME_SERVERS
+from simulator.worlds.workload import Workload
 
 
-class MessageLookupCluster(BrokerCluster):
+class MessageLookup(Workload):
     """See the module."""
 
-    target_clients = (*BrokerCluster.target_clients, "l0")
+    targets = ("l0",)
 
-    def _make_clients(self, rng: CountingRandom) -> None:
-        super()._make_clients(rng)
-        self._known = MessageLookups(TOPICS)
+    def __init__(self, cluster: Cluster[BrokerHost]) -> None:
+        super().__init__()
+        known = MessageLookups(TOPICS)
         self._looking = MessageLookupClient(
-            self.name_servers,
+            NAME_SERVERS,
             TOPICS[0],
-            self._known,
-            self.streams.stream("looking up"),
-            pause_max=self.added_pauses * PAUSE_SECONDS_MAX,
+            known,
+            cluster.streams.stream("looking up"),
+            pause_max=cluster.settings.added_pauses * PAUSE_SECONDS_MAX,
         )
-        self.clients.append(
-            ClientHost("l0", "10.0.1.70", self.environment, self._looking.main, self._client_ended)
-        )
+        self.client_hosts = [cluster.client_host("l0", "10.0.1.70", self._looking.main)]
+        self.invariants = [known]
 
-    def _make_invariants(self) -> Sequence[Invariant]:
-        return [*super()._make_invariants(), self._known]
-
-    def _stop_clients(self) -> None:
-        super()._stop_clients()
+    def stop(self) -> None:
+        """See :class:`Workload`."""
         self._looking.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,6 @@ from simulator.engine.random_streams import Streams
 
 if TYPE_CHECKING:
     from simulator.hosts.host import Host
-    from simulator.worlds.raft_cluster import Cluster
 
 PREFERRED_SHARE = 0.25
 
@@ -22,11 +22,11 @@ def with_preferred_leader(config: RaftConfig, streams: Streams, nodes: int) -> R
     return replace(config, preferred_leader=preferred)
 
 
-def must_transfer_leadership(cluster: Cluster, leader: Host) -> bool:
+def must_transfer_leadership(preferred: str, hosts: Sequence[Host], leader: Host) -> bool:
     """Whether another one is preferred, which runs and votes: without faults it is fit to lead, or
     will be soon."""
-    preferred = cluster.group.raft.preferred_leader
     if preferred in ("", leader.name) or leader.node is None:
         return False
     voters = leader.node.core.configuration.voters
-    return cluster.host(preferred).node is not None and preferred in voters
+    runs = any(host.name == preferred and host.node is not None for host in hosts)
+    return runs and preferred in voters

@@ -1,19 +1,17 @@
-"""A whole cluster with consumers that behave on the wire as RocketMQ's Java push consumer does.
+"""Consumers that behave on the wire as RocketMQ's Java push consumer does.
 
 One group filters by tags, sends back what it cannot consume, and is moved back by an operator while
-it consumes; the other locks its queues and consumes them in order. A world of its own, so that the
-seeds of the others go on meaning what they mean.
+it consumes; the other locks its queues and consumes them in order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from simulator.engine.random_streams import CountingRandom
+from simulator.hosts.broker_host import BrokerHost
 from simulator.hosts.client_host import ClientHost
-from simulator.invariants import Invariant
 from simulator.invariants.broker.long_polling import LongPollsAnswered
 from simulator.invariants.broker.message_content import MessageContentKept
 from simulator.invariants.broker.no_message_skipped import NothingSkipped
@@ -37,7 +35,10 @@ from simulator.workload.push_messages import (
     task_content,
 )
 from simulator.workload.push_settings import RETRY_PREFIX
-from simulator.worlds.broker_cluster import BrokerCluster
+from simulator.worlds.cluster import Cluster
+from simulator.worlds.messages import Messages
+from simulator.worlds.name_service import NAME_SERVERS
+from simulator.worlds.workload import Workload
 from store.message.record import MessageRecord
 
 TOPIC = "tasks"
@@ -129,39 +130,39 @@ class OrderedGroupListener(OneLockOwner):
         return fails(number_of(record.body), 0)
 
 
-class PushConsumersCluster(BrokerCluster):
+class PushConsumers(Workload):
     """See the module."""
 
-    target_clients = (*BrokerCluster.target_clients, "t0", "j0", "j1", "o0", "o1", "x0")
+    targets = ("t0", "j0", "j1", "o0", "o1", "x0")
 
-    def _make_clients(self, rng: CountingRandom) -> None:
-        super()._make_clients(rng)
-        self.tasks = History(self.trace.note)
+    def __init__(self, cluster: Cluster[BrokerHost]) -> None:
+        super().__init__()
+        self._cluster = cluster
+        self.tasks = History(cluster.trace.note)
         self._make_checks()
+        stream = cluster.streams.stream
         self._producer = ProducingClient(
-            self.name_servers,
+            NAME_SERVERS,
             (TOPIC,),
             self.tasks,
-            self.streams.stream("tasks"),
-            pause_max=self.added_pauses * PAUSE_SECONDS_MAX,
+            stream("tasks"),
+            pause_max=cluster.settings.added_pauses * PAUSE_SECONDS_MAX,
             patient=False,
             config=replace(CONFIG, default_queues=QUEUES),
             content=task_content,
         )
-        self._operator = OffsetResetOperator(
-            self.name_servers, WORKERS, TOPIC, self.streams.stream("operator")
-        )
+        self._operator = OffsetResetOperator(NAME_SERVERS, WORKERS, TOPIC, stream("operator"))
         groups = {
             "j": (WORKERS, WANTED_TAGS, self._workers),
             "o": (KEEPERS, (), self._keepers),
         }
         self._pushed: dict[str, PushClient] = {
             f"{letter}{place}": PushClient(
-                self.name_servers,
+                NAME_SERVERS,
                 group,
                 {TOPIC: tags},
                 listener,
-                self.streams.stream(f"{group} {place}"),
+                stream(f"{group} {place}"),
                 in_order=group == KEEPERS,
             )
             for letter, (group, tags, listener) in groups.items()
@@ -172,31 +173,28 @@ class PushConsumersCluster(BrokerCluster):
             **{name: each.main for name, each in self._pushed.items()},
             "x0": self._operator.main,
         }
-        self.clients += [
-            ClientHost(name, f"10.0.4.{place}", self.environment, main, self._client_ended)
+        self.client_hosts = [
+            cluster.client_host(name, f"10.0.4.{place}", main)
             for place, (name, main) in enumerate(mains.items(), 1)
         ]
 
     def _make_checks(self) -> None:
-        stored = StoredMessages(self.hosts, (TOPIC,))
+        now = self._cluster.loop.time
+        stored = StoredMessages(self._cluster.hosts, (TOPIC,))
         content = MessageContentKept((TOPIC,))
         self._selected = OnlySelectedBySql92(WORKERS, TOPIC, is_wanted)
         self._returned = ReturnedMessages(WORKERS, TOPIC, RETRIES_MAX)
         self._kept = NothingSkipped(KEEPERS)
-        self._prompt = LongPollsAnswered((TOPIC, RETRY_PREFIX + WORKERS), self.loop.time)
+        self._prompt = LongPollsAnswered((TOPIC, RETRY_PREFIX + WORKERS), now)
         self._again = RedeliveredAfterReset(
             lambda place: is_wanted(number_of(stored.places[place].body))
         )
         self._workers = FilteringGroupListener(
-            self._selected,
-            self._returned,
-            self._prompt,
-            self.loop.time,
-            (stored, content, self._again),
+            self._selected, self._returned, self._prompt, now, (stored, content, self._again)
         )
-        self._keepers = OrderedGroupListener(self.loop.time, (stored, content, self._kept))
+        self._keepers = OrderedGroupListener(now, (stored, content, self._kept))
         self.tasks.listeners += [stored, content, self._returned]
-        self._task_checks: list[Invariant] = [
+        self.invariants = [
             stored,
             content,
             self._selected,
@@ -206,30 +204,25 @@ class PushConsumersCluster(BrokerCluster):
             self._prompt,
         ]
 
-    def _make_invariants(self) -> Sequence[Invariant]:
-        return [*super()._make_invariants(), *self._task_checks]
-
-    def _client_ended(self, client_host: ClientHost) -> None:
-        super()._client_ended(client_host)
+    def client_ended(self, client_host: ClientHost) -> None:
+        """See :class:`Workload`."""
         self.tasks.client_ended(client_host.name)
         self._keepers.client_ended(client_host.name)
 
-    def _stop_clients(self) -> None:
-        super()._stop_clients()
+    def stop(self) -> None:
+        """See :class:`Workload`."""
         self._producer.stop()
         self._operator.stop()
 
-    def _open_calls(self) -> int:
-        return super()._open_calls() + len(self.tasks.open)
+    def open_calls(self) -> int:
+        """See :class:`Workload`."""
+        return len(self.tasks.open)
 
-    def _all_delivered(self) -> bool:
-        return super()._all_delivered() and self._all_done()
-
-    def _all_done(self) -> bool:
+    def delivered(self) -> bool:
         """Each task was consumed, or has become a dead letter after its last attempt."""
         if self._returned.waiting:
             return False
-        for queue, end in self.stored.ends.items():
+        for queue, end in self._ends().items():
             for_workers = queue[0] in {TOPIC, RETRY_PREFIX + WORKERS}
             if for_workers and not self._selected.reaches(*queue, end):
                 return False
@@ -237,29 +230,33 @@ class PushConsumersCluster(BrokerCluster):
                 return False
         return True
 
-    async def _heal_clients(self) -> None:
-        await super()._heal_clients()
-        self._prompt.calm_since = self.loop.time()
+    def _ends(self) -> Mapping[tuple[str, int], int]:
+        return self._cluster.workload(Messages).stored.ends
+
+    async def heal(self) -> None:
+        """See :class:`Workload`."""
+        cluster = self._cluster
+        self._prompt.calm_since = cluster.loop.time()
         await self._reset_group()
-        await self.until(self._all_done, "every task is done")
+        await cluster.until(self.delivered, "every task is done")
         if self._prompt.seen:
-            self.trace.coverage_mark("held pull answered in a calm phase")
-        for client_host in self.clients:
+            cluster.trace.coverage_mark("held pull answered in a calm phase")
+        for client_host in self.client_hosts:
             if client_host.name in self._pushed and client_host.process is not None:
                 client_host.process.run(self._pushed[client_host.name].close, client_host)
-        await self.pass_time(4.0)
+        await cluster.pass_time(4.0)
 
     async def _reset_group(self) -> None:
         """All is delivered again that the log still has, unless the leader goes meanwhile."""
         while not self._redelivered():
-            ends = {queue: end for queue, end in self.stored.ends.items() if queue[0] == TOPIC}
+            ends = {queue: end for queue, end in self._ends().items() if queue[0] == TOPIC}
             self._again.begin(ends)
             self._operator.reset_all()
-            await self.until(
+            await self._cluster.until(
                 partial(self._redelivered_or_new_leader, self._terms()),
                 "a group that was moved back is given all again",
             )
-        self.trace.coverage_mark("group moved back was given all again")
+        self._cluster.trace.coverage_mark("group moved back was given all again")
 
     def _redelivered_or_new_leader(self, terms: list[int]) -> bool:
         return self._redelivered() or self._terms() != terms
@@ -271,4 +268,5 @@ class PushConsumersCluster(BrokerCluster):
         )
 
     def _terms(self) -> list[int]:
-        return [host.node.core.term for host in self.hosts if host.node is not None]
+        hosts = self._cluster.hosts
+        return [host.node.core.term for host in hosts if host.node is not None]

@@ -1,46 +1,34 @@
-"""The worlds that a run can have, and all that decides a run.
-
-``nodes``: bare Raft nodes with their stores, whose client proposes to the nodes themselves. Fast,
-and all of its chance goes into elections, replication and disks. ``brokers``: whole brokers with a
-NameServer, and the shipped producers and consumers. ``calm``: the same, with fewer entries in a
-second. ``waiting``: the same as ``brokers``, with messages that are not to be delivered at once.
-``transactions``: likewise, with clients that have transactions. ``followers``: likewise, with
-clients that read at any broker. ``asking``: likewise, with requests that are answered, and
-consumers that select by SQL92 what they answer. ``bursts``: likewise, with clients that do much at
-the same instant. ``pushing``: likewise, with consumers like RocketMQ's Java client, which lock,
-filter, send back, and are moved back. ``lookups``: likewise, with a client that looks messages up
-by key, position and time. ``groups``: likewise, with two broker groups. Those
-that begin with ``calm-`` have calm clients beside the ones that they add.
-"""
+"""The worlds that a run can have, and all that decides a run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
+from broker.client.route.route_cache import POLL_SECONDS
 from simulator.faults.injector import FaultPlan
 from simulator.faults.schedule import Action
-from simulator.worlds.broker_cluster import BrokerCluster
-from simulator.worlds.bursts import BurstsCluster
-from simulator.worlds.follower_reads import FollowerReadsCluster
-from simulator.worlds.low_rate import (
-    LowRateCluster,
-    LowRateFollowerReadsCluster,
-    LowRateMessageLookupCluster,
-    LowRatePushConsumersCluster,
-    LowRateRequestReplyCluster,
-    LowRateScheduledMessagesCluster,
-    LowRateTransactionalCluster,
-)
-from simulator.worlds.message_lookup import MessageLookupCluster
+from simulator.hosts.broker_host import BrokerHost, BrokerSettings
+from simulator.workload.two_groups import TwoGroupsHistory
+from simulator.worlds.bare_nodes import BARE_NODES, RaftProposals
+from simulator.worlds.brokers import WHOLE_BROKERS
+from simulator.worlds.cluster import Cluster, World
+from simulator.worlds.follower_reads import FollowerReads
+from simulator.worlds.message_lookup import MessageLookup
+from simulator.worlds.messages import TOPICS, Messages
+from simulator.worlds.name_service import NameService
 from simulator.worlds.outcome import Outcome
-from simulator.worlds.push_consumers import PushConsumersCluster
-from simulator.worlds.raft_cluster import Cluster
-from simulator.worlds.request_reply import RequestReplyCluster
+from simulator.worlds.push_consumers import PushConsumers
+from simulator.worlds.request_reply import RequestReply
 from simulator.worlds.runner import play
-from simulator.worlds.scheduled_messages import ScheduledMessagesCluster
-from simulator.worlds.transactions import TransactionalCluster
-from simulator.worlds.two_broker_groups import TwoGroupsCluster
+from simulator.worlds.scheduled_messages import ScheduledMessages
+from simulator.worlds.settings import BURSTS as BURSTS_SETTINGS
+from simulator.worlds.settings import BUSY, HEALING_SECONDS, SHARED_CALM, WorldSettings
+from simulator.worlds.settings import CALM as CALM_SETTINGS
+from simulator.worlds.transactions import Transactions
+from simulator.worlds.two_broker_groups import SecondGroup
+from simulator.worlds.workload import Workload
 
 NODES = "nodes"
 BROKERS = "brokers"
@@ -59,30 +47,70 @@ CALM_FOLLOWERS = "calm-followers"
 CALM_ASKING = "calm-asking"
 CALM_PUSHING = "calm-pushing"
 CALM_LOOKUPS = "calm-lookups"
-WORLDS: dict[str, type[Cluster]] = {
-    NODES: Cluster,
-    BROKERS: BrokerCluster,
-    CALM: LowRateCluster,
-    WAITING: ScheduledMessagesCluster,
-    TRANSACTIONS: TransactionalCluster,
-    FOLLOWERS: FollowerReadsCluster,
-    ASKING: RequestReplyCluster,
-    BURSTS: BurstsCluster,
-    PUSHING: PushConsumersCluster,
-    LOOKUPS: MessageLookupCluster,
-    GROUPS: TwoGroupsCluster,
-    CALM_WAITING: LowRateScheduledMessagesCluster,
-    CALM_TRANSACTIONS: LowRateTransactionalCluster,
-    CALM_FOLLOWERS: LowRateFollowerReadsCluster,
-    CALM_ASKING: LowRateRequestReplyCluster,
-    CALM_PUSHING: LowRatePushConsumersCluster,
-    CALM_LOOKUPS: LowRateMessageLookupCluster,
+
+
+def _names(cluster: Cluster[BrokerHost]) -> NameService:
+    return NameService(cluster, TOPICS)
+
+
+def _messages_of_both(cluster: Cluster[BrokerHost]) -> Messages:
+    return Messages(cluster, TwoGroupsHistory)
+
+
+def _brokers(
+    told: str, *added: Callable[[Cluster[BrokerHost]], Workload], settings: WorldSettings = BUSY
+) -> World[BrokerHost]:
+    return World(told, WHOLE_BROKERS, (_names, Messages, *added), settings)
+
+
+def _retaining(settings: WorldSettings) -> WorldSettings:
+    return replace(settings, broker=BrokerSettings(retains=True))
+
+
+def _checking(settings: WorldSettings) -> WorldSettings:
+    """Producers are asked about their transactions after a second, and each second again."""
+    broker = BrokerSettings(
+        retains=True, transaction_timeout_ms=1_000, transaction_check_interval_ms=1_000
+    )
+    return replace(settings, broker=broker)
+
+
+def _at_followers(settings: WorldSettings) -> WorldSettings:
+    return replace(settings, reads_at_followers=True)
+
+
+WORLDS: Mapping[str, World[Any]] = {
+    NODES: World("bare nodes", BARE_NODES, (RaftProposals,)),
+    BROKERS: _brokers("whole brokers"),
+    CALM: _brokers("with calm clients", settings=CALM_SETTINGS),
+    BURSTS: _brokers("much is done at once", settings=BURSTS_SETTINGS),
+    WAITING: _brokers("messages that wait", ScheduledMessages, settings=_retaining(BUSY)),
+    CALM_WAITING: _brokers("calm", ScheduledMessages, settings=_retaining(SHARED_CALM)),
+    TRANSACTIONS: _brokers("transactions", Transactions, settings=_checking(BUSY)),
+    CALM_TRANSACTIONS: _brokers("calm", Transactions, settings=_checking(SHARED_CALM)),
+    FOLLOWERS: _brokers("reads at any broker", FollowerReads, settings=_at_followers(BUSY)),
+    CALM_FOLLOWERS: _brokers("calm", FollowerReads, settings=_at_followers(SHARED_CALM)),
+    ASKING: _brokers("requests and replies, SQL92", RequestReply),
+    CALM_ASKING: _brokers("calm", RequestReply, settings=SHARED_CALM),
+    PUSHING: _brokers("consumers like RocketMQ's Java client", PushConsumers),
+    CALM_PUSHING: _brokers("calm", PushConsumers, settings=SHARED_CALM),
+    LOOKUPS: _brokers("queries by key, position and time", MessageLookup),
+    CALM_LOOKUPS: _brokers("calm", MessageLookup, settings=SHARED_CALM),
+    GROUPS: World(
+        "two broker groups",
+        WHOLE_BROKERS,
+        (_names, _messages_of_both, SecondGroup),
+        # A client that asked for a route while a group was not registered asks again so late.
+        replace(BUSY, queues_per_topic=2, healing_seconds=HEALING_SECONDS + POLL_SECONDS),
+    ),
 }
+"""By name; ``docs/simulator.md`` has a table of them. Each has its own seeds: what is added to one
+leaves those of the others as they are."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """See :class:`~simulator.worlds.raft_cluster.Cluster` for the meaning of each."""
+    """See :class:`~simulator.worlds.cluster.Cluster` for the meaning of each."""
 
     seed: int
     world: str = NODES
@@ -93,9 +121,10 @@ class Run:
     schedule: Sequence[Action] | None = None
     client_seconds: float | None = None
 
-    def play(self, show: Callable[[str], None] | None = None) -> Outcome:
-        """To its end; ``show`` is told every event, a line each."""
-        cluster = WORLDS[self.world](
+    def cluster(self, show: Callable[[str], None] | None = None) -> Cluster[Any]:
+        """The cluster, before anything has happened in it."""
+        return Cluster(
+            WORLDS[self.world],
             self.seed,
             nodes=self.nodes,
             plan=self.plan,
@@ -103,4 +132,9 @@ class Run:
             schedule=self.schedule,
             show=show,
         )
-        return play(cluster, lambda made: made.run(self.seconds, self.client_seconds))
+
+    def play(self, show: Callable[[str], None] | None = None) -> Outcome:
+        """To its end; ``show`` is told every event, a line each."""
+        return play(
+            self.cluster(show), lambda cluster: cluster.run(self.seconds, self.client_seconds)
+        )

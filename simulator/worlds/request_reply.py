@@ -1,22 +1,19 @@
-"""A whole cluster with clients that ask, and others that answer a part of it: requests, SQL92.
-
-A world of its own, so that the seeds of the others go on meaning what they mean.
-"""
+"""Clients that ask, and others that answer a part of it: requests, SQL92."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from simulator.engine.random_streams import CountingRandom
+from simulator.hosts.broker_host import BrokerHost
 from simulator.hosts.client_host import ClientHost
-from simulator.invariants import Invariant
 from simulator.invariants.broker.message_content import MessageContentKept
 from simulator.invariants.broker.message_order import Ordering
 from simulator.invariants.broker.sql92_selection import OnlySelectedBySql92
 from simulator.invariants.broker.stored_messages import StoredMessages
 from simulator.workload.history import History
 from simulator.workload.request_reply import PAUSE_MAX, ReplyingClient, RequestingClient, is_wanted
-from simulator.worlds.broker_cluster import BrokerCluster
+from simulator.worlds.cluster import Cluster
+from simulator.worlds.messages import Messages
+from simulator.worlds.name_service import NAME_SERVERS
+from simulator.worlds.workload import Workload
 
 TOPIC = "questions"
 GROUP = "experts"
@@ -24,76 +21,72 @@ REQUEST_PROPERTIES = ("CORRELATION_ID", "REPLY_TO_CLIENT", "TTL", "CLUSTER")
 """What clients and brokers add to a question, so that its answer finds back."""
 
 
-class RequestReplyCluster(BrokerCluster):
+class RequestReply(Workload):
     """See the module."""
 
-    target_clients = (*BrokerCluster.target_clients, "q0", "q1", "a0", "a1")
+    targets = ("q0", "q1", "a0", "a1")
 
-    def _make_clients(self, rng: CountingRandom) -> None:
-        super()._make_clients(rng)
-        self.questions = History(self.trace.note)
+    def __init__(self, cluster: Cluster[BrokerHost]) -> None:
+        super().__init__()
+        self._cluster = cluster
+        self.questions = History(cluster.trace.note)
         self._askers = [
             RequestingClient(
-                self.name_servers,
+                NAME_SERVERS,
                 TOPIC,
                 self.questions,
-                self.streams.stream(name),
-                pause_max=self.added_pauses * PAUSE_MAX,
+                cluster.streams.stream(name),
+                pause_max=cluster.settings.added_pauses * PAUSE_MAX,
             )
             for name in ("asking", "asking 1")
         ]
         self._answering = [
-            ReplyingClient(
-                self.name_servers,
-                GROUP,
-                TOPIC,
-                self.questions,
-                self.streams.stream(name),
-            )
+            ReplyingClient(NAME_SERVERS, GROUP, TOPIC, self.questions, cluster.streams.stream(name))
             for name in ("answering 0", "answering 1")
         ]
         mains = [
             *((f"q{place}", each.main) for place, each in enumerate(self._askers)),
             *((f"a{place}", each.main) for place, each in enumerate(self._answering)),
         ]
-        self.clients += [
-            ClientHost(name, f"10.0.3.{place}", self.environment, main, self._client_ended)
+        self.client_hosts = [
+            cluster.client_host(name, f"10.0.3.{place}", main)
             for place, (name, main) in enumerate(mains, 1)
         ]
-
-    def _make_invariants(self) -> Sequence[Invariant]:
         # Questions have numbers of their own, so what is stored of them is told apart as well.
-        stored = StoredMessages(self.hosts, (TOPIC,))
-        self.selected = OnlySelectedBySql92(GROUP, TOPIC, is_wanted)
+        stored = StoredMessages(cluster.hosts, (TOPIC,))
+        self._selected = OnlySelectedBySql92(GROUP, TOPIC, is_wanted)
         content = MessageContentKept((TOPIC,), REQUEST_PROPERTIES)
-        self.questions.listeners += [stored, content, Ordering(), self.selected]
-        return [*super()._make_invariants(), stored, content, self.selected]
+        self.questions.listeners += [stored, content, Ordering(), self._selected]
+        self.invariants = [stored, content, self._selected]
 
-    def _client_ended(self, client_host: ClientHost) -> None:
-        super()._client_ended(client_host)
+    def client_ended(self, client_host: ClientHost) -> None:
+        """See :class:`Workload`."""
         self.questions.client_ended(client_host.name)
 
-    def _stop_clients(self) -> None:
-        super()._stop_clients()
+    def stop(self) -> None:
+        """See :class:`Workload`."""
         for asker in self._askers:
             asker.stop()
 
-    async def _heal_clients(self) -> None:
-        await super()._heal_clients()
-        await self.until(
+    def open_calls(self) -> int:
+        """See :class:`Workload`."""
+        return len(self.questions.open)
+
+    def delivered(self) -> bool:
+        """See :class:`Workload`."""
+        ends = self._cluster.workload(Messages).stored.ends
+        return all(
+            self._selected.reaches(*queue, end) for queue, end in ends.items() if queue[0] == TOPIC
+        )
+
+    async def heal(self) -> None:
+        """See :class:`Workload`."""
+        cluster = self._cluster
+        await cluster.until(
             lambda: all(each.answered_in_the_end for each in self._askers), "a request is answered"
         )
-        await self.until(self._all_delivered, "every question is delivered")
-        for client_host, client in zip(self.clients[-2:], self._answering, strict=True):
+        await cluster.until(cluster.all_delivered, "every question is delivered")
+        for client_host, client in zip(self.client_hosts[2:], self._answering, strict=True):
             if client_host.process is not None:
                 client_host.process.run(client.close, client_host)
-        await self.pass_time(3.0)
-
-    def _open_calls(self) -> int:
-        return super()._open_calls() + len(self.questions.open)
-
-    def _all_delivered(self) -> bool:
-        ends = self.stored.ends
-        return super()._all_delivered() and all(
-            self.selected.reaches(*queue, end) for queue, end in ends.items() if queue[0] == TOPIC
-        )
+        await cluster.pass_time(3.0)

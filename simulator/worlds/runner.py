@@ -3,36 +3,18 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeAlias
 
 from simulator.engine.violation import Violation
-from simulator.faults.injector import FaultPlan
-from simulator.faults.schedule import Action
+from simulator.worlds.cluster import Cluster
+from simulator.worlds.logged_errors import logged_errors_reported
 from simulator.worlds.outcome import Outcome
-from simulator.worlds.raft_cluster import Cluster
+
+Script: TypeAlias = "Callable[[Cluster[Any]], Coroutine[object, object, None]]"
 
 
-def simulate(
-    seed: int,
-    *,
-    nodes: int = 3,
-    seconds: float = 20.0,
-    plan: FaultPlan | None = None,
-    kinds: Sequence[str] = (),
-    schedule: Sequence[Action] | None = None,
-    client_seconds: float | None = None,
-    show: Callable[[str], None] | None = None,
-) -> Outcome:
-    """Runs one seed to its end. For ``plan``, ``kinds`` and ``schedule`` see :class:`Cluster`, for
-    the times :meth:`Cluster.run`."""
-    cluster = Cluster(seed, nodes=nodes, plan=plan, kinds=kinds, schedule=schedule, show=show)
-    return play(cluster, lambda cluster: cluster.run(seconds, client_seconds))
-
-
-Script = Callable[[Cluster], Coroutine[object, object, None]]
-
-
-def play(cluster: Cluster, script: Script) -> Outcome:
+def play(cluster: Cluster[Any], script: Script) -> Outcome:
     """Runs a cluster through a script to its end.
 
     Without the garbage collector: when it runs depends on more than the seed, and what it finds to
@@ -47,11 +29,12 @@ def play(cluster: Cluster, script: Script) -> Outcome:
             gc.enable()
 
 
-def _play(cluster: Cluster, script: Script) -> Outcome:
+def _play(cluster: Cluster[Any], script: Script) -> Outcome:
     violation: str | None = None
     picture = ""
     try:
-        cluster.loop.run_until_complete(script(cluster))
+        with logged_errors_reported(cluster.fail):
+            cluster.loop.run_until_complete(script(cluster))
     except Violation as broken:
         violation, picture = str(broken), broken.page
     except Exception as error:  # noqa: BLE001 - any failure of shipped code is a finding

@@ -1,25 +1,19 @@
-"""A whole cluster, some of whose messages wait for their time: delay levels and times of delivery.
-
-A world of its own, so that the seeds of the others go on meaning what they mean.
-"""
+"""Messages that wait for their time: delay levels and times of delivery."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import ClassVar
-
-from simulator.engine.random_streams import CountingRandom
 from simulator.hosts.broker_host import BrokerHost
 from simulator.hosts.client_host import ClientHost
-from simulator.invariants import Invariant
 from simulator.invariants.broker.message_content import MessageContentKept
 from simulator.invariants.broker.no_message_skipped import NothingSkipped
-from simulator.invariants.broker.scheduled_messages import ScheduledMessages
+from simulator.invariants.broker.scheduled_messages import ScheduledMessages as MessagesInTime
 from simulator.workload.consumer import ConsumingClient
 from simulator.workload.history import History
 from simulator.workload.scheduled_producer import PAUSE_MAX, ScheduledMessagesProducer
-from simulator.worlds.broker_cluster import BrokerCluster
+from simulator.worlds.cluster import Cluster
+from simulator.worlds.messages import Messages
+from simulator.worlds.name_service import NAME_SERVERS
+from simulator.worlds.workload import Workload
 
 TOPIC = "later"
 GROUP = "patient"
@@ -27,78 +21,58 @@ DELAY_PROPERTIES = ("DELAY", "REAL_TOPIC", "REAL_QID", "TIMER_OUT_MS")
 """What clients and brokers add to a message that waits."""
 
 
-class ScheduledMessagesCluster(BrokerCluster):
-    """See the module."""
+class ScheduledMessages(Workload):
+    """See the module. Brokers must keep what waits (``BrokerSettings.retains``)."""
 
-    delaying_bursts: ClassVar[Sequence[int]] = (1,)
-    """How many messages that wait are sent at the same instant; drawn each time."""
-    target_clients = (*BrokerCluster.target_clients, "d0", "w0")
+    targets = ("d0", "w0")
 
-    def _make_hosts(self) -> Sequence[BrokerHost]:
-        hosts = super()._make_hosts()
-        for host in hosts:
-            host.settings = replace(host.settings, retains=True)
-        return hosts
-
-    def _make_clients(self, rng: CountingRandom) -> None:
-        super()._make_clients(rng)
-        self.later = History(self.trace.note)
+    def __init__(self, cluster: Cluster[BrokerHost]) -> None:
+        super().__init__()
+        self._cluster = cluster
+        self.later = History(cluster.trace.note)
         self._delaying = ScheduledMessagesProducer(
-            self.name_servers,
+            NAME_SERVERS,
             TOPIC,
             self.later,
-            self.streams.stream("delaying"),
-            pause_max=self.added_pauses * PAUSE_MAX,
-            bursts=self.delaying_bursts,
+            cluster.streams.stream("delaying"),
+            pause_max=cluster.settings.added_pauses * PAUSE_MAX,
+            bursts=cluster.settings.delaying_bursts,
         )
         self._patient = ConsumingClient(
-            self.name_servers,
-            GROUP,
-            (TOPIC,),
-            self.later,
-            self.streams.stream("patient"),
+            NAME_SERVERS, GROUP, (TOPIC,), self.later, cluster.streams.stream("patient")
         )
-        self._delayer = ClientHost(
-            "d0", "10.0.1.50", self.environment, self._delaying.main, self._client_ended
-        )
-        self._receiver = ClientHost(
-            "w0", "10.0.1.51", self.environment, self._patient.main, self._client_ended
-        )
-        self.clients += [self._delayer, self._receiver]
-
-    def _make_invariants(self) -> Sequence[Invariant]:
-        invariants = super()._make_invariants()
-        self.waited = ScheduledMessages(TOPIC)
-        self.nothing_late_skipped = NothingSkipped(GROUP)
+        self._receiver = cluster.client_host("w0", "10.0.1.51", self._patient.main)
+        self.client_hosts = [
+            cluster.client_host("d0", "10.0.1.50", self._delaying.main),
+            self._receiver,
+        ]
+        self.waited = MessagesInTime(TOPIC)
+        self._skipped = NothingSkipped(GROUP)
         content = MessageContentKept((TOPIC,), DELAY_PROPERTIES)
-        self.later.listeners += [self.waited, content, self.nothing_late_skipped]
-        return [*invariants, self.waited, content, self.nothing_late_skipped]
+        self.later.listeners += [self.waited, content, self._skipped]
+        self.invariants = [self.waited, content, self._skipped]
 
-    def _client_ended(self, client_host: ClientHost) -> None:
-        super()._client_ended(client_host)
+    def client_ended(self, client_host: ClientHost) -> None:
+        """See :class:`Workload`."""
         self.later.client_ended(client_host.name)
 
-    def _stop_clients(self) -> None:
-        super()._stop_clients()
+    def stop(self) -> None:
+        """See :class:`Workload`."""
         self._delaying.stop()
 
-    def _open_calls(self) -> int:
-        return super()._open_calls() + len(self.later.open)
+    def open_calls(self) -> int:
+        """See :class:`Workload`."""
+        return len(self.later.open)
 
-    def _all_delivered(self) -> bool:
+    def delivered(self) -> bool:
         """What waits is delivered, and all of it has reached the consumers."""
-        return (
-            super()._all_delivered()
-            and not self.waited.waiting
-            and all(
-                self.nothing_late_skipped.reaches(*queue, end)
-                for queue, end in self.stored.ends.items()
-                if queue[0] == TOPIC
-            )
+        ends = self._cluster.workload(Messages).stored.ends
+        return not self.waited.waiting and all(
+            self._skipped.reaches(*queue, end) for queue, end in ends.items() if queue[0] == TOPIC
         )
 
-    async def _heal_clients(self) -> None:
-        await super()._heal_clients()
+    async def heal(self) -> None:
+        """See :class:`Workload`."""
         if self._receiver.process is not None:
             self._receiver.process.run(self._patient.close, self._receiver)
-        await self.pass_time(3.0)
+        await self._cluster.pass_time(3.0)

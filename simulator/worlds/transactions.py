@@ -1,78 +1,56 @@
-"""A broker cluster whose clients have transactions (see ``workload/transaction_producer.py``)."""
+"""Clients that have transactions (see ``workload/transaction_producer.py``)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-
-from simulator.engine.random_streams import CountingRandom
 from simulator.hosts.broker_host import BrokerHost
-from simulator.hosts.client_host import ClientHost
-from simulator.invariants import Invariant
 from simulator.invariants.broker.transactions import PublishedOnce
 from simulator.workload.transaction_producer import TransactionalProducer, TransactionHistory
-from simulator.worlds.broker_cluster import BrokerCluster
+from simulator.worlds.cluster import Cluster
+from simulator.worlds.name_service import NAME_SERVERS
+from simulator.worlds.workload import Workload
 
-CHECK_MS = 1_000
 PAUSE_SECONDS_MAX = 0.4
 
 
-class TransactionalCluster(BrokerCluster):
-    """See the module."""
+class Transactions(Workload):
+    """See the module. Brokers must keep what waits (``BrokerSettings.retains``)."""
 
-    target_clients = (*BrokerCluster.target_clients, "t1", "t2")
+    targets = ("t1", "t2")
 
-    def _make_hosts(self) -> Sequence[BrokerHost]:
-        hosts = super()._make_hosts()
-        for host in hosts:
-            host.settings = replace(
-                host.settings,
-                retains=True,
-                transaction_timeout_ms=CHECK_MS,
-                transaction_check_interval_ms=CHECK_MS,
-            )
-        return hosts
-
-    def _make_clients(self, rng: CountingRandom) -> None:
-        super()._make_clients(rng)
-        self.paying = TransactionHistory()
+    def __init__(self, cluster: Cluster[BrokerHost]) -> None:
+        super().__init__()
+        self._cluster = cluster
+        self.history = TransactionHistory()
         self._payers = [
             TransactionalProducer(
-                self.name_servers,
-                self.paying,
-                self.streams.stream(f"payer {place}"),
-                pause_max=self.added_pauses * PAUSE_SECONDS_MAX,
+                NAME_SERVERS,
+                self.history,
+                cluster.streams.stream(f"payer {place}"),
+                pause_max=cluster.settings.added_pauses * PAUSE_SECONDS_MAX,
             )
             for place in range(2)
         ]
-        self.clients += [
-            ClientHost(
-                f"t{place}", f"10.0.2.{place}", self.environment, payer.main, self._client_ended
-            )
+        self.client_hosts = [
+            cluster.client_host(f"t{place}", f"10.0.2.{place}", payer.main)
             for place, payer in enumerate(self._payers, 1)
         ]
+        check_ms = cluster.settings.broker.transaction_check_interval_ms
+        self.published = PublishedOnce(self.history, cluster.hosts, check_ms)
+        self.invariants = [self.published]
 
-    def _make_invariants(self) -> Sequence[Invariant]:
-        self.published = PublishedOnce(self.paying, self.hosts, CHECK_MS)
-        return [*super()._make_invariants(), self.published]
-
-    def _stop_clients(self) -> None:
-        super()._stop_clients()
+    def stop(self) -> None:
+        """See :class:`Workload`."""
         for payer in self._payers:
             payer.stop()
 
-    async def _heal_clients(self) -> None:
-        await super()._heal_clients()
-        await self.until(self._all_ended, "every transaction ends")
-        for client_host, payer in zip(
-            self.clients[-len(self._payers) :], self._payers, strict=True
-        ):
+    async def heal(self) -> None:
+        """See :class:`Workload`."""
+        await self._cluster.until(self._all_ended, "every transaction ends")
+        for client_host, payer in zip(self.client_hosts, self._payers, strict=True):
             if client_host.process is not None:
                 client_host.process.run(payer.finish)
-        await self.pass_time(3.0)
+        await self._cluster.pass_time(3.0)
 
     def _all_ended(self) -> bool:
-        asked = self.hosts_that_must_run()
-        return not any(
-            host.state_machine.state.transactions for host in self.hosts if host in asked
-        )
+        asked = self._cluster.hosts_that_must_run()
+        return not any(host.state_machine.state.transactions for host in asked)

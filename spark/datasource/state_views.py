@@ -6,18 +6,18 @@ one task reads all of it for one replica.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
-from broker.state.broker_state import BrokerState
-from dledger.errors import InvariantError
 from spark.datasource.options import View
 from spark.datasource.schemas import COLUMNS
 from spark.datasource.snapshot_state import SnapshotState, snapshot_state
 from spark.datasource.snapshots import Snapshot
 from spark.datasource.view_rows import moment
 from spark.errors import ReplicaError
+from store.field_checks import array
+from store.verify.state.broker_state import BrokerTables
 
 _TYPES: dict[str, type] = {"string": str, "boolean": bool, "timestamp": datetime}
 _LIMITS = {"int": 1 << 31, "bigint": 1 << 63}
@@ -32,13 +32,15 @@ def state_rows(snapshot: Snapshot, view: View) -> Iterator[tuple[Any, ...]]:
     if found is None:
         return
     try:
-        state = BrokerState.from_bytes(found.machine.broker)
-    except InvariantError as error:
-        raise ReplicaError(f"{found.path}, byte 16: {error}") from error
+        tables = BrokerTables.decode(found.machine.broker)
+    except ValueError as error:
+        raise ReplicaError(
+            f"{found.path}, byte 16: the broker state cannot be read: {error}"
+        ) from error
     kinds = [kind for _, kind in COLUMNS[view]][2:]
     try:
-        rows = list(_VIEWS[view](state, found))
-    except TypeError as error:
+        rows = [array(list(row), len(kinds)) for row in _VIEWS[view](tables, found)]
+    except (TypeError, ValueError) as error:
         raise ReplicaError(f"{found.path}, byte 16: {view}: {error}") from error
     for values in rows:
         for value, kind in zip(values, kinds, strict=True):
@@ -56,50 +58,40 @@ def _fits(value: object, kind: str) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and -limit <= value < limit
 
 
-def _topics(state: BrokerState, _found: SnapshotState) -> Iterator[tuple[Any, ...]]:
-    for _, topic in sorted(state.topics.items()):
-        yield (
-            topic.name,
-            topic.read_queues,
-            topic.write_queues,
-            topic.perm,
-            topic.sys_flag,
-            topic.order,
-        )
+def _topics(tables: BrokerTables, _found: SnapshotState) -> Iterator[Sequence[Any]]:
+    for _, topic in sorted(tables.topics.items()):
+        yield topic
 
 
-def _groups(state: BrokerState, _found: SnapshotState) -> Iterator[tuple[Any, ...]]:
-    for _, group in sorted(state.groups.items()):
-        yield (
-            group.name,
-            group.consume_enable,
-            group.consume_from_min_enable,
-            group.consume_broadcast_enable,
-            group.retry_queues,
-            group.retry_max_times,
-            group.broker_id,
-            group.which_broker_when_slow,
-            group.notify_ids_changed,
-        )
+def _groups(tables: BrokerTables, _found: SnapshotState) -> Iterator[Sequence[Any]]:
+    for _, group in sorted(tables.groups.items()):
+        yield group
 
 
-def _offsets(state: BrokerState, found: SnapshotState) -> Iterator[tuple[Any, ...]]:
+def _offsets(tables: BrokerTables, found: SnapshotState) -> Iterator[Sequence[Any]]:
     ends = {(queue.topic, queue.queue_id): queue[2:] for queue in found.machine.queues}
-    for (group, topic), queues in sorted(state.offsets.items()):
+    for (group, topic), queues in sorted(tables.offsets.items()):
         for queue_id, offset in sorted(queues.items()):
             yield group, topic, queue_id, offset, *ends.get((topic, queue_id), (None, None))
 
 
-def _transactions(state: BrokerState, _found: SnapshotState) -> Iterator[tuple[Any, ...]]:
-    for offset, one in state.transactions.items():
+def _transactions(tables: BrokerTables, _found: SnapshotState) -> Iterator[Sequence[Any]]:
+    for offset, (
+        position,
+        group,
+        stored_ms,
+        immunity_ms,
+        checks,
+        checked_ms,
+    ) in tables.transactions.items():
         yield (
             offset,
-            one.position,
-            one.group,
-            moment(one.stored_ms),
-            one.immunity_ms if one.immunity_ms >= 0 else None,
-            one.checks,
-            moment(one.checked_ms) if one.checked_ms else None,
+            position,
+            group,
+            moment(stored_ms),
+            immunity_ms if immunity_ms >= 0 else None,
+            checks,
+            moment(checked_ms) if checked_ms else None,
         )
 
 

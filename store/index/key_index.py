@@ -267,8 +267,12 @@ class KeyIndex:
         return IndexFile(path, first, last, first_s, last_s, count, crc)
 
     def expire(self, position: int) -> None:
-        """Removes the files whose records all lie below ``position``."""
+        """From now on nobody looks for records below ``position``."""
         self.expired_position = max(self.expired_position, position)
+
+    def release(self, position: int) -> None:
+        """Removes the files whose records all lie below ``position``. A checkpoint says that they
+        have expired: a start from an earlier one might not yet have the entry that says so."""
         with self._lock:
             expired = [file for file in self._files if file.last_position < position]
             self._files = [file for file in self._files if file.last_position >= position]

@@ -147,12 +147,28 @@ def _claim(fs: FileSystem, directory: str, config: StoreConfig) -> int:
     return identity.incarnation
 
 
-def begin_incarnation(fs: FileSystem, directory: str, config: StoreConfig) -> int:
+def begin_incarnation(
+    fs: FileSystem,
+    directory: str,
+    config: StoreConfig,
+    evidence_file: ReplicationEvidenceFile | None = None,
+) -> int:
     """Gives the directory another incarnation, durably, and returns it; see
     ``recovery/lost_suffix.py``.
+
+    That this node stood on another disk is noted before: else it might pass for a new one where the
+    log does not say so any more. ``evidence_file`` is that of a replica that is being opened.
     """
+    state = f"{directory}/state"
+    path = f"{state}/{FORMAT_NAME}"
+    before = decode_format(read_checked_file(fs, path), path).incarnation
+    noted = evidence_file or ReplicationEvidenceFile(fs, state, config.owner)
+    if all(each.node != config.node for each in noted.held):
+        noted.save((SavedEvidence(config.node, before, -1), *noted.held))
+    if evidence_file is None:
+        noted.close()
     identity = Identity(config.group, config.node, config.segment_size, config.incarnation)
-    replace_file(fs, f"{directory}/state", FORMAT_NAME, encode_format(identity))
+    replace_file(fs, state, FORMAT_NAME, encode_format(identity))
     return config.incarnation
 
 
@@ -195,11 +211,11 @@ def _recover(
             "and what came behind may be lost with it",
         )
     if short is not None and config.incarnation:
-        incarnation = begin_incarnation(fs, directory, config)
+        incarnation = begin_incarnation(fs, directory, config, evidence_file)
         restore_length(short, durable_position)
     found = _start_of_scan(checkpoint, index, mark)
     if not _read_log(log, found, mark, durable_position, config):
-        incarnation = begin_incarnation(fs, directory, config)
+        incarnation = begin_incarnation(fs, directory, config, evidence_file)
     if found.last_term > hard_state.term:
         raise DamagedError(
             vote_file.path, 0, f"term {hard_state.term} is below the log's last, {found.last_term}"
@@ -224,7 +240,7 @@ def _recover(
             if lost is not None and config.alone:
                 raise lost
             if lost is not None:
-                incarnation = begin_incarnation(fs, directory, config)
+                incarnation = begin_incarnation(fs, directory, config, evidence_file)
         commit_index = max(commit_index, checkpoint.index)
     new_mark = DurableMark(
         found.last_index,

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from store.io.filesystem import FileSystem, ReadableFileSystem
 from store.verify.files.audit_files import AuditFiles
+from store.verify.files.read_buffers import Buffers
 from store.verify.findings import Finding, FindingKind
 from store.verify.group_findings import finish_audit
-from store.verify.log.shared_log import Buffers
 from store.verify.plan.audit_plan import RANGE_BYTES, plan_audit
 from store.verify.plan.ranges import AuditPlan, GroupPlan, RangeResult
 from store.verify.plan.replica_identities import distinct_directories

@@ -9,9 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
-import numpy as np
-
-from store.io.filesystem import Bytes, ReadableFileSystem
+from store.io.filesystem import ReadableFileSystem
 from store.log.layout import segment_start
 from store.log.log_reader import LogReader, SegmentFiles
 from store.verify.replica_report import ReplicaReport
@@ -64,10 +62,3 @@ def _entries_between(
         index = number + report.first_index
         if report.chain(index) is not None:
             yield index, max(report.positions[number], begin), min(report.ends[number], stop)
-
-
-def first_difference(one: Bytes, other: Bytes) -> int:
-    """The first byte that is not the same in both."""
-    size = min(len(one), len(other))
-    differs = np.frombuffer(one, np.uint8, size) != np.frombuffer(other, np.uint8, size)
-    return int(np.argmax(differs)) if differs.any() else size

@@ -12,12 +12,12 @@ from itertools import chain, pairwise
 
 from store.io.filesystem import ReadableFileSystem
 from store.verify.files.audit_files import AuditFiles
+from store.verify.files.read_buffers import Buffers
 from store.verify.findings import Finding, FindingKind, FindingLog
 from store.verify.index.consume_queue_digests import QueueFindings
 from store.verify.index.file_tasks import FileResult, FileTask, check_files, cut_files, together
 from store.verify.index.index_checks import open_queue_check
 from store.verify.index.key_index_digests import list_starts
-from store.verify.log.shared_log import Buffers
 from store.verify.plan.ranges import (
     Compared,
     GroupPlan,

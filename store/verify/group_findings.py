@@ -9,9 +9,9 @@ from dataclasses import replace
 from store.errors import UnreadableError
 from store.io.filesystem import ReadableFileSystem
 from store.log.log_reader import HoleReason, read_segment
-from store.verify.byte_comparison import first_difference
 from store.verify.derived_files import DerivedResults, check_derived
 from store.verify.files.audit_files import READABLE, AuditFiles
+from store.verify.files.first_difference import first_difference
 from store.verify.files.unread_files import hang_on_unread
 from store.verify.findings import RESTORE, UNKNOWN_REPLICA, Finding, FindingKind, FindingLog
 from store.verify.index.consume_queue_digests import QueueFindings

@@ -8,8 +8,8 @@ from dataclasses import replace
 from store.errors import StoreError
 from store.io.filesystem import ReadableFileSystem
 from store.verify.files.audit_files import AuditFiles
+from store.verify.files.read_buffers import Buffers
 from store.verify.findings import UNKNOWN_REPLICA, Finding
-from store.verify.log.shared_log import Buffers
 from store.verify.plan.ranges import (
     GroupPlan,
     RangeKeys,

@@ -11,6 +11,7 @@ from store.log.log_reader import Window
 from store.message.batch import decode_batch
 from store.state.checkpoint import Checkpoint
 from store.verify.files.audit_files import AuditFiles
+from store.verify.files.read_buffers import Buffers
 from store.verify.findings import INCOMPLETE, RESTORE, FindingKind, FindingLog
 from store.verify.index.entry_index_check import EntryIndexCheck, index_row
 from store.verify.index.index_checks import open_key_check, open_queue_check
@@ -20,7 +21,7 @@ from store.verify.log.batch_columns import BatchColumns, TopicNumbers, plain_col
 from store.verify.log.log_commands import FileCommand, StatedProof, file_commands, unpack_commands
 from store.verify.log.log_walk import LogWalk
 from store.verify.log.queue_row_runs import QueueRowRuns
-from store.verify.log.shared_log import Buffers, SharedLog
+from store.verify.log.shared_log import SharedLog
 from store.verify.plan.ranges import (
     Border,
     Compared,

@@ -7,7 +7,8 @@ from typing import TypeVar
 
 from store.io.filesystem import ReadableFileSystem
 from store.log.layout import segment_name, segment_start
-from store.verify.byte_comparison import differing_entries, first_difference, read_position
+from store.verify.byte_comparison import differing_entries, read_position
+from store.verify.files.first_difference import first_difference
 from store.verify.findings import RESTORE, UNKNOWN_REPLICA, Finding, FindingKind
 from store.verify.majority import majority, proved
 from store.verify.replica_report import ReplicaReport

@@ -18,10 +18,10 @@ from broker.remoting.client import RemotingClient
 from broker.remoting.protocol.codes import RequestCode
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.server import RemotingServer
-from broker.server.broker import Broker, Environment
+from broker.server.broker import Broker
+from broker.server.environment import BrokerLimits, Environment
 from dledger.node.executor import Executors
-from dledger.raft.messages import Message
-from dledger.wire.transport import TransportHandler
+from dledger.wire.transport import Message, TransportHandler
 from store.io.filesystem import FileSystem
 from store.io.os_filesystem import OsFileSystem
 from store.log.retention_policy import RetentionPolicy
@@ -151,14 +151,17 @@ class SingleBroker:
         self.read_executor = LoopExecutor(loop)
         environment = Environment(
             fs=fs,
-            transport=NoPeers(),
+            make_transport=NoPeers,
             executors=Executors(self.log_executor, self.read_executor, LoopExecutor(loop)),
             loop=loop,
             rng=Random(1),
             wall_clock=self.wall_ms,
+            new_incarnation=lambda: incarnation,
         )
         self.failures: list[BaseException] = []
-        self.broker = Broker(self.config, store, environment, self.failures.append, retention)
+        self.broker = Broker(
+            self.config, store, environment, self.failures.append, BrokerLimits(retention=retention)
+        )
         self.server = RemotingServer(loop, "127.0.0.1", PORT, self.broker.dispatch)
         self.client = RemotingClient(loop)
 

@@ -15,7 +15,6 @@ from dledger.raft.messages import (
     AppendRequest,
     Heartbeat,
     HeartbeatResponse,
-    Message,
     ReadRequest,
     ReadResponse,
     TimeoutNow,
@@ -34,6 +33,7 @@ from dledger.wire.service_messages import (
     HealthReport,
     SnapshotNeededNotice,
 )
+from dledger.wire.transport import Message
 from store.log.entry import EntryKind, build_entry
 from tests.cluster.running_cluster import RunningCluster
 

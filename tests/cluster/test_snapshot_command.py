@@ -12,6 +12,7 @@ import pytest
 
 from broker.cli.cluster_admin.admin_client import AdminClient, run_admin
 from broker.remoting.protocol.codes import RequestCode
+from broker.remoting.protocol.register_broker_body import encode_topic_table
 from broker.server.name_server_registration import Announcement
 from tests.cluster.running_cluster import RunningCluster
 
@@ -108,7 +109,7 @@ def leave_for_good(cluster: RunningCluster, group: str) -> None:
     )
 
     async def come_and_go(admin: AdminClient) -> None:
-        body = announcement.body()
+        body = encode_topic_table(announcement.data_version, announcement.topics).body
         code = RequestCode.REGISTER_BROKER
         await admin.ask(cluster.namesrv, code, announcement.ext(body), (body,))
         code = RequestCode.UNREGISTER_BROKER

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import dledger.raft.health
 from dledger.node.health import HealthMonitor
 from dledger.node.log_divergence import LogDivergence
 from dledger.node.snapshot_receiver import SnapshotReceiver
@@ -17,16 +18,17 @@ from dledger.raft.configuration_change import ConfigurationChanger
 from dledger.raft.core import Raft
 from dledger.raft.election import Elections
 from dledger.raft.follower import Follower
+from dledger.raft.health import MemberHealth
 from dledger.raft.leader import LeaderState
-from dledger.raft.leader_reads import LeaderReads
 from dledger.raft.leadership_transfer import LeadershipTransfer
 from dledger.raft.messages import AppendRequest, TimeoutNow, VoteRequest
 from dledger.raft.quorum_tracker import QuorumTracker
 from dledger.raft.raft_log import RaftLog
 from dledger.raft.raft_state import RaftState
-from dledger.raft.read_index import ReadAsked, ReadRounds
+from dledger.raft.read_index import LeaderReads, ReadAsked, ReadRounds
 from dledger.raft.replication_evidence import MemberEvidence
 from dledger.raft.term_bound import TermBound
+from dledger.raft.view import RaftView
 from simulator.bugs.planted_bug import Patch
 from store.log.entry import Entry
 
@@ -93,7 +95,7 @@ def disks_of_nobody_remembered(patch: Patch) -> None:
 
 
 def everybody_is_served(patch: Patch) -> None:
-    patch.set(Raft, "serves", lambda _core, _node: True)
+    patch.set(RaftView, "serves", lambda _core, _node: True)
 
 
 def refilled_from_whoever_leads(patch: Patch) -> None:
@@ -154,7 +156,7 @@ def late_order_to_campaign_obeyed(patch: Patch) -> None:
 
     def obedient(core: Raft, sender: str, message: Any, now: float) -> None:
         if isinstance(message, TimeoutNow):
-            core.elections.campaign(now, pre_vote=False, ordered=True)
+            core._elections.campaign(now, pre_vote=False, ordered=True)
         else:
             receive(core, sender, message, now)
 
@@ -301,23 +303,11 @@ def unfit_leader_stays(patch: Patch) -> None:
 
 
 def damaged_member_campaigns(patch: Patch) -> None:
-    changed = HealthMonitor._changed
-
-    def careless(health: HealthMonitor) -> None:
-        changed(health)
-        health._node.core.elections.campaigns = health._node.core.elections.votes
-
-    patch.set(HealthMonitor, "_changed", careless)
+    patch.set(MemberHealth, "campaigns", lambda health, _peers: health.own.holds_confirmed)
 
 
 def member_without_room_is_as_quick_as_others(patch: Patch) -> None:
-    changed = HealthMonitor._changed
-
-    def hasty(health: HealthMonitor) -> None:
-        changed(health)
-        health._node.core.raft_state.election_delay_factor = 1.0
-
-    patch.set(HealthMonitor, "_changed", hasty)
+    patch.set(dledger.raft.health, "UNHEALTHY_DELAY_FACTOR", 1.0)
 
 
 def divergence_not_noticed(patch: Patch) -> None:
@@ -328,6 +318,6 @@ def divergence_believed_of_the_leader_alone(patch: Patch) -> None:
     def at_once(divergence: LogDivergence, sender: str, request: AppendRequest) -> None:
         if request.entries and divergence._differs(sender, request.entries[0]):
             divergence.found = True
-            divergence._node.snapshot_receiver.begin(sender)
+            divergence._refill(sender)
 
     patch.set(LogDivergence, "refused", at_once)

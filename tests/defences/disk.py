@@ -119,7 +119,7 @@ def what_is_not_committed_given_to_peers(patch: Patch) -> None:
     fetch = SnapshotSender.fetch
 
     def generous(snapshot_sender: SnapshotSender, peer: str, request: FetchRequest) -> None:
-        local = snapshot_sender._node.core.raft_log
+        local = snapshot_sender._core._raft_log
         commit, local.commit_index = local.commit_index, local.entry_cache.last_index
         try:
             fetch(snapshot_sender, peer, request)

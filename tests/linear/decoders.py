@@ -12,7 +12,6 @@ import msgpack
 from broker.admin.group_members import parse_member
 from broker.client.consumer.offset_reset_body import reset_offsets
 from broker.client.received_message import inflated
-from broker.client.route.route_cache import parse_name_servers
 from broker.client.route.topic_route import decode_route
 from broker.config.config_file import parse_config
 from broker.config.dynamic_settings import changed_settings
@@ -21,12 +20,13 @@ from broker.delivery.message_filter import SCAN_LIMITS, selected
 from broker.delivery.message_reader import GetMessageResult, GetMessageStatus
 from broker.filter.sql92_parser import parse_selector
 from broker.filter.subscription import Subscription, tag_codes
-from broker.nameserver.register_broker_body import decode_data_version, decode_topic_table
+from broker.ingest.message_properties import storable_properties
 from broker.remoting.processors import relay_to_consumer
 from broker.remoting.processors.topic_and_group_admin import _group_config
+from broker.remoting.protocol.addresses import parse_name_servers
 from broker.remoting.protocol.frame import decode_frame, decode_header
 from broker.remoting.protocol.java_json import decode_json
-from broker.remoting.protocol.send_message_header import storable_properties
+from broker.remoting.protocol.register_broker_body import decode_data_version, decode_topic_table
 from broker.scheduled.system_properties import with_properties
 from dledger.raft.configuration import Configuration
 from dledger.wire.features import unpack_features
@@ -340,8 +340,6 @@ ELSEWHERE: dict[str, str] = {
     "broker.cli.command_line._parse_command": "reads the command line",
     "broker.client.route.route_lookup.RouteLookup._read": "reads with decode_route",
     "broker.delivery.message_reader.Log.read": "what reads a log, and no decoder",
-    "broker.remoting.processors.pull_message.PullMessageProcessor._read_request": (
-        "reads fields and a filter, as above"
-    ),
+    "store.log.log_reader.LogReader.read_into": "reads bytes, and decodes none",
 }
 """Functions that are called like decoders and are none, and why."""

@@ -24,16 +24,16 @@ from broker.nameserver.server import read_registration
 from broker.remoting.processors import client_manage
 from broker.remoting.processors.json_body import json_object, objects_of
 from broker.remoting.processors.lock_queues import LockProcessor
-from broker.remoting.protocol.ext_fields import ext_bool, ext_int, ext_str
-from broker.remoting.protocol.frame import Frame, decode_frame, encode_request
-from broker.remoting.protocol.frame_reader import FrameReader
-from broker.remoting.protocol.header_templates import TemplatedFrame
-from broker.remoting.protocol.send_message_header import (
+from broker.remoting.processors.send_message_header import (
     LONG_NAMES,
     SHORT_NAMES,
     read_header,
     read_templated_header,
 )
+from broker.remoting.protocol.ext_fields import ext_bool, ext_int, ext_str
+from broker.remoting.protocol.frame import Frame, decode_frame, encode_request
+from broker.remoting.protocol.frame_reader import FrameReader
+from broker.remoting.protocol.header_templates import TemplatedFrame
 from dledger.wire.codec import decode_message, seal
 from dledger.wire.greeting import PROTOCOL_VERSION, unpack_greeting
 from dledger.wire.websocket_frames import MessageReader

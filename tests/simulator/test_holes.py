@@ -7,20 +7,21 @@ assertion may: a run that breaks a promise, or does not get there, raises anothe
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from simulator.faults.disk_damage import LOG_DIRECTORY, lose_unapplied
 from simulator.hosts.durable_state import checkpoint_end, durable_mark
 from simulator.hosts.host import DIRECTORY, Host
-from simulator.worlds.broker_cluster import BrokerCluster
+from simulator.worlds.cluster import Cluster
 from simulator.worlds.outcome import Outcome
-from simulator.worlds.raft_cluster import Cluster
+from simulator.worlds.registry import BROKERS, Run
 from simulator.worlds.runner import play
 from store.index_rebuild import request_rebuild
 from store.log.entry import Entry
 from store.log.layout import segment_name, segment_start
-from tests.simulator.hosts.test_host import Script, leader_of, others
+from tests.simulator.hosts.test_host import Script, client_of, leader_of, others
 
 WAITS_SECONDS = 40.0
 """In virtual time: longer than any election, back-off or pass of the scrub."""
@@ -29,7 +30,7 @@ BEHIND_BYTES = 1500
 """Of entries behind the newest checkpoint: some of them at least."""
 
 
-def played(cluster: Cluster, script: Script) -> Outcome:
+def played(cluster: Cluster[Any], script: Script) -> Outcome:
     """Raises ``RuntimeError`` where a promise was broken, or an assertion failed on the way.
 
     The cluster has a schedule of its own, an empty one: who is down stays so until healing.
@@ -46,12 +47,12 @@ def behind_checkpoint(host: Host) -> int:
     return 0 if mark is None or begin == 0 else mark.position - begin
 
 
-async def with_unapplied(cluster: Cluster) -> list[Entry]:
+async def with_unapplied(cluster: Cluster[Any]) -> list[Entry]:
     """Starts all; what is committed once each disk has a checkpoint, and entries behind it."""
     for host in cluster.hosts:
         host.start()
     await cluster.until(lambda: cluster.leader() is not None, "a leader is elected")
-    cluster.client.start()
+    client_of(cluster).start()
     await cluster.until(
         lambda: all(behind_checkpoint(host) > BEHIND_BYTES for host in cluster.hosts),
         "there is something behind every checkpoint",
@@ -79,7 +80,7 @@ def rot(host: Host, entry: Entry, *, unreadable: bool = False) -> None:
         host.fs.flip_bit(path, entry.position - start + 40)
 
 
-async def comes(cluster: Cluster, reached: Callable[[], bool]) -> bool:
+async def comes(cluster: Cluster[Any], reached: Callable[[], bool]) -> bool:
     """Whether it comes to that, while some hosts may stay down."""
     end = cluster.loop.time() + WAITS_SECONDS
     while not reached() and cluster.loop.time() < end:
@@ -87,8 +88,8 @@ async def comes(cluster: Cluster, reached: Callable[[], bool]) -> bool:
     return reached()
 
 
-async def settle(cluster: Cluster) -> None:
-    cluster.client.stop()
+async def settle(cluster: Cluster[Any]) -> None:
+    client_of(cluster).stop()
     await cluster.heal()
 
 
@@ -97,7 +98,7 @@ async def settle(cluster: Cluster) -> None:
 def test_what_cannot_be_read_behind_the_checkpoint_is_put_back_by_the_peers(
     seed: int, size: int
 ) -> None:
-    async def script(cluster: Cluster) -> None:
+    async def script(cluster: Cluster[Any]) -> None:
         await with_unapplied(cluster)
         host = others(cluster, leader_of(cluster))[0]
         lose_unapplied(cluster, host, seed / 7, size)
@@ -105,7 +106,7 @@ def test_what_cannot_be_read_behind_the_checkpoint_is_put_back_by_the_peers(
         await cluster.until(lambda: host.node is not None, "it is back")
         await settle(cluster)
 
-    marks = played(Cluster(seed, schedule=()), script).marks
+    marks = played(Run(seed, schedule=()).cluster(), script).marks
     assert marks["sector behind the checkpoint cannot be read"] == 1
     assert marks["damage mended before the node started"] == 1
 
@@ -114,7 +115,7 @@ def test_what_cannot_be_read_behind_the_checkpoint_is_put_back_by_the_peers(
 def test_a_pending_rebuild_goes_on_once_the_peers_gave_back_an_entry_below_the_checkpoint(
     unreadable: bool,
 ) -> None:
-    async def script(cluster: Cluster) -> None:
+    async def script(cluster: Cluster[Any]) -> None:
         def strike() -> None:
             host = cluster.hosts[1]
             assert host.node is not None
@@ -129,16 +130,16 @@ def test_a_pending_rebuild_goes_on_once_the_peers_gave_back_an_entry_below_the_c
         await cluster.run(4.0)
         assert not cluster.hosts[1].fs.exists(f"{DIRECTORY}/state/rebuild")
 
-    outcome = played(BrokerCluster(1, schedule=()), script)
+    outcome = played(Run(1, world=BROKERS, schedule=()).cluster(), script)
     assert outcome.marks["damage mended before the node started"] == 1
 
 
 def test_two_of_three_that_each_have_what_the_other_lacks_go_on_without_the_third() -> None:
     served: list[bool] = []
 
-    async def script(cluster: Cluster) -> None:
+    async def script(cluster: Cluster[Any]) -> None:
         entries = await with_unapplied(cluster)
-        cluster.client.stop()
+        client_of(cluster).stop()
         for host in cluster.hosts:
             host.crash()
         one, other, third = cluster.hosts
@@ -151,14 +152,14 @@ def test_two_of_three_that_each_have_what_the_other_lacks_go_on_without_the_thir
         third.start()
         await settle(cluster)
 
-    played(Cluster(1, schedule=()), script)
+    played(Run(1, schedule=()).cluster(), script)
     assert served == [True]
 
 
 def test_a_node_that_lacks_what_all_have_given_up_is_refilled() -> None:
     opened: list[bool] = []
 
-    async def script(cluster: Cluster) -> None:
+    async def script(cluster: Cluster[Any]) -> None:
         entries = await with_unapplied(cluster)
         away = others(cluster, leader_of(cluster))[0]
         away.crash()
@@ -169,11 +170,11 @@ def test_a_node_that_lacks_what_all_have_given_up_is_refilled() -> None:
         opened.append(await comes(cluster, lambda: away.node is not None))
         await settle(cluster)
 
-    played(Cluster(1, schedule=()), script)
+    played(Run(1, schedule=()).cluster(), script)
     assert opened == [True]
 
 
-async def given_up(cluster: Cluster, away: Host, index: int) -> None:
+async def given_up(cluster: Cluster[Any], away: Host, index: int) -> None:
     """All others begin their logs behind that entry."""
 
     def gone() -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +11,8 @@ from hypothesis import strategies as st
 from simulator.engine.disk import SimulatedFile, SimulatedFileSystem
 from simulator.faults.actions import ACTIONS
 from simulator.hosts.durable_state import checkpoint_end, durable_mark
-from simulator.worlds.raft_cluster import Cluster
+from simulator.worlds.cluster import Cluster
+from simulator.worlds.registry import Run
 from simulator.worlds.runner import play
 from store.io.filesystem import BLOCK_SIZE
 from store.io.unreadable_blocks import overwrite_blocks
@@ -131,7 +134,7 @@ def test_a_write_of_whole_blocks_where_it_must_be_leaves_its_bytes_and_zeros_bes
 def test_a_range_is_lost_between_the_newest_checkpoint_and_the_mark(share: float) -> None:
     places: list[tuple[int, int, int]] = []
 
-    async def script(cluster: Cluster) -> None:
+    async def script(cluster: Cluster[Any]) -> None:
         await with_unapplied(cluster)
         host = others(cluster, leader_of(cluster))[0]
         fs, lost = host.fs, []
@@ -144,6 +147,6 @@ def test_a_range_is_lost_between_the_newest_checkpoint_and_the_mark(share: float
         places.append((checkpoint_end(host), start + byte, start + byte + size))
         assert start + byte + size <= mark.position
 
-    assert play(Cluster(1, schedule=()), script).violation is None
+    assert play(Run(1, schedule=()).cluster(), script).violation is None
     ((begin, first, end),) = places
     assert begin <= first < end <= first + 700

@@ -155,6 +155,7 @@ class Replica:
                 for _, _, queue in self.queues.all():
                     queue.first_offset = queue.offset_at(command[1])
                 self.keys.expire(command[1])
+                self.keys.release(command[1])
 
     def flush(self) -> None:
         """Writes the derived files, as for a checkpoint that is then not saved."""

@@ -15,7 +15,8 @@ from operator import itemgetter
 from typing import Any, TypeVar
 
 from broker.cli.terminal.command_error import WHERE_A_NAMESERVER_IS, CommandError
-from broker.remoting.client import RemotingClient, split_address
+from broker.remoting.client import RemotingClient
+from broker.remoting.protocol.addresses import split_address
 from broker.remoting.protocol.codes import RequestCode, ResponseCode, refusal_words
 from broker.remoting.protocol.errors import CallError, ConnectFailedError
 from broker.remoting.protocol.frame import Frame

@@ -26,8 +26,8 @@ from broker.client.consumer.consumer import Consumer
 from broker.client.consumer.message_selector import Sql
 from broker.client.errors import UndecodableBodyError
 from broker.client.message import Bytes
-from broker.client.message_json import message_json
 from broker.client.received_message import PulledBatch
+from broker.delivery.message_json import message_json
 from broker.filter.subscription import ExpressionError, tag_codes
 from store.errors import CorruptRecordError
 
@@ -147,7 +147,10 @@ def _print(batch: PulledBatch, count: int, *, as_json: bool) -> None:
 
 def _lines(batch: PulledBatch, count: int, *, as_json: bool) -> list[Bytes]:
     if as_json:
-        return [orjson.dumps(message_json(message)) for message in islice(batch, count)]
+        return [
+            orjson.dumps(message_json(message.record, message.body))
+            for message in islice(batch, count)
+        ]
     return list(islice(batch.bodies(), count))
 
 
@@ -161,7 +164,9 @@ def _lines_one_by_one(batch: PulledBatch, count: int, *, as_json: bool) -> list[
         except UndecodableBodyError as error:
             logger.warning("message %s: %s; printed as stored", message.message_id, error)
             shown = message.undecoded()
-        lines.append(orjson.dumps(message_json(shown)) if as_json else shown.body)
+        lines.append(
+            orjson.dumps(message_json(shown.record, shown.body)) if as_json else shown.body
+        )
     return lines
 
 

@@ -20,8 +20,8 @@ from broker.cli.terminal.options import add_json, add_namesrv, positive, print_j
 from broker.cli.terminal.time_arguments import TIME, TIME_HELP, timestamp_ms
 from broker.client.errors import UndecodableBodyError
 from broker.client.message import MessageQueue
-from broker.client.message_json import message_json
 from broker.client.received_message import ReceivedMessage
+from broker.delivery.message_json import message_json
 from broker.remoting.protocol.codes import MISSING, RequestCode, ResponseCode
 from broker.remoting.protocol.ext_fields import INT64_MAX
 from broker.remoting.protocol.frame import Frame
@@ -188,7 +188,7 @@ def _messages(answer: Frame, broker: str) -> list[ReceivedMessage]:
 
 def _print(message: ReceivedMessage, *, as_json: bool) -> None:
     try:
-        document = message_json(message)
+        document = message_json(message.record, message.body)
     except UndecodableBodyError as error:
         raise CommandError(f"message {message.message_id}: {error}") from error
     if as_json:

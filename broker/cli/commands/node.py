@@ -7,6 +7,7 @@ import asyncio
 import gc
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.foreground import announce, run_until_stopped, show_as
@@ -15,8 +16,12 @@ from broker.config.config_file import read_config
 from broker.config.node_config import ConfigError, NodeConfig
 from broker.system.log_output import log_to_stderr
 from broker.system.malloc_tuning import keep_freed_memory
-from dledger.errors import ReopenError
+from dledger.node.service import run_service
 from store.errors import StoreError
+
+if TYPE_CHECKING:
+    from broker.server.broker import Broker
+    from broker.server.broker_server import BrokerServer
 
 EXAMPLES = """\
   dledger node --config /var/lib/dledger/broker-a/n0/node.toml
@@ -40,12 +45,12 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(str(error)) from error
     show_as(config.name)
     log_to_stderr(config.logging)
-    import_broker()
+    import_server()
     tune_interpreter()
     return run_until_stopped(lambda stopped: _serve(config, stopped, as_json=args.json))
 
 
-def import_broker() -> None:
+def import_server() -> None:
     """Imports what a node needs, as quickly as it can be done: it is most of a node's start.
 
     A node speaks no TLS, but aiohttp reads the system's root certificates when it is imported. And
@@ -54,7 +59,7 @@ def import_broker() -> None:
     os.environ["SSL_CERT_FILE"] = os.environ["SSL_CERT_DIR"] = os.devnull
     gc.disable()
     try:
-        import broker.server.broker_process  # noqa: F401, PLC0415 - after the environment is set
+        import broker.server.os_environment  # noqa: F401, PLC0415 - after the environment is set
     finally:
         gc.enable()
 
@@ -74,28 +79,17 @@ def tune_interpreter() -> None:
 
 
 async def _serve(config: NodeConfig, stopped: asyncio.Future[None], *, as_json: bool) -> int:
-    while True:
-        reason = await _serve_once(config, stopped, as_json=as_json)
-        if reason is None:
-            return 0
-        if not isinstance(reason, ReopenError):
-            raise CommandError(f"{config.name} stopped by itself: {reason}")
+    reason = await run_service(lambda: _start(config, as_json=as_json), stopped)
+    if reason is not None:
+        raise CommandError(f"{config.name} stopped by itself: {reason}")
+    return 0
 
 
-async def _serve_once(
-    config: NodeConfig, stopped: asyncio.Future[None], *, as_json: bool
-) -> BaseException | None:
-    """Serves until told to stop, or until the node stopped by itself; then returns why."""
-    from broker.server.broker_process import serve  # noqa: PLC0415 - after the environment is set
+async def _start(config: NodeConfig, *, as_json: bool) -> BrokerServer[Broker]:
+    from broker.server.os_environment import serve  # noqa: PLC0415 - after the environment is set
 
-    starting = asyncio.ensure_future(serve(config))
-    await asyncio.wait((stopped, starting), return_when=asyncio.FIRST_COMPLETED)
-    if not starting.done():
-        starting.cancel()
-        await asyncio.wait((starting,))
-        return None
     try:
-        process = starting.result()
+        server = await serve(config)
     except StoreError as error:
         raise CommandError(f"{config.name}: {error}") from error
     except OSError as error:
@@ -110,6 +104,4 @@ async def _serve_once(
         f"{config.name} listens on {config.own.address}",
         as_json=as_json,
     )
-    await asyncio.wait((stopped, process.failed), return_when=asyncio.FIRST_COMPLETED)
-    await process.stop()
-    return process.failed.result() if process.failed.done() else None
+    return server

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import Any
 
-from broker.cli.local_cluster.forked_servers import fork
+from broker.cli.local_cluster.forked_servers import forking
 from broker.cli.local_cluster.local_cluster import NAMESRV, LocalCluster, open_cluster
 from broker.cli.local_cluster.managed_processes import ManagedProcess
 from broker.cli.terminal.options import add_data, add_json, print_json
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
                 print(f"{process.name} runs already", file=sys.stderr)
         processes = missing
     for process in processes:
-        process.start(fork)
+        process.start(forking(args.command_line))
     for process in processes:
         _print_started(_wait_for(process, cluster), as_json=args.json)
     return 0

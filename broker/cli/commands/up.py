@@ -11,7 +11,7 @@ from contextlib import suppress
 from broker.admin.group_health import LEADER
 from broker.cli.cluster_admin.cluster_view import GroupView
 from broker.cli.commands.status import print_groups
-from broker.cli.local_cluster.forked_servers import fork
+from broker.cli.local_cluster.forked_servers import forking
 from broker.cli.local_cluster.local_cluster import LocalCluster, design_cluster
 from broker.cli.local_cluster.port_layout import DEFAULT_PORTS, GROUPS_MAX, NODES_MAX, Ports
 from broker.cli.local_cluster.readiness import wait_until_serving
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     cluster.write()
     stays = False
     try:
-        cluster.start(fork)
+        cluster.start(forking(args.command_line))
         groups = wait_until_serving(cluster)
         # From here on they are waited for. Not earlier: what is started would inherit the mask.
         awaited = {*handled_signals(), signal.SIGCHLD}

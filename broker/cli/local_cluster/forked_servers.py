@@ -15,21 +15,19 @@ command line is executed.
 from __future__ import annotations
 
 import gc
-import importlib
 import os
 import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
-from typing import BinaryIO, NoReturn
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import BinaryIO, NoReturn, Protocol
 
-from broker.cli.local_cluster.managed_processes import DLEDGER, Child, execute
-from broker.cli.main import main
+from broker.cli.local_cluster.managed_processes import DLEDGER, Child, Starter, execute
 from broker.cli.terminal.command_error import EXIT_FAILED
 from broker.cli.terminal.signals import TERMINATION_SIGNALS, handled_signals
 
-NODE = "node"
 TASKS = "/proc/self/task"
 FIRST_FREE_FD = 3
 """Behind stdin, stdout and stderr."""
@@ -70,13 +68,30 @@ class ForkedChild:
         return code
 
 
-def fork(arguments: Sequence[str], log: BinaryIO) -> Child:
-    """Starts a server, as :func:`~broker.cli.local_cluster.managed_processes.execute` does, as a
-    fork if possible.
+class CommandLine(Protocol):
+    """How a fork runs what it was started for."""
+
+    @property
+    def prepare(self) -> Callable[[str], None]:
+        """Imports all that a command needs, before there are several processes of it."""
+
+    @property
+    def run(self) -> Callable[[Sequence[str]], int]:
+        """Runs a command with its arguments; returns its exit code."""
+
+
+def forking(command_line: CommandLine) -> Starter:
+    """Starts servers as :func:`~broker.cli.local_cluster.managed_processes.execute` does, as forks
+    if possible.
     """
+    return partial(fork, command_line)
+
+
+def fork(command_line: CommandLine, arguments: Sequence[str], log: BinaryIO) -> Child:
+    """Starts one server (see :func:`forking`)."""
     if tuple(arguments[: len(DLEDGER)]) != DLEDGER or len(os.listdir(TASKS)) > 1:
         return execute(arguments, log)
-    _import_server(arguments[len(DLEDGER)])
+    command_line.prepare(arguments[len(DLEDGER)])
     sys.stdout.flush()
     sys.stderr.flush()
     # What the command has made is never collected in the fork: a file that it had open would
@@ -88,19 +103,21 @@ def fork(arguments: Sequence[str], log: BinaryIO) -> Child:
         signal.pthread_sigmask(signal.SIG_BLOCK, TERMINATION_SIGNALS)
         pid = os.fork()
         if pid == 0:
-            _run(arguments, log, mask)
+            _run(command_line, arguments, log, mask)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     return ForkedChild(pid)
 
 
-def _run(arguments: Sequence[str], log: BinaryIO, mask: Iterable[int]) -> NoReturn:
+def _run(
+    command_line: CommandLine, arguments: Sequence[str], log: BinaryIO, mask: Iterable[int]
+) -> NoReturn:
     """In the fork, with the signals blocked; ``mask`` is the one to go on with."""
     code = EXIT_FAILED
     try:
         _become(log)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        code = main(arguments[len(DLEDGER) :])
+        code = command_line.run(arguments[len(DLEDGER) :])
     finally:
         # Nothing of the command may go on in the fork, whatever has happened.
         try:
@@ -109,13 +126,6 @@ def _run(arguments: Sequence[str], log: BinaryIO, mask: Iterable[int]) -> NoRetu
             sys.stderr.flush()
         finally:
             os._exit(code)
-
-
-def _import_server(command: str) -> None:
-    """Everything that it needs, before there are several of it."""
-    server = importlib.import_module(f"broker.cli.commands.{command}")
-    if command == NODE:
-        server.import_broker()
 
 
 def _become(log: BinaryIO) -> None:

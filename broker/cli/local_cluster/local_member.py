@@ -17,8 +17,8 @@ from broker.cli.local_cluster.local_cluster import (
 from broker.cli.local_cluster.managed_processes import end_processes
 from broker.cli.local_cluster.port_layout import plan_member
 from broker.cli.terminal.command_error import CommandError, UsageError
-from broker.client.route.route_cache import parse_name_servers
 from broker.config.node_config import ConfigError, Endpoint, Member, NodeConfig
+from broker.remoting.protocol.addresses import parse_name_servers
 
 REPLACED = "replaced"
 """Where the data of a replaced node is put: ``<data>/replaced/<group>/<node>-<number>``."""

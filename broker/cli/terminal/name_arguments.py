@@ -6,8 +6,7 @@ import argparse
 import re
 from collections.abc import Callable
 
-from broker.client.route.route_cache import parse_name_servers
-from broker.remoting.client import split_address
+from broker.remoting.protocol.addresses import parse_name_servers, split_address
 from broker.topics_and_groups import NameRefusedError, check_group_name, check_topic_name
 from store.quoting import quoted, shortened
 

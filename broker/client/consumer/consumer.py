@@ -21,11 +21,12 @@ from broker.client.consumer.offset_store import OffsetStore
 from broker.client.errors import ClientError, ClosedError, DeadlineError, Failure, RefusedError
 from broker.client.message import MessageQueue
 from broker.client.received_message import PulledBatch, ReceivedMessage
-from broker.client.route.route_cache import Routes, parse_name_servers
+from broker.client.route.route_cache import Routes
 from broker.client.route.topic_route import TopicRoute
 from broker.filter.subscription import ALL, Subscription
 from broker.remoting.client import RemotingClient
 from broker.remoting.connection import Connection
+from broker.remoting.protocol.addresses import parse_name_servers
 from broker.remoting.protocol.codes import RequestCode
 from broker.remoting.protocol.errors import CallError
 from broker.remoting.protocol.ext_fields import ext_str

@@ -35,9 +35,10 @@ from broker.client.producer.send_encoding import (
     single_values,
 )
 from broker.client.received_message import ReceivedMessage
-from broker.client.route.route_cache import Routes, parse_name_servers
+from broker.client.route.route_cache import Routes
 from broker.remoting.client import RemotingClient
-from broker.remoting.dispatch import Handler
+from broker.remoting.connection import Handler
+from broker.remoting.protocol.addresses import parse_name_servers
 from broker.remoting.protocol.codes import RequestCode
 from broker.system.wall_clock import system_clock_ms
 

@@ -24,7 +24,7 @@ from broker.client.errors import (
 )
 from broker.client.message import PROPERTY_CLUSTER, Bytes
 from broker.client.producer.send_encoding import DEFLATED, deflated
-from broker.client.received_message import SYS_FLAG_COMPRESSED, ReceivedMessage, inflated
+from broker.client.received_message import ReceivedMessage, inflated
 from broker.client.route.route_cache import Routes
 from broker.remoting.client import RemotingClient
 from broker.remoting.connection import Connection
@@ -33,6 +33,7 @@ from broker.remoting.protocol.errors import CallError, ClientClosedError, FieldE
 from broker.remoting.protocol.ext_fields import ext_int, ext_str
 from broker.remoting.protocol.frame import Frame
 from broker.topics_and_groups import reply_topic
+from store.message.compressed_body import SYS_FLAG_COMPRESSED
 from store.message.properties import decode_properties, encode_properties
 
 logger = logging.getLogger("dledger.client")

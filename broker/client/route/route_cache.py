@@ -279,9 +279,3 @@ class Routes:
 
 def _closed() -> ClosedError:
     return ClosedError("the client was closed")
-
-
-def parse_name_servers(text: str) -> list[str]:
-    """``host:port`` of each NameServer, separated by semicolons as RocketMQ writes them."""
-    addresses = [address.strip() for address in text.replace(",", ";").split(";")]
-    return [address for address in addresses if address]

@@ -14,8 +14,9 @@ from broker.admin.topic_contents import queue_ranges
 from broker.config.dynamic_settings import SettingError, changed_settings
 from broker.context import BrokerContext
 from broker.delivery.store_times import Place, store_times
+from broker.errors import REFUSALS
 from broker.remoting.connection import Connection
-from broker.remoting.error_responses import REFUSALS, refused, remark_of, response_code_of
+from broker.remoting.error_responses import respond_refusal
 from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.errors import RequestError
 from broker.remoting.protocol.ext_fields import ext_str
@@ -71,11 +72,9 @@ class BrokerInfoProcessor:
         """Code 25: Java properties text, all of which is checked before any of it is changed
         (:mod:`broker.config.dynamic_settings`)."""
         batcher = self._context.batcher
+        batcher.check_serving()
         try:
-            batcher.check_serving()
             changed = changed_settings(request.body)
-        except REFUSALS as error:
-            raise refused(error) from error
         except SettingError as error:
             raise RequestError(ResponseCode.INVALID_PARAMETER, str(error)) from error
         waits_for = len(changed)
@@ -85,16 +84,16 @@ class BrokerInfoProcessor:
             waits_for -= 1
             if error is not None and waits_for >= 0:
                 waits_for = -1
-                connection.respond(request, response_code_of(error), remark_of(error))
+                respond_refusal(connection, request, error)
             elif waits_for == 0:
                 connection.respond(request)
 
         try:
             for name, value in changed.items():
                 batcher.add_command(PutSetting(name, value), committed)
-        except REFUSALS as error:
+        except REFUSALS:
             waits_for = -1  # this is the answer
-            raise refused(error) from error
+            raise
 
     def all_consumer_offsets(self, connection: Connection, request: Frame) -> None:
         """Code 43: the contents of Apache's consumerOffset.json, queue ids as bare keys."""

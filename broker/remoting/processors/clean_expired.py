@@ -10,7 +10,6 @@ from __future__ import annotations
 from broker.context import BrokerContext
 from broker.maintenance.retention import Retention
 from broker.remoting.connection import Connection
-from broker.remoting.error_responses import REFUSALS, refused
 from broker.remoting.protocol.frame import Frame
 
 
@@ -23,9 +22,6 @@ class CleaningProcessor:
 
     def clean(self, connection: Connection, request: Frame) -> None:
         """The leader decides for all replicas; it is answered when it has been told to look."""
-        try:
-            self._context.batcher.check_serving()
-        except REFUSALS as error:
-            raise refused(error) from error
+        self._context.batcher.check_serving()
         self._retention.check_soon()
         connection.respond(request)

@@ -7,12 +7,10 @@ from typing import Any
 
 from broker.context import BrokerContext
 from broker.delivery.message_filter import message_filter
-from broker.filter.subscription import ExpressionError, Subscription
-from broker.ingest.auto_create import ensure_group
+from broker.filter.subscription import Subscription
 from broker.limits import CLIENTS
 from broker.remoting.connected_clients import Client, ConsumerSettings
 from broker.remoting.connection import Connection
-from broker.remoting.error_responses import REFUSALS, refused
 from broker.remoting.processors.json_body import json_object, objects_of
 from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.errors import FieldError, RequestError
@@ -63,11 +61,8 @@ class ClientManageProcessor:
         ]
         names = [group for group, _settings_of, _topics in consumers]
         self._clients.check_room(connection, client_id, producers, names)
-        try:
-            for group in names:
-                ensure_group(self._context, group)
-        except REFUSALS as error:
-            raise refused(error) from error
+        for group in names:
+            self._context.ingest.auto_creator.ensure_group(group)
         for group in producers:
             self._clients.add_producer(connection, group, client)
         for group, settings, subscriptions in consumers:
@@ -90,14 +85,11 @@ class ClientManageProcessor:
         subscription = body.get("subscriptionData")
         if isinstance(subscription, dict) and subscription.get("expressionType"):
             expression = subscription.get("subString")
-            try:
-                message_filter(
-                    self._context.settings,
-                    str(subscription["expressionType"]),
-                    expression if isinstance(expression, str) else "",
-                )
-            except ExpressionError as error:
-                raise refused(error) from error
+            message_filter(
+                self._context.settings,
+                str(subscription["expressionType"]),
+                expression if isinstance(expression, str) else "",
+            )
         connection.respond(request)
 
     def consumer_list(self, connection: Connection, request: Frame) -> None:

@@ -7,15 +7,13 @@ from collections.abc import Callable
 from functools import partial
 
 from broker.context import BrokerContext
-from broker.ingest.auto_create import ensure_group
 from broker.ingest.state_quota import check_offset_quota
 from broker.remoting.connection import Connection
-from broker.remoting.error_responses import REFUSALS, refused, remark_of, response_code_of
+from broker.remoting.error_responses import respond_when_done
 from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.errors import FieldError, RequestError
-from broker.remoting.protocol.ext_fields import ext_bool, ext_int, ext_str
+from broker.remoting.protocol.ext_fields import INT32_MAX, ext_bool, ext_int, ext_str
 from broker.remoting.protocol.frame import Frame
-from broker.remoting.protocol.send_message_header import INT32_MAX
 from broker.state.commands import CommitOffset
 from broker.topics_and_groups import TopicConfig, check_group_name, check_topic_name
 from dledger.errors import ProposeError
@@ -99,7 +97,9 @@ class OffsetProcessor:
         if not row:
             return False
         position, _size, _code = QUEUE_ROW.unpack(row)
-        return self._context.replica_selection.is_far(position, self._context.machine.applied_end)
+        return self._context.delivery.replica_selection.is_far(
+            position, self._context.machine.applied_end
+        )
 
     def update_consumer_offset(self, connection: Connection, request: Frame) -> None:
         """Code 15. A negative offset means none, and is taken without effect (ali-ons sends it),
@@ -114,40 +114,32 @@ class OffsetProcessor:
         queue_id = ext_int(request, "queueId", minimum=0, maximum=INT32_MAX)
         offset = ext_int(request, "commitOffset")
         batcher = self._context.batcher
-        resets = self._context.resets
+        resets = self._context.delivery.resets
         if offset < 0 or (resets and resets.is_pending(group, topic, queue_id)):
             connection.respond(request)
             return
         if request.is_one_way and batcher.offset(group, topic, queue_id) == offset:
             return  # clients repeat themselves every 5 s; no entry is made of that
 
-        def answer(error: ProposeError | None) -> None:
-            if error is None:
-                connection.respond(request)
-            else:
-                connection.respond(request, response_code_of(error), remark_of(error))
-
-        try:
-            check_group_name(group)
-            check_topic_name(topic)
-            batcher.check_serving()
-            config = batcher.topic(topic)
-            if config is None:
-                raise _no_topic(topic)
-            _check_queue(config, queue_id)
-            end = batcher.end_offset(topic, queue_id)
-            if offset > end:
-                raise RequestError(
-                    ResponseCode.SYSTEM_ERROR,
-                    f"the offset {offset} lies behind queue {queue_id} of {topic}, "
-                    f"which ends at {end}",
-                )
-            offsets = self._context.machine.state.offset_count
-            check_offset_quota(batcher, offsets, group, topic, queue_id)
-            ensure_group(self._context, group)
-            batcher.add_command(CommitOffset(group, topic, queue_id, offset), answer)
-        except REFUSALS as error:
-            raise refused(error) from error
+        check_group_name(group)
+        check_topic_name(topic)
+        batcher.check_serving()
+        config = batcher.topic(topic)
+        if config is None:
+            raise _no_topic(topic)
+        _check_queue(config, queue_id)
+        end = batcher.end_offset(topic, queue_id)
+        if offset > end:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"the offset {offset} lies behind queue {queue_id} of {topic}, which ends at {end}",
+            )
+        offsets = self._context.machine.state.offset_count
+        check_offset_quota(batcher, offsets, group, topic, queue_id)
+        self._context.ingest.auto_creator.ensure_group(group)
+        batcher.add_command(
+            CommitOffset(group, topic, queue_id, offset), respond_when_done(connection, request)
+        )
 
     # --- queue offsets
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.context import BrokerContext
 from broker.remoting.connection import Connection
-from broker.remoting.error_responses import REFUSALS, Refusal, refused, remark_of, response_code_of
+from broker.remoting.error_responses import respond_when_done
 from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.errors import RequestError
 from broker.remoting.protocol.ext_fields import ext_int, ext_str
@@ -36,17 +36,11 @@ class EndTransactionProcessor:
             connection.respond(request)
             return
 
-        def ended(error: Refusal | RequestError | None) -> None:
-            if error is None:
-                connection.respond(request)
-            elif isinstance(error, RequestError):
-                connection.respond(request, error.code, error.remark)
-            else:
-                connection.respond(request, response_code_of(error), remark_of(error))
-
-        try:
-            self._context.transactions.end(
-                offset, position, group, message_id, commit=outcome == COMMIT, ended=ended
-            )
-        except REFUSALS as error:
-            raise refused(error) from error
+        self._context.transactions.end(
+            offset,
+            position,
+            group,
+            message_id,
+            commit=outcome == COMMIT,
+            ended=respond_when_done(connection, request),
+        )

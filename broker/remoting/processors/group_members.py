@@ -16,7 +16,7 @@ from broker.admin.group_members import members_json, parse_member
 from broker.config.node_config import NODE_NAME, ConfigError
 from broker.context import BrokerContext
 from broker.remoting.connection import Connection
-from broker.remoting.error_responses import refused, remark_of, response_code_of
+from broker.remoting.error_responses import respond_refusal
 from broker.remoting.protocol.errors import FieldError
 from broker.remoting.protocol.ext_fields import ext_str
 from broker.remoting.protocol.frame import Frame
@@ -58,16 +58,11 @@ class MemberProcessor:
                 raise FieldError(f"action {quoted(action)} is none of add, promote, remove")
         except ConfigError as error:
             raise FieldError(str(error)) from error
-        except ProposeError as error:
-            raise refused(error) from error
 
     def transfer(self, connection: Connection, request: Frame) -> None:
         """Code 9003."""
         node = self._node(request)
-        try:
-            self._context.node.membership.transfer(node, self._answer(connection, request))
-        except ProposeError as error:
-            raise refused(error) from error
+        self._context.node.membership.transfer(node, self._answer(connection, request))
 
     def _node(self, request: Frame) -> str:
         node = ext_str(request, "node")
@@ -80,6 +75,6 @@ class MemberProcessor:
             if error is None:
                 connection.respond(request, body=(encode_json(members_json(self._context)),))
             else:
-                connection.respond(request, response_code_of(error), remark_of(error))
+                respond_refusal(connection, request, error)
 
         return answer

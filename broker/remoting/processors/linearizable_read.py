@@ -10,10 +10,10 @@ from __future__ import annotations
 from functools import partial
 
 from broker.context import BrokerContext
-from broker.remoting.connection import Connection
-from broker.remoting.dispatch import HANDLER_FAULTS, Handler
-from broker.remoting.error_responses import remark_of, response_code_of
-from broker.remoting.protocol.errors import RequestError
+from broker.errors import REFUSALS
+from broker.remoting.connection import Connection, Handler
+from broker.remoting.error_responses import respond_refusal
+from broker.remoting.protocol.errors import HANDLER_FAULTS, RequestError
 from broker.remoting.protocol.frame import Frame
 from dledger.errors import ProposeError
 
@@ -33,11 +33,13 @@ def _answer(
     handler: Handler, connection: Connection, request: Frame, error: ProposeError | None
 ) -> None:
     if error is not None:
-        connection.respond(request, response_code_of(error), remark_of(error))
+        respond_refusal(connection, request, error)
         return
     try:
         handler(connection, request)
-    except RequestError as refusal:
-        connection.respond(request, refusal.code, refusal.remark)
+    except RequestError as wrong:
+        connection.respond(request, wrong.code, wrong.remark)
+    except REFUSALS as refusal:
+        respond_refusal(connection, request, refusal)
     except HANDLER_FAULTS as fault:
         connection.respond_fault(request, fault)

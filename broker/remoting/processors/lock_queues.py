@@ -9,7 +9,6 @@ from broker.context import BrokerContext
 from broker.delivery.queue_locks import LockedQueue
 from broker.limits import CLIENTS
 from broker.remoting.connection import Connection
-from broker.remoting.error_responses import REFUSALS, refused
 from broker.remoting.processors.json_body import json_object, objects_of, text_of
 from broker.remoting.protocol.errors import FieldError
 from broker.remoting.protocol.frame import Frame
@@ -27,37 +26,26 @@ class LockProcessor:
     def lock(self, connection: Connection, request: Frame) -> None:
         """Code 41; the answer names the queues that the client holds now."""
         group, client_id, wanted = self._read(request)
-        there = [queue for queue in wanted if self._is_there(queue)]
-        granted = set(self._context.locks.lock(group, client_id, there))
+        granted = set(self._context.delivery.locks.lock(group, client_id, wanted))
         held = [named for queue, named in wanted.items() if queue in granted]
         connection.respond(request, body=(encode_json({"lockOKMQSet": held}),))
-
-    def _is_there(self, queue: LockedQueue) -> bool:
-        topic = self._context.batcher.topic(queue.topic)
-        return topic is not None and queue.queue_id < topic.queues
 
     def unlock(self, connection: Connection, request: Frame) -> None:
         """Code 42."""
         group, client_id, queues = self._read(request)
-        self._context.locks.unlock(group, client_id, queues)
+        self._context.delivery.locks.unlock(group, client_id, queues)
         connection.respond(request)
 
     def _read(self, request: Frame) -> tuple[str, str, dict[LockedQueue, Mapping[str, Any]]]:
         """Group, client, and the queues as the client names them."""
-        try:
-            self._context.batcher.check_serving()
-        except REFUSALS as error:
-            raise refused(error) from error
+        self._context.batcher.check_serving()
         body = json_object(request, "the request for locks")
         queues = {
             LockedQueue(text_of(named, "topic"), _queue_id(named)): named
             for named in objects_of(body, "mqSet")
         }
         group = text_of(body, "consumerGroup")
-        try:
-            check_group_name(group)
-        except REFUSALS as error:
-            raise refused(error) from error
+        check_group_name(group)
         client_id = text_of(body, "clientId")
         if len(client_id) > CLIENTS.name_size_max:
             raise FieldError(

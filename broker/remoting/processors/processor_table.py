@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from broker.context import BrokerContext
+from broker.errors import WrongStateError
 from broker.maintenance.retention import Retention
-from broker.remoting.connection import Connection
-from broker.remoting.dispatch import Handler
+from broker.remoting.connection import Connection, Handler
 from broker.remoting.processors.broker_info_and_config import BrokerInfoProcessor
 from broker.remoting.processors.clean_expired import CleaningProcessor
 from broker.remoting.processors.client_manage import ClientManageProcessor
@@ -27,15 +27,14 @@ from broker.remoting.processors.reset_offset import ResetProcessor
 from broker.remoting.processors.send_message import SendMessageProcessor
 from broker.remoting.processors.topic_and_group_admin import TopicProcessor
 from broker.remoting.processors.view_broker_stats import ViewBrokerStatsProcessor
-from broker.remoting.protocol.codes import RequestCode, ResponseCode
-from broker.remoting.protocol.errors import RequestError
+from broker.remoting.protocol.codes import RequestCode
 from broker.remoting.protocol.frame import Frame
 
 
 def broker_handlers(context: BrokerContext, retention: Retention) -> Mapping[int, Handler]:
     """The handlers of one broker, by request code."""
     send = SendMessageProcessor(context)
-    pull = PullMessageProcessor(context)
+    pull = PullMessageProcessor(context.delivery)
     offsets = OffsetProcessor(context)
     clients = ClientManageProcessor(context)
     topics = TopicProcessor(context)
@@ -114,13 +113,10 @@ def broker_handlers(context: BrokerContext, retention: Retention) -> Mapping[int
     }
 
 
-WRONG_STATE = (
-    "the state of this broker is not that of its group; it is being taken again from the log"
-)
 SERVED_WHEN_STATE_DIVERGED = frozenset((RequestCode.GET_BROKER_RUNTIME_INFO,))
 """What a node says of itself, also while its state is not the group's."""
 
 
 def refuse_wrong_state(_connection: Connection, _request: Frame) -> None:
     """In the place of the handlers of a node whose state is not the group's."""
-    raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, WRONG_STATE)
+    raise WrongStateError

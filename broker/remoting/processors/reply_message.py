@@ -10,17 +10,15 @@ from __future__ import annotations
 
 from broker.context import BrokerContext
 from broker.remoting.connection import Connection
-from broker.remoting.error_responses import REFUSALS, refused
-from broker.remoting.protocol.codes import RequestCode, ResponseCode, refusal_words
-from broker.remoting.protocol.errors import CallError, RequestError
-from broker.remoting.protocol.ext_fields import INT64_MAX, ext_bool, ext_int, ext_str
-from broker.remoting.protocol.frame import Frame
-from broker.remoting.protocol.send_message_header import (
-    INT32_MAX,
+from broker.remoting.processors.send_message_header import (
     LONG_NAMES,
     SHORT_NAMES,
     HeaderNames,
 )
+from broker.remoting.protocol.codes import RequestCode, ResponseCode, refusal_words
+from broker.remoting.protocol.errors import CallError, RequestError
+from broker.remoting.protocol.ext_fields import INT32_MAX, INT64_MAX, ext_bool, ext_int, ext_str
+from broker.remoting.protocol.frame import Frame
 from store.message.properties import find_property
 
 CLIENT_SECONDS = 3.0
@@ -45,16 +43,7 @@ class ReplyMessageProcessor:
         self, connection: Connection, request: Frame, names: HeaderNames, unit_mode: str
     ) -> None:
         context = self._context
-        try:
-            context.batcher.check_serving()
-        except REFUSALS as error:
-            raise refused(error) from error
-        if len(request.body) > context.config.max_message_size:
-            raise RequestError(
-                ResponseCode.MESSAGE_ILLEGAL,
-                f"the body has {len(request.body)} bytes, "
-                f"at most {context.config.max_message_size} are allowed",
-            )
+        context.ingest.check_body(request.body)
         properties = ext_str(request, names.properties, "")
         named = find_property(properties.encode(), b"REPLY_TO_CLIENT")
         if named is None:

@@ -12,20 +12,16 @@ from functools import partial
 from broker.admin.consumer_groups import ConsumerGroups
 from broker.admin.topic_contents import queue_ranges
 from broker.context import BrokerContext
+from broker.delivery.offset_resets import TO_THE_END, ResetRequest
+from broker.errors import REFUSALS, Refusal
 from broker.remoting.connection import Connection
-from broker.remoting.error_responses import REFUSALS, refused, remark_of, response_code_of
+from broker.remoting.error_responses import respond_refusal
 from broker.remoting.protocol.codes import LanguageCode, RequestCode, ResponseCode
 from broker.remoting.protocol.errors import RequestError
-from broker.remoting.protocol.ext_fields import ext_bool, ext_int, ext_str
+from broker.remoting.protocol.ext_fields import INT32_MAX, ext_bool, ext_int, ext_str
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.java_json import encode_json, object_map
-from broker.remoting.protocol.send_message_header import INT32_MAX
-from broker.state.commands import CommitOffset
-from dledger.errors import ProposeError
 from store.errors import StoreError
-
-TO_THE_END = -1
-"""As a time stamp: behind the newest message."""
 
 
 class ResetProcessor:
@@ -47,10 +43,7 @@ class ResetProcessor:
         only_queue = ext_int(request, "queueId", -1, minimum=-1, maximum=INT32_MAX)
         given_offset = ext_int(request, "offset", -1, minimum=-1)
         force = ext_bool(request, "isForce", False)
-        try:
-            context.batcher.check_serving()
-        except REFUSALS as error:
-            raise refused(error) from error
+        context.batcher.check_serving()
         queues = self._queues(topic, only_queue)
         members = context.clients.consumers.get(group)
         if members is None:
@@ -64,17 +57,53 @@ class ResetProcessor:
                 f"Consumer not online, so can not reset offset, Group: {group} Topic: {topic} "
                 f"Timestamp: {timestamp_ms}",
             )
-        reset = _Reset(context, connection, request, topic, group, force, len(queues))
-        for queue_id in queues:
-            if given_offset >= 0:
-                first, end = context.reader.offsets(topic, queue_id)
-                reset.found(queue_id, min(max(given_offset, first), end), None)
-            elif timestamp_ms == TO_THE_END:
-                reset.found(queue_id, context.reader.offsets(topic, queue_id)[1], None)
-            else:
-                context.lookup.search_time(
-                    topic, queue_id, timestamp_ms, "lower", partial(reset.found, queue_id)
+        reset = ResetRequest(group, topic, queues, timestamp_ms, given_offset, force)
+        context.delivery.resetter.reset(reset, partial(self._moved, connection, request, reset))
+
+    def _moved(
+        self,
+        connection: Connection,
+        request: Frame,
+        reset: ResetRequest,
+        offsets: Mapping[int, int] | None,
+        error: Refusal | StoreError | None,
+    ) -> None:
+        if offsets is not None:
+            by_queue = [
+                (
+                    {
+                        "brokerName": self._context.config.group,
+                        "queueId": queue_id,
+                        "topic": reset.topic,
+                    },
+                    offset,
                 )
+                for queue_id, offset in offsets.items()
+            ]
+            table = b'{"offsetTable":%b}' % object_map(by_queue)
+            self._tell_members(reset, by_queue, table)
+            connection.respond(request, body=(table,))
+        elif isinstance(error, REFUSALS):
+            respond_refusal(connection, request, error)
+        else:
+            connection.respond(request, ResponseCode.SYSTEM_ERROR, str(error))
+
+    def _tell_members(
+        self,
+        reset: ResetRequest,
+        by_queue: Sequence[tuple[Mapping[str, object], int]],
+        table: bytes,
+    ) -> None:
+        told = {
+            "topic": reset.topic,
+            "group": reset.group,
+            "timestamp": str(reset.timestamp_ms),
+            "isForce": "true" if reset.force else "false",
+        }
+        members = self._context.clients.consumers.get(reset.group)
+        for member, client in () if members is None else members.members.items():
+            body = _for_cpp(by_queue) if client.language is LanguageCode.CPP else table
+            member.push(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, told, (body,))
 
     def _queues(self, name: str, only_queue: int) -> Sequence[int]:
         topic = self._context.batcher.topic(name)
@@ -91,104 +120,6 @@ class ResetProcessor:
                 f"{topic.queues - 1}",
             )
         return [only_queue]
-
-
-class _Reset:
-    """One reset under way: the offsets are found, then committed, then told."""
-
-    def __init__(  # noqa: PLR0917 - the fields of the request
-        self,
-        context: BrokerContext,
-        connection: Connection,
-        request: Frame,
-        topic: str,
-        group: str,
-        force: bool,
-        queues: int,
-    ) -> None:
-        self._context = context
-        self._connection = connection
-        self._request = request
-        self._topic = topic
-        self._group = group
-        self._force = force
-        self._waits_for = queues
-        self._offsets: dict[int, int] = {}
-        self._failure: tuple[ResponseCode, str] | None = None
-
-    def found(self, queue_id: int, offset: int, error: StoreError | None) -> None:
-        """Where the queue is to go; commits once that is known of all of them."""
-        self._offsets[queue_id] = offset
-        if error is not None:
-            self._failure = (ResponseCode.SYSTEM_ERROR, str(error))
-        self._waits_for -= 1
-        if self._waits_for == 0:
-            self._commit()
-
-    def _commit(self) -> None:
-        batcher = self._context.batcher
-        if self._failure is not None:
-            self._connection.respond(self._request, *self._failure)
-            return
-        if not self._force:
-            for queue_id, offset in self._offsets.items():
-                consumed = batcher.offset(self._group, self._topic, queue_id)
-                if consumed is not None:
-                    self._offsets[queue_id] = min(offset, consumed)
-        self._waits_for = len(self._offsets)
-        for queue_id, offset in self._offsets.items():
-            command = CommitOffset(self._group, self._topic, queue_id, offset)
-            try:
-                batcher.add_command(command, self._committed)
-            except REFUSALS as error:
-                self._failed(response_code_of(error), remark_of(error))
-            else:
-                self._context.resets.begin(self._group, self._topic, queue_id, offset)
-
-    def _committed(self, error: ProposeError | None) -> None:
-        if error is not None:
-            self._failed(response_code_of(error), remark_of(error))
-            return
-        self._one_done()
-
-    def _failed(self, code: ResponseCode, remark: str) -> None:
-        self._failure = (code, remark)
-        self._one_done()
-
-    def _one_done(self) -> None:
-        self._waits_for -= 1
-        if self._waits_for:
-            return
-        if self._failure is not None:
-            for queue_id in self._offsets:
-                self._context.resets.give_up(self._group, self._topic, queue_id)
-            self._connection.respond(self._request, *self._failure)
-        else:
-            self._tell()
-
-    def _tell(self) -> None:
-        context, topic, group = self._context, self._topic, self._group
-        broker = context.config.group
-        for queue_id, offset in sorted(self._offsets.items()):
-            context.resets.add(group, topic, queue_id, offset)
-        by_queue = [
-            ({"brokerName": broker, "queueId": queue_id, "topic": topic}, offset)
-            for queue_id, offset in sorted(self._offsets.items())
-        ]
-        table = b'{"offsetTable":%b}' % object_map(by_queue)
-        told = {
-            "topic": topic,
-            "group": group,
-            "timestamp": str(ext_int(self._request, "timestamp")),
-            "isForce": "true" if self._force else "false",
-        }
-        members = context.clients.consumers.get(group)
-        for member, client in () if members is None else members.members.items():
-            body = _for_cpp(by_queue) if client.language is LanguageCode.CPP else table
-            member.push(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, told, (body,))
-        for queue_id in sorted(self._offsets):
-            context.long_polling.wake(topic, queue_id)
-        self._connection.respond(self._request, body=(table,))
 
 
 def _for_cpp(by_queue: Sequence[tuple[Mapping[str, object], int]]) -> bytes:

@@ -13,13 +13,12 @@ from broker.context import BrokerContext
 from broker.ingest.state_quota import check_group_quota, check_topic_quota
 from broker.limits import STATE
 from broker.remoting.connection import Connection
-from broker.remoting.error_responses import REFUSALS, refused, remark_of, response_code_of
+from broker.remoting.error_responses import respond_when_done
 from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.errors import FieldError, RequestError
-from broker.remoting.protocol.ext_fields import ext_bool, ext_int, ext_str
+from broker.remoting.protocol.ext_fields import INT32_MAX, ext_bool, ext_int, ext_str
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.java_json import decode_json, encode_json
-from broker.remoting.protocol.send_message_header import INT32_MAX
 from broker.state.commands import Command, DeleteGroup, DeleteTopic, PutGroup, PutTopic
 from broker.topics_and_groups import (
     PERM_MAX,
@@ -30,7 +29,6 @@ from broker.topics_and_groups import (
     check_topic_name,
     retry_topic,
 )
-from dledger.errors import ProposeError
 
 _GROUP_FIELDS: Mapping[str, str] = {
     "brokerId": "broker_id",
@@ -64,7 +62,7 @@ class TopicProcessor:
             ext_bool(request, "order", False),
         )
         self._refuse_system_topic(name)
-        self._check_topic_quota(topic)
+        check_topic_quota(self._context.batcher, topic)
         self._commit(connection, request, PutTopic.of(topic, self._context.wall_clock()))
 
     def delete_topic(self, connection: Connection, request: Frame) -> None:
@@ -105,10 +103,7 @@ class TopicProcessor:
     def _refuse_system_topic(self, name: str) -> None:
         if name in self._context.machine.state.system_names:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"the topic {name} belongs to the system")
-        try:
-            check_topic_name(name)
-        except REFUSALS as error:
-            raise refused(error) from error
+        check_topic_name(name)
 
     # --- groups
 
@@ -117,17 +112,14 @@ class TopicProcessor:
         its retry topic, so that is created too and not left to the first heartbeat."""
         group = _group_config(request)
         batcher, now_ms = self._context.batcher, self._context.wall_clock()
-        try:
-            if batcher.group(group.name) is None:
-                check_group_quota(batcher, group.name)
-        except REFUSALS as error:
-            raise refused(error) from error
+        if batcher.group(group.name) is None:
+            check_group_quota(batcher, group.name)
         commands: list[Command] = [PutGroup.of(group, now_ms)]
         topic = retry_topic(group.name)
         if batcher.topic(topic) is None and len(topic) <= TOPIC_SIZE_MAX:
             queues = max(group.retry_queues, 1)
             retries = TopicConfig(topic, queues, queues)
-            self._check_topic_quota(retries)
+            check_topic_quota(self._context.batcher, retries)
             commands.append(PutTopic.of(retries, now_ms))
         self._commit(connection, request, *commands)
 
@@ -169,23 +161,8 @@ class TopicProcessor:
             )
         connection.respond(request, body=(encode_json(group.as_json()),))
 
-    def _check_topic_quota(self, topic: TopicConfig) -> None:
-        try:
-            check_topic_quota(self._context.batcher, topic)
-        except REFUSALS as error:
-            raise refused(error) from error
-
     def _commit(self, connection: Connection, request: Frame, *commands: Command) -> None:
-        def answer(error: ProposeError | None) -> None:
-            if error is None:
-                connection.respond(request)
-            else:
-                connection.respond(request, response_code_of(error), remark_of(error))
-
-        try:
-            self._context.batcher.add_in_one_entry((), commands, answer)
-        except REFUSALS as error:
-            raise refused(error) from error
+        self._context.batcher.add_in_one_entry((), commands, respond_when_done(connection, request))
 
 
 def _group_config(request: Frame) -> GroupConfig:
@@ -196,10 +173,7 @@ def _group_config(request: Frame) -> GroupConfig:
     if not isinstance(fields, dict) or type(fields.get("groupName")) is not str:
         raise FieldError("the body is not the JSON of a group with a groupName")
     group = GroupConfig(fields["groupName"])
-    try:
-        check_group_name(group.name)
-    except REFUSALS as error:
-        raise refused(error) from error
+    check_group_name(group.name)
     for name, attribute in _GROUP_FIELDS.items():
         value = fields.get(name)
         if value is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 from broker.remoting.protocol.codes import ResponseCode
 from store.quoting import shortened
 
@@ -37,6 +39,20 @@ class FieldError(RequestError):
 
     def __init__(self, remark: str) -> None:
         super().__init__(ResponseCode.SYSTEM_ERROR, remark)
+
+
+HANDLER_FAULTS = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    OSError,
+    TypeError,
+    ValueError,
+    struct.error,
+)
+"""What a handler raises when a request is unlike anything it was written for. The request is
+answered with code 1 and the others go on. A broken invariant (``AssertionError``) is not among
+them: it must not be mistaken for a bad request."""
 
 
 class CallError(RemotingError):

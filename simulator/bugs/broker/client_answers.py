@@ -16,9 +16,8 @@ from dledger.errors import NotLeaderError, ProposeError
 from dledger.node.applier import Applier
 from dledger.node.linearizable_reads import LinearizableReads
 from dledger.node.proposals import Proposals
-from dledger.raft.leader_reads import LeaderReads
 from dledger.raft.quorum_tracker import QuorumTracker
-from dledger.raft.read_index import ReadAsked
+from dledger.raft.read_index import LeaderReads, ReadAsked
 from simulator.bugs.planted_bug import Bug, Patch
 from simulator.bugs.raft.linearizable_reads import STALE
 from simulator.worlds.registry import BROKERS, FOLLOWERS, TRANSACTIONS
@@ -132,7 +131,7 @@ def entries_applied_before_they_are_committed(patch: Patch) -> None:
     """A node applies what it has received, and consumers read it."""
 
     def eager(applier: Applier) -> None:
-        core = applier._node.core
+        core = applier._core
         while applier.applied_index < core.entry_cache.last_index:
             entry = core.entry_cache.entry(applier.applied_index + 1)
             if entry is None or not applier._apply_one(entry):

@@ -7,25 +7,27 @@ from typing import Any
 
 import broker.delivery.message_filter
 import broker.filter.subscription
-import broker.remoting.processors.consumer_send_back
 import broker.retry.retry_and_dead_letter
+import broker.retry.send_back
 from broker.delivery.long_polling import LongPolling
 from broker.delivery.message_reader import GetMessageResult, MessageReader
+from broker.delivery.offset_resets import OffsetReset, PendingResets
 from broker.delivery.queue_locks import LockedQueue, QueueLocks
 from broker.group_commit.batcher import Batcher
-from broker.group_commit.pending_batch import Completion
+from broker.group_commit.pending_batch import Completion, QueueMessages
 from broker.remoting.connection import Connection
 from broker.remoting.processors.consumer_send_back import SendBackProcessor
 from broker.remoting.processors.pull_message import PullMessageProcessor
-from broker.remoting.processors.reset_offset import _Reset
+from broker.remoting.processors.reset_offset import ResetProcessor
 from broker.remoting.protocol.frame import Frame
+from broker.scheduled.republisher import republished
 from broker.state.broker_state import BrokerState
 from broker.state.commands import Command, CommitOffset
+from broker.topics_and_groups import GroupConfig
 from simulator.bugs.planted_bug import Bug, Patch
 from simulator.worlds.registry import BROKERS, PUSHING
 from store.index.consume_queue import ConsumeQueue
 from store.io.filesystem import Bytes
-from store.message.record import PendingMessage, make_pending_message
 
 
 def highest_offset_kept(patch: Patch) -> None:
@@ -71,16 +73,19 @@ def first_tag_alone_passes(patch: Patch) -> None:
 def attempts_not_counted(patch: Patch) -> None:
     """A message that is sent back comes again as if it had never failed."""
 
-    def uncounted(*given: Any, reconsume_times: int = 0, **named: Any) -> PendingMessage:
-        return make_pending_message(*given, reconsume_times=max(reconsume_times - 1, 0), **named)
+    def uncounted(*given: Any, reconsume_times: int = 0, **named: Any) -> QueueMessages:
+        return republished(*given, reconsume_times=max(reconsume_times - 1, 0), **named)
 
-    patch.set(broker.remoting.processors.consumer_send_back, "make_pending_message", uncounted)
+    patch.set(broker.retry.send_back, "republished", uncounted)
 
 
 def one_attempt_too_many(patch: Patch) -> None:
     """A message becomes a dead letter one attempt after the last that is allowed."""
 
-    def later(reconsume_times: int, delay_level: int, times_max: int) -> bool:
+    def later(
+        group: GroupConfig, reconsume_times: int, times_max: int, delay_level: int = 0
+    ) -> bool:
+        times_max = group.retry_max_times if times_max < 0 else times_max
         return reconsume_times > times_max or delay_level < 0
 
     patch.set(broker.retry.retry_and_dead_letter, "retries_exhausted", later)
@@ -149,28 +154,24 @@ def lock_for_whoever_asks(patch: Patch) -> None:
 
 def group_moved_forward_unforced(patch: Patch) -> None:
     """A group is moved beyond what it has consumed, though nobody forced that."""
-    commit = _Reset._commit
+    commit = OffsetReset._commit
 
-    def forced(reset: _Reset) -> None:
-        reset._force = True
-        commit(reset)
+    def forced(reset: OffsetReset, *, force: bool) -> None:  # noqa: ARG001 - as what it replaces
+        commit(reset, force=True)
 
-    patch.set(_Reset, "_commit", forced)
+    patch.set(OffsetReset, "_commit", forced)
 
 
 def moved_group_not_told(patch: Patch) -> None:
     """A group is moved back, and neither are its members told, nor does the leader remember it."""
 
-    def silent(reset: _Reset) -> None:
-        reset._context.resets.clear()
-        table = b'{"offsetTable":{%b}}' % b",".join(
-            b'{"brokerName":"broker-a","queueId":%d,"topic":"%b"}:%d'
-            % (queue_id, reset._topic.encode(), offset)
-            for queue_id, offset in reset._offsets.items()
-        )
-        reset._connection.respond(reset._request, body=(table,))
+    def forgetful(
+        resets: PendingResets, _group: str, _topic: str, _queue_id: int, _offset: int
+    ) -> None:
+        resets.clear()
 
-    patch.set(_Reset, "_tell", silent)
+    patch.set(PendingResets, "add", forgetful)
+    patch.set(ResetProcessor, "_tell_members", lambda *_: None)
 
 
 def _in_brokers(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:

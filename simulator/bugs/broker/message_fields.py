@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import broker.remoting.processors.send_message
+import broker.ingest.ingest
+from broker.delivery.fetch import Delivery, Fetch
 from broker.delivery.message_reader import GetMessageResult
 from broker.ingest.batch_body import decode_batch_body
 from broker.ingest.property_templates import MessageBuilder, Origin
-from broker.remoting.processors.pull_message import _Pull
 from simulator.bugs.planted_bug import Bug, Patch
 from simulator.worlds.registry import BROKERS
 from store.io.filesystem import Bytes
@@ -26,7 +26,7 @@ def flag_of_the_first_of_a_batch(patch: Patch) -> None:
         messages = decode_batch_body(message_builder, of, data, of_all)
         return [message._replace(flag=messages[0].flag) for message in messages]
 
-    patch.set(broker.remoting.processors.send_message, "decode_batch_body", staged)
+    patch.set(broker.ingest.ingest, "decode_batch_body", staged)
 
 
 def _staged(patch: Patch, change: Callable[[PendingMessage], PendingMessage]) -> None:
@@ -69,16 +69,18 @@ def property_values_end_at_a_separator(patch: Patch) -> None:
 
 def flag_lost_on_the_way_out(patch: Patch) -> None:
     """The first record of an answer to a pull is given with the flag 0, which no CRC covers."""
-    answer = _Pull._answer
+    answer = Delivery._answer
 
-    def cleared(pull: _Pull, found: GetMessageResult, parts: Sequence[Bytes] = ()) -> None:
+    def cleared(
+        delivery: Delivery, fetch: Fetch, found: GetMessageResult, parts: Sequence[Bytes] = ()
+    ) -> None:
         if parts:
             first = bytearray(parts[0])
             first[FLAG_AT] = bytes(4)
             parts = [first, *parts[1:]]
-        answer(pull, found, parts)
+        answer(delivery, fetch, found, parts)
 
-    patch.set(_Pull, "_answer", cleared)
+    patch.set(Delivery, "_answer", cleared)
 
 
 def _fields(id_: str, plant: Callable[[Patch], None], says: str) -> Bug:

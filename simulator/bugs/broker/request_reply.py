@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from weakref import WeakKeyDictionary
 
 from broker.client.producer.request_reply import PendingReplies, Reply
+from broker.delivery.fetch import Delivery, Fetch
 from broker.delivery.message_reader import GetMessageResult
 from broker.filter.sql92_parser import Selector
 from broker.remoting.connection import Connection
-from broker.remoting.processors.pull_message import _Pull
 from broker.remoting.protocol.frame import Frame
 from broker.state.state_machine import BrokerStateMachine
 from simulator.bugs.planted_bug import Bug, Patch
@@ -49,22 +49,24 @@ def reply_to_another_request(patch: Patch) -> None:
 
 def record_of_an_earlier_pull(patch: Patch) -> None:
     """What an expression selects is given with the bytes that it selected before in that queue."""
-    answer = _Pull._answer
+    answer = Delivery._answer
     before: WeakKeyDictionary[BrokerStateMachine, dict[tuple[str, int], bytes]] = (
         WeakKeyDictionary()
     )
 
-    def stale(pull: _Pull, found: GetMessageResult, parts: Sequence[Bytes] = ()) -> None:
-        if pull.wanted.selector is not None and parts:
-            kept = before.setdefault(pull.context.machine, {})
-            queue, first = (pull.topic, pull.queue_id), bytes(parts[0])
+    def stale(
+        delivery: Delivery, fetch: Fetch, found: GetMessageResult, parts: Sequence[Bytes] = ()
+    ) -> None:
+        if fetch.wanted.selector is not None and parts:
+            kept = before.setdefault(delivery._machine, {})
+            queue, first = (fetch.request.topic, fetch.request.queue_id), bytes(parts[0])
             given = bytearray(kept.get(queue, first))
             given[OFFSET_AT] = first[OFFSET_AT]
             kept[queue] = first
             parts = [given, *parts[1:]]
-        answer(pull, found, parts)
+        answer(delivery, fetch, found, parts)
 
-    patch.set(_Pull, "_answer", stale)
+    patch.set(Delivery, "_answer", stale)
 
 
 def _asking(id_: str, plant: Callable[[Patch], None], says: str, seeds: int, *kinds: str) -> Bug:

@@ -24,7 +24,7 @@ from broker.state.commands import (
     Timer,
 )
 from broker.state.state_machine import BrokerStateMachine
-from dledger.wire.features import Features
+from dledger.node.member_features import MemberFeatures
 from simulator.bugs.planted_bug import Bug, Patch
 from simulator.invariants.invariant import Invariant
 from simulator.invariants.raft.state_machine_safety import StateMachineSafety
@@ -159,10 +159,10 @@ def one_member_is_believed(patch: Patch) -> None:
 def commands_written_before_all_know_them(patch: Patch) -> None:
     """A leader writes new commands, whoever has announced that it knows them."""
 
-    def careless(_features: Features, _feature: str) -> bool:
+    def careless(_features: MemberFeatures, _feature: str) -> bool:
         return True
 
-    patch.set(Features, "known_by_all", careless)
+    patch.set(MemberFeatures, "known_by_all", careless)
 
 
 def _in(world: str, id_: str, plant: Callable[[Patch], None], table: str, *kinds: str) -> Bug:

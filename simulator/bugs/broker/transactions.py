@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import broker.ingest.message_router
+import broker.ingest.ingest
 from broker.state.broker_state import BrokerState
 from broker.state.commands import CheckTransaction, Command, EndTransaction
 from broker.state.open_transactions import OpenTransaction
@@ -102,7 +102,7 @@ def rolled_back_message_published(patch: Patch) -> None:
 
 def half_message_delivered(patch: Patch) -> None:
     """What is sent as a half message is stored as any message."""
-    patch.set(broker.ingest.message_router, "is_half_message", lambda _properties: False)
+    patch.set(broker.ingest.ingest, "is_half_message", lambda _properties: False)
 
 
 def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:

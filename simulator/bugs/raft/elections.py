@@ -217,7 +217,7 @@ BUGS = (
     ),
     Bug("A6", no_pre_vote, "without having been asked for", 5),
     Bug("A7", votes_while_a_leader_is_heard, "though it hears", 40),
-    Bug("A7b", pre_votes_counted_as_votes, "both lead", 300),
+    Bug("A7b", pre_votes_counted_as_votes, "both lead", 40),
     Bug(
         "A9",
         heartbeats_behind_the_disk,

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from dledger.node.leadership_announcer import LeadershipAnnouncer
 from dledger.node.proposals import Proposals
-from dledger.raft.core import Raft
 from dledger.raft.leader import LeaderState
 from dledger.raft.quorum_tracker import QuorumTracker
+from dledger.raft.view import RaftView
 from simulator.bugs.planted_bug import Bug, Patch
 from simulator.worlds.registry import BROKERS
 from store.log.entry import Entry, EntryKind
@@ -37,7 +37,7 @@ def writes_taken_before_the_first_entry_is_applied(patch: Patch) -> None:
 
     def at_once(announcer: LeadershipAnnouncer) -> None:
         meanwhile = Patch()
-        meanwhile.set(Raft, "term_first_index", property(lambda _core: -1))
+        meanwhile.set(RaftView, "term_first_index", property(lambda _core: -1))
         try:
             announce(announcer)
         finally:

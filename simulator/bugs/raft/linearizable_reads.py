@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import simulator.worlds.raft_cluster
+import simulator.worlds.cluster
 from dledger.node.linearizable_reads import LinearizableReads
-from dledger.raft.leader_reads import LeaderReads
 from dledger.raft.raft_state import RaftState, Role
-from dledger.raft.read_index import ReadAsked
+from dledger.raft.read_index import LeaderReads, ReadAsked
 from dledger.raft.ready import ReadIndex
 from simulator.bugs.planted_bug import Bug, Patch
 from simulator.worlds.registry import FOLLOWERS
@@ -78,7 +77,7 @@ def lease_without_an_end(patch: Patch) -> None:
 def _in_all_groups(patch: Patch) -> None:
     """A quarter of the groups have leases; a bug of theirs needs no other."""
     patch.set(
-        simulator.worlds.raft_cluster,
+        simulator.worlds.cluster,
         "with_leases",
         lambda config, _streams: replace(config, lease_reads=True),
     )

@@ -191,7 +191,7 @@ WRONG = "commits another entry | committed entry"
 
 BUGS = (
     Bug("B1", commit_of_an_older_term_by_counting, "by counting", 40),
-    Bug("B2", matching_entries_cut, "only the disks of", 300),
+    Bug("B2", matching_entries_cut, "only the disks of", 60),
     Bug("B5", log_cut_below_the_commit_index, "its log ends at", 40),
     Bug("B6", commit_index_trusted_beyond_what_matches, WRONG, 200),
     Bug("B6b", heartbeat_commits_what_was_never_compared, WRONG, 200),
@@ -199,7 +199,7 @@ BUGS = (
         "B6c",
         what_matched_an_earlier_leader_is_confirmed,
         "only the disks of",
-        300,
+        200,
         nodes=5,
         kinds=("partition", "delay", "crash"),
     ),

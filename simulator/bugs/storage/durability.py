@@ -11,6 +11,7 @@ import store.log.layout
 import store.recovery.log_scan
 import store.recovery.opening
 from dledger.node.checkpointer import Checkpointer
+from dledger.node.core_driver import CoreDriver
 from dledger.node.log_writer import LogWriter
 from dledger.node.node import Node
 from dledger.raft.quorum_tracker import QuorumTracker
@@ -42,12 +43,12 @@ def completion_taken_for_a_later_write(patch: Patch) -> None:
 
 def completions_told_one_late(patch: Patch) -> None:
     """Of the writes of one sync only the first is told to be durable."""
-    written = Node._written
+    written = CoreDriver.written
 
-    def forgetful(node: Node, writes: Sequence[Write]) -> None:
-        written(node, writes[:1])
+    def forgetful(driver: CoreDriver, writes: Sequence[Write]) -> None:
+        written(driver, writes[:1])
 
-    patch.set(Node, "_written", forgetful)
+    patch.set(CoreDriver, "written", forgetful)
 
 
 def truncation_that_never_reaches_the_disk(patch: Patch) -> None:
@@ -168,9 +169,9 @@ def mark_saved_ahead_of_the_log(patch: Patch) -> None:
     """What is committed is called durable here, though this disk may lack it."""
 
     def mark(checkpointer: Checkpointer) -> None:
-        log = checkpointer._node.core.entry_cache
+        log = checkpointer._core.entry_cache
         entry = log.entry(log.last_index)
-        replica = checkpointer._node.store
+        replica = checkpointer._store
         marks = replica._marks
         if entry is not None and entry.index > marks.mark.index:
             ahead = replace(
@@ -239,7 +240,7 @@ def _unsynced(patch: Patch, concerns: Callable[[str], bool]) -> None:
 
 
 BUGS = (
-    Bug("C1", completion_taken_for_a_later_write, "its disk does not hold it", 300),
+    Bug("C1", completion_taken_for_a_later_write, "its disk does not hold it", 60),
     Bug("C2", completions_told_one_late, "not within", 40),
     Bug("C3", truncation_that_never_reaches_the_disk, "stops by itself", 60),
     Bug("C4", confirm_before_the_term_is_durable, "its disk holds", 40),

@@ -17,15 +17,14 @@ def what_is_not_committed_is_marked(patch: Patch) -> None:
     """The durable mark goes as far as the disk does, and calls all of that committed."""
 
     def mark(checkpointer: Checkpointer) -> None:
-        core, node = checkpointer._node.core, checkpointer._node
-        entry = core.entry_cache.entry(node.writer.synced_index)
+        entry = checkpointer._core.entry_cache.entry(checkpointer._writer.synced_index)
         if (
             not checkpointer._marking
             and entry is not None
             and entry.index > checkpointer._marked_index
         ):
             index, place = entry.index, (entry.end, entry.chain_crc)
-            if node.store.save_mark(index, *place, index):
+            if checkpointer._store.save_mark(index, *place, index):
                 checkpointer._marked_index = index
 
     patch.set(Checkpointer, "_save_mark", mark)

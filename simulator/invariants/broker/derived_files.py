@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dledger.raft.messages import Heartbeat, HeartbeatResponse, Message
+from dledger.raft.messages import Heartbeat, HeartbeatResponse
+from dledger.wire.transport import Message
 from simulator.engine.violation import Violation
 from simulator.invariants.damage_repaired import PASSES
 from simulator.invariants.invariant import Invariant
@@ -37,6 +38,8 @@ class DerivedFilesSound(Invariant):
         self._due: dict[str, float] = {}
         self._hosts: dict[str, None] = {}
         self._looked_at = 0.0
+        self._damaged: dict[tuple[str, int], int] = {}
+        """By host and process: how often it had scrubbed its log when an entry was damaged."""
 
     def booted(self, host: Host) -> None:
         """See :class:`Invariant`."""
@@ -51,11 +54,14 @@ class DerivedFilesSound(Invariant):
 
     def sends(self, host: Host, _peer: str, _message: Message) -> None:
         """See :class:`Invariant`."""
+        if host.node is None:
+            return
+        if host.node.scrubber.damage:
+            self._damaged[host.name, host.boot] = host.node.scrubber.passes
         due = self._due.get(host.name)
         if due is None or host.now < max(due, self._looked_at + PAUSE_SECONDS):
             return
-        struck = host.damaged or host.damaged_parts
-        if host.node is None or (struck and not _is_repaired(host)):
+        if (host.damaged or host.damaged_parts) and not self._is_repaired(host):
             return
         del self._due[host.name]
         self._looked_at = host.now
@@ -68,6 +74,19 @@ class DerivedFilesSound(Invariant):
             return  # it refused to start, and says why
         self._look(host)
 
+    def _is_repaired(self, host: Host) -> bool:
+        """Damage strikes a machine that is down; so all passes of its process come after that.
+
+        Those count that begin when all entries are whole: what is derived from them is compared
+        then. A checkpoint that has rotted lies there until two more are saved: once more has been
+        applied.
+        """
+        assert host.node is not None  # noqa: S101 - the caller has looked
+        if not host.damaged_checkpoints.keys().isdisjoint(host.fs.files()):
+            return False
+        scrubber, since = host.node.scrubber, self._damaged.get((host.name, host.boot), 0)
+        return scrubber.passes >= since + PASSES and not scrubber.damage
+
     def _look(self, host: Host, when: str = "") -> None:
         for what in ("keyindex", "consumequeue/orders/0"):
             if sum(path.startswith(f"{DIRECTORY}/{what}/") for path in host.fs.files()) > 1:
@@ -75,10 +94,3 @@ class DerivedFilesSound(Invariant):
         report = verify_replica(host.fs.copy(), DIRECTORY)
         for finding in report.findings:
             raise Violation(f"the disk of {host.name} is not as its log says{when}: {finding}")
-
-
-def _is_repaired(host: Host) -> bool:
-    """Damage strikes a machine that is down; so all passes of its process come after that."""
-    assert host.node is not None  # noqa: S101 - the caller has looked
-    scrubber = host.node.scrubber
-    return scrubber.passes >= PASSES and not scrubber.damage

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from simulator.engine.violation import Violation
 from simulator.invariants.invariant import Invariant
 from simulator.workload.history import Listener, Place, Sent, number_of
+from simulator.workload.java_hash import java_hash
 from store.log.entry import HEADER_SIZE, Entry, EntryKind
 from store.message.batch import QUEUE_ROW, decode_batch
 from store.message.record import MessageRecord, decode_record
@@ -87,11 +88,3 @@ class MessageContentKept(Invariant, Listener):
         stored = self._records.get(place)
         if stored is not None and stored != record:
             raise Violation(f"{consumer} is given {record} for {place}, which holds {stored}")
-
-
-def java_hash(text: str) -> int:
-    """Java's ``String.hashCode`` of text in the basic plane; 0 of none."""
-    code = 0
-    for letter in text:
-        code = (31 * code + ord(letter)) & 0xFFFFFFFF
-    return code - (1 << 32) if code >= 1 << 31 else code

@@ -13,6 +13,7 @@ from broker.state.commands import Expire, decode_commands
 from simulator.engine.violation import Violation
 from simulator.faults.derived_file_damage import KEYS
 from simulator.invariants.invariant import Invariant
+from simulator.workload.message_lookup import keys_of
 from store.log.entry import HEADER_SIZE, Entry, EntryKind
 from store.message.batch import QUEUE_ROW, decode_batch
 from store.message.record import MessageRecord, decode_record
@@ -74,6 +75,10 @@ class MessageLookups(Invariant):
         for key in keys_of(record):
             self._by_key.setdefault((record.topic, key), []).append(known)
 
+    def committed(self) -> Sequence[MessageRecord]:
+        """All records, in the order of the log."""
+        return [known.record for known in self.by_position.values()]
+
     def applied(self, address: str) -> int:
         """The entry up to which the broker there has applied the log."""
         return self._applied.get(address, -1)
@@ -130,9 +135,3 @@ class MessageLookups(Invariant):
         for known in queue[offset : offset + 1]:
             if known.record.store_timestamp < time_ms and self._must_know(known, applied):
                 raise Violation(f"offset {offset} {where} is of {known.record}, which is older")
-
-
-def keys_of(record: MessageRecord) -> list[str]:
-    """The words by which it can be found, and the key that its producer gave it."""
-    properties = record.property_map
-    return [*properties.get("KEYS", "").split(), properties.get("UNIQ_KEY", "")]

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dledger.raft.messages import Heartbeat, Message
+from dledger.raft.messages import Heartbeat
 from dledger.raft.raft_state import Role
+from dledger.wire.transport import Message
 from simulator.engine.violation import Violation
 from simulator.invariants.invariant import Invariant
 from store.log.entry import Entry, EntryKind

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from simulator.engine.violation import Violation
-from simulator.invariants.broker.message_content import java_hash
 from simulator.workload.history import Place, number_of
+from simulator.workload.java_hash import java_hash
 from store.message.record import MessageRecord
 
 

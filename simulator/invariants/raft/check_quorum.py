@@ -9,15 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dledger.raft.core import Raft
-from dledger.raft.messages import (
-    AppendAccepted,
-    AppendRejected,
-    Heartbeat,
-    HeartbeatResponse,
-    Message,
-)
+from dledger.raft.messages import AppendAccepted, AppendRejected, Heartbeat, HeartbeatResponse
 from dledger.raft.raft_state import Role
+from dledger.raft.view import RaftView
+from dledger.wire.transport import Message
 from simulator.engine.violation import Violation
 from simulator.invariants.invariant import Invariant
 
@@ -61,7 +56,7 @@ class LeadershipTimeLimits(Invariant):
         self._answered(core, known, now)
         self._changed(core, known, now)
 
-    def _answered(self, core: Raft, known: _Leadership, now: float) -> None:
+    def _answered(self, core: RaftView, known: _Leadership, now: float) -> None:
         since = now - ANSWERED_ELECTIONS * core.config.election_seconds
         if known.since > since:
             return
@@ -74,10 +69,10 @@ class LeadershipTimeLimits(Invariant):
             f"{core.node} leads term {core.term}, and no majority has answered it since {since:.3f}"
         )
 
-    def _changed(self, core: Raft, known: _Leadership, now: float) -> None:
+    def _changed(self, core: RaftView, known: _Leadership, now: float) -> None:
         found, index = core.configuration, core.configurations.index
-        if not found.is_joint:
-            known.change = None
+        if not found.is_joint or core.commit_index < core.term_first_index:
+            known.change = None  # a leader changes nothing before an entry of its own is committed
         elif known.change is None or known.change[0] != index:
             known.change = (index, now)
         else:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from dledger.raft.messages import AppendRejected, AppendRequest, Message
+from dledger.raft.messages import AppendRejected, AppendRequest
 from dledger.raft.progress import ProgressState
+from dledger.wire.transport import Message
 from simulator.engine.violation import Violation
 from simulator.invariants.invariant import Invariant
 
@@ -37,8 +38,7 @@ class FewConflictProbes(Invariant):
         if host.node is None:
             return
         if isinstance(message, AppendRequest):
-            replicator = host.node.core.replicator
-            progress = None if replicator is None else replicator.peers.get(peer)
+            progress = host.node.core.progress.get(peer)
             if progress is not None and progress.state is ProgressState.PROBE:
                 self._asked[peer, message.term, host.name] = message.prev_index
         elif isinstance(message, AppendRejected):

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dledger.raft.configuration import LOST_INCARNATION, NO_INCARNATION
-from dledger.raft.messages import AppendRejected, AppendRequest, Message
+from dledger.raft.messages import AppendRejected, AppendRequest
 from dledger.raft.raft_state import Role
+from dledger.wire.transport import Message
 from simulator.invariants.invariant import ChangedPart, Invariant
 from store.log.layout import segment_start
 
 if TYPE_CHECKING:
-    from dledger.raft.core import Raft
+    from dledger.raft.view import RaftView
     from simulator.hosts.host import Host
 
 
@@ -79,7 +80,7 @@ class Coverage(Invariant):
         elif segment_start(log.end_position, size) > segment_start(end_position, size):
             host.coverage_mark("segment rolled")
 
-    def _look_at_members(self, host: Host, core: Raft) -> None:
+    def _look_at_members(self, host: Host, core: RaftView) -> None:
         """At each configuration that a leader adds: on which disks its voters count."""
         _, before = self._members
         found = dict(core.configuration.incarnations)

@@ -7,13 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dledger.raft.messages import (
-    AppendAccepted,
-    HeartbeatResponse,
-    Message,
-    VoteRequest,
-    VoteResponse,
-)
+from dledger.raft.messages import AppendAccepted, HeartbeatResponse, VoteRequest, VoteResponse
+from dledger.wire.transport import Message
 from simulator.engine.violation import Violation
 from simulator.hosts.durable_state import hard_state, holds_entry
 from simulator.invariants.invariant import ChangedPart, Invariant

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dledger.raft.messages import AppendRequest, Heartbeat, Message, VoteRequest, VoteResponse
+from dledger.raft.messages import AppendRequest, Heartbeat, VoteRequest, VoteResponse
+from dledger.wire.transport import Message
 from simulator.engine.violation import Violation
 from simulator.invariants.invariant import Invariant
 

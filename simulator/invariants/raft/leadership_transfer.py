@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from dledger.raft.messages import AppendAccepted, HeartbeatResponse, Message, TimeoutNow
+from dledger.raft.messages import AppendAccepted, HeartbeatResponse, TimeoutNow
 from dledger.raft.raft_state import Role
+from dledger.wire.transport import Message
 from simulator.engine.violation import Violation
 from simulator.invariants.invariant import ChangedPart, Invariant
 from simulator.invariants.raft.configurations_seen import SeenConfigurations

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dledger.raft.messages import AppendRequest, Message
+from dledger.raft.messages import AppendRequest
+from dledger.wire.transport import Message
 from simulator.engine.violation import Violation
 from simulator.invariants.invariant import ChangedPart, Invariant
 from store.log.entry import Entry

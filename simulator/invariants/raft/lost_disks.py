@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dledger.raft.messages import AppendAccepted, HeartbeatResponse, Message, VoteResponse
+from dledger.raft.messages import AppendAccepted, HeartbeatResponse, VoteResponse
 from dledger.raft.raft_state import Role
+from dledger.wire.transport import Message
 from simulator.engine.violation import Violation
 from simulator.invariants.invariant import ChangedPart, Invariant
 from simulator.invariants.raft.configurations_seen import SeenConfigurations

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dledger.raft.configuration import Configuration
-from dledger.raft.messages import Message, ReadResponse, TimeoutNow
+from dledger.raft.messages import ReadResponse, TimeoutNow
 from dledger.raft.raft_state import Role
+from dledger.wire.transport import Message
 from simulator.invariants.invariant import ChangedPart, Invariant
 from store.log.entry import Entry, EntryKind
 

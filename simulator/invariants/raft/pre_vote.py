@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from dledger.raft.messages import Message, TimeoutNow, VoteRequest, VoteResponse
+from dledger.raft.messages import TimeoutNow, VoteRequest, VoteResponse
+from dledger.wire.transport import Message
 from simulator.engine.violation import Violation
 from simulator.invariants.invariant import Invariant
 from simulator.invariants.raft.configurations_seen import SeenConfigurations

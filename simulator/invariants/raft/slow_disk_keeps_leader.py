@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dledger.raft.messages import Message, TimeoutNow
+from dledger.raft.messages import TimeoutNow
 from dledger.raft.raft_state import Role
+from dledger.wire.transport import Message
 from simulator.engine.violation import Violation
 from simulator.invariants.invariant import Invariant
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dledger.raft.messages import AppendAccepted, Message, VoteRequest, VoteResponse
+from dledger.raft.messages import AppendAccepted, VoteRequest, VoteResponse
+from dledger.wire.transport import Message
 from simulator.engine.violation import Violation
 from simulator.invariants.invariant import Invariant
 

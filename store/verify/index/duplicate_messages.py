@@ -24,10 +24,11 @@ from store.log.log_reader import HoleReason, LogReader, SegmentFiles
 from store.message.batch import decode_batch
 from store.message.properties import UNIQUE_KEY, find_property
 from store.message.record import decode_record, key_hash
+from store.verify.files.read_buffers import Buffers
 from store.verify.files.row_files import RowFiles
 from store.verify.findings import Finding, FindingKind
 from store.verify.index.key_index_check import KEY_FIELDS
-from store.verify.log.shared_log import Buffers, SharedLog
+from store.verify.log.shared_log import SharedLog
 from store.verify.plan.ranges import GroupPlan
 
 HASHES = 1 << 32

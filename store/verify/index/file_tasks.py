@@ -15,12 +15,12 @@ from store.io.filesystem import ReadableFileSystem
 from store.log.layout import segment_name
 from store.verify.files.audit_files import AuditFiles
 from store.verify.files.directory_listing import Listing
+from store.verify.files.read_buffers import Buffers
 from store.verify.findings import Finding, FindingLog
 from store.verify.index.consume_queue_digests import ExpectedQueue, QueueFindings, row_crcs
 from store.verify.index.consume_queue_files import QueueFiles
 from store.verify.index.key_index_digests import TOTAL_MAX, has_keys, list_starts
 from store.verify.log.log_walk import check_segment_files
-from store.verify.log.shared_log import Buffers
 from store.verify.plan.ranges import KeysDigest, ReplicaPlan, ReplicaRange, RowsDigest
 
 FILES_AT_ONCE = 64

@@ -267,7 +267,8 @@ class KeyCheck:
             expected="a row that the log has, once" if is_extra else row,
             found=row if is_extra else "no such row",
             advice=ADVICE,
-            first=self._index_of(int(odd["position"][0])),
+            # No entry has a row that is too many, whatever position stands in it.
+            first=None if is_extra else self._index_of(int(odd["position"][0])),
         )
 
     def _compare_none(self, below: int = 1 << 62) -> None:

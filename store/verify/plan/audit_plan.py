@@ -16,8 +16,8 @@ from store.io.filesystem import ReadableFileSystem
 from store.state.format_file import Identity
 from store.verify.files.audit_files import AuditFiles
 from store.verify.files.directory_listing import list_replica
+from store.verify.files.read_buffers import Buffers
 from store.verify.findings import RESTORE, Finding, FindingKind, FindingLog
-from store.verify.log.shared_log import Buffers
 from store.verify.majority import majority, proved
 from store.verify.plan.range_borders import BLOCK_ROWS, BorderFinder
 from store.verify.plan.ranges import AuditPlan, Border, GroupPlan, RangePlan, ReplicaPlan

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from store.io.filesystem import ReadableFileSystem
-from store.verify.log.shared_log import Buffers
+from store.verify.files.read_buffers import Buffers
 
 Shared = TypeVar("Shared")
 Task = TypeVar("Task")

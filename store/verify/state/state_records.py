@@ -15,8 +15,8 @@ from store.log.entry import HEADER_SIZE
 from store.state.format_file import Identity, encode_format
 from store.state.hard_state import DurableMark, HardState
 from store.state.replication_evidence_file import FORGET, HELD_NAME, pack_evidence, unpack_evidence
-from store.verify.byte_comparison import first_difference
 from store.verify.files.audit_files import listed_names
+from store.verify.files.first_difference import first_difference
 from store.verify.files.small_files import read_head, read_small
 from store.verify.findings import RESTORE, FindingKind, FindingLog
 from store.verify.state.state_files import StateFiles

@@ -12,7 +12,7 @@ from store.errors import DamagedError, UnreadableError
 from store.field_checks import U64_MAX
 from store.io.filesystem import ReadableFileSystem
 from store.io.two_slot_file import SLOT_COUNT, SLOT_SIZE, decode_slot, encode_slot, slot_owner
-from store.verify.byte_comparison import first_difference
+from store.verify.files.first_difference import first_difference
 from store.verify.files.small_files import read_head
 from store.verify.findings import RESTORE, FindingKind, FindingLog
 

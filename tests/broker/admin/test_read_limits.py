@@ -115,7 +115,7 @@ def test_a_pull_brings_so_many_bytes_and_is_held_for_so_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = replace(CONSUME, pull_bytes_max=500, pull_messages_max=3, long_poll_seconds_max=7.0)
-    monkeypatch.setattr("broker.remoting.processors.pull_message.CONSUME", few)
+    monkeypatch.setattr("broker.delivery.fetch.CONSUME", few)
 
     async def count(broker: SingleBroker, **changed: str) -> int:
         return len(messages(await broker.pull("orders", 0, 0, **changed)))

@@ -136,7 +136,7 @@ def nothing_is_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setattr(module, "show_as", lambda _name: None)
         monkeypatch.setattr(module, "log_to_stderr", lambda *_: None, raising=False)
     monkeypatch.setattr("broker.cli.commands.bench._measure_own", refuse)
-    monkeypatch.setattr("broker.cli.commands.node.import_broker", lambda: None)
+    monkeypatch.setattr("broker.cli.commands.node.import_server", lambda: None)
     monkeypatch.setattr("broker.cli.commands.node.tune_interpreter", lambda: None)
     monkeypatch.setattr("broker.cli.commands.up.interrupt_on_ending", lambda: None)
     monkeypatch.setattr("broker.cli.commands.bench.interrupt_on_ending", lambda: None)
@@ -269,6 +269,7 @@ for number, line in enumerate(ast.literal_eval(sys.stdin.read())):
 """The interpreter starts once: each command is a fork of it."""
 
 
+@pytest.mark.processes
 def test_commands_whose_input_and_output_are_closed_say_what_is_wrong(tmp_path: Path) -> None:
     starting = {"up", "bench", "namesrv"}
     lines = [leaf.line() for leaf in LEAVES if leaf.words[0] not in starting]

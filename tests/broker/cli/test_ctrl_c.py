@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.processes
+
 INTERRUPTED = """\
 import os, runpy, signal, sys
 
@@ -39,7 +41,7 @@ runpy.run_module(module, run_name="__main__", alter_sys=False)
         ("importlib.metadata", "broker --version"),
         ("argparse", "simulator run --seeds 1-1"),
         ("simulator.cli.main", "simulator run --seeds 1-1"),
-        ("simulator.worlds.raft_cluster", "simulator run --seeds 1-1"),
+        ("simulator.worlds.cluster", "simulator run --seeds 1-1"),
         ("argparse", "spark audit"),
         ("spark.cli", "spark audit"),
         ("spark.audit.audit", "spark audit /nowhere"),

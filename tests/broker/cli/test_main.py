@@ -73,6 +73,7 @@ def test_an_unreachable_nameserver_is_one_line_that_says_what_to_do(
     assert "`dledger up`" in captured.err
 
 
+@pytest.mark.processes
 def test_the_overview_imports_no_part_of_the_broker() -> None:
     script = (
         "import sys; from broker.cli.main import main\n"

@@ -236,7 +236,7 @@ def test_what_a_member_commits_while_the_group_is_being_moved_does_not_undo_it(
 def test_a_move_that_is_refused_leaves_the_members_their_commits(tmp_path: Path) -> None:
     async def scenario(broker: SingleBroker) -> None:
         member = await joined(broker)
-        resets = broker.broker.context.resets
+        resets = broker.broker.context.delivery.resets
         resets.begin("readers", "orders", 0, 0)
         assert resets.is_pending("readers", "orders", 0)
         assert resets.take("readers", "orders", 0) is None, "nobody is sent where nobody is moved"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import zlib
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import orjson
 import pytest
 from aiohttp import web
 
-from broker.http.consume import NO_GROUP
+from broker.delivery.fetch import NO_GROUP
 from broker.http.memory_budget import MEMORY, MemoryBudget
 from broker.http.server import HttpServer
 from broker.limits import HTTP, HttpLimits
@@ -161,6 +162,20 @@ def test_bytes_that_are_no_text_travel_as_base64(tmp_path: Path) -> None:
     with_site(scenario, tmp_path)
 
 
+def test_a_body_that_cannot_be_inflated_is_given_as_it_is_stored(tmp_path: Path) -> None:
+    async def scenario(site: Site) -> None:
+        await site.broker.create_topic("orders")
+        for body, compression in ((b"\xff no zlib", "1"), (zlib.compress(b"inside"), "1")):
+            await site.broker.send("orders", 0, body, f=compression)
+        status, pulled = await site.ask("GET", "/topics/orders/queues/0/messages")
+        assert status == 200
+        stored, inflated = pulled["messages"]
+        assert stored["body_base64"] == base64.b64encode(b"\xff no zlib").decode()
+        assert inflated["body"] == "inside"
+
+    with_site(scenario, tmp_path)
+
+
 @pytest.mark.parametrize(
     ("document", "error"),
     [
@@ -224,7 +239,7 @@ def test_a_body_has_the_limit_of_every_message(tmp_path: Path, size: int) -> Non
 @pytest.mark.parametrize(
     ("path", "status", "error"),
     [
-        ("/topics/none/queues/0/messages", 404, "the topic none does not exist"),
+        ("/topics/none/queues/0/messages", 404, "topic[none] not exist"),
         ("/topics/orders/queues/4/messages", 404, "has no queue 4"),
         ("/topics/orders/queues/x/messages", 400, "the queue is not an integer: 'x'"),
         ("/topics/orders/queues/0/messages?offset=-1", 400, "offset is not between 0"),
@@ -269,11 +284,11 @@ def test_a_reader_that_goes_away_waits_no_more(tmp_path: Path) -> None:
         path = "/topics/orders/queues/0/messages?wait_ms=60000"
         begun = [site.begin("GET", path, 0)[0] for _ in range(5)]
         await asyncio.sleep(1)
-        assert len(site.broker.broker.context.long_polling) == 5
+        assert len(site.broker.broker.context.delivery.long_polling) == 5
         for connection in begun:
             connection.abort()
         await asyncio.sleep(1)
-        assert len(site.broker.broker.context.long_polling) == 0
+        assert len(site.broker.broker.context.delivery.long_polling) == 0
         await site.broker.send("orders", 0, b"there")
 
     with_site(scenario, tmp_path)

@@ -104,7 +104,7 @@ def test_so_many_bytes_are_looked_for_at_once(
         broker.log_executor.release()
         codes = [answer.code for answer in await asyncio.gather(*again)]
         assert codes == [0, 0, ResponseCode.SYSTEM_BUSY, 0]
-        assert broker.broker.context.deduplicator._suspect_bytes == 0
+        assert broker.broker.context.ingest.deduplicator._suspect_bytes == 0
         assert (await broker.send("orders", 0, b"x" * 500, keys[2])).code == 0
         assert len(await bodies(broker)) == 4
 
@@ -255,7 +255,7 @@ def test_what_no_entry_could_hold_is_refused_at_once_and_not_once_it_was_looked_
     """With the hash of a request that is known, to the byte: a refusal that came later would find
     nobody to tell."""
     monkeypatch.setattr(
-        "broker.remoting.protocol.send_message_header.PRODUCE", replace(PRODUCE, keys_max=6_000)
+        "broker.ingest.message_properties.PRODUCE", replace(PRODUCE, keys_max=6_000)
     )
 
     async def scenario(broker: SingleBroker) -> None:

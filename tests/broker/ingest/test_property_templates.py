@@ -11,17 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import broker.ingest.property_templates
+from broker.errors import IllegalMessageError
 from broker.ingest.batch_body import decode_batch_body
+from broker.ingest.message_properties import storable_in_batch, storable_properties
 from broker.ingest.property_templates import MessageBuilder, origin
 from broker.limits import PRODUCE
+from broker.remoting.error_responses import response_code_of
 from broker.remoting.protocol.codes import ResponseCode
-from broker.remoting.protocol.errors import RequestError
-from broker.remoting.protocol.send_message_header import (
-    PROPERTIES_SIZE_MAX,
-    storable_in_batch,
-    storable_properties,
-)
-from store.message.record import PendingMessage, make_pending_message
+from store.message.record import PROPERTIES_BYTES_MAX, PendingMessage, make_pending_message
 
 HOST = b"\x7f\0\0\1\0\0\0\7"
 ORIGIN = origin("orders", 1, 1234, HOST, 2)
@@ -142,16 +139,16 @@ def test_a_header_cannot_blow_up_a_batch() -> None:
     """Each of a hundred thousand messages would get 32 kB."""
     data = in_a_batch(0, b"", b"") * 100_000
     of_all = b"".join(b"%d\x01\x02" % number for number in range(4500))
-    with pytest.raises(RequestError, match="what all get of the header is above"):
+    with pytest.raises(IllegalMessageError, match="what all get of the header is above"):
         decode_batch_body(MessageBuilder("DefaultCluster", storable_in_batch), ORIGIN, data, of_all)
 
 
 def test_properties_that_are_too_long_are_refused_also_where_their_shape_is_known() -> None:
     message_builder = MessageBuilder("DefaultCluster")
     message_builder.build(ORIGIN, 0, b"", b"UNIQ_KEY\x01a\x02TAGS\x01t\x02")
-    with pytest.raises(RequestError, match=f"{PROPERTIES_SIZE_MAX} fit") as refused:
+    with pytest.raises(IllegalMessageError, match=f"{PROPERTIES_BYTES_MAX} fit") as refused:
         message_builder.build(ORIGIN, 0, b"", b"UNIQ_KEY\x01" + b"a" * 32767 + b"\x02TAGS\x01t\x02")
-    assert refused.value.code == ResponseCode.MESSAGE_ILLEGAL
+    assert response_code_of(refused.value) == ResponseCode.MESSAGE_ILLEGAL
 
 
 def test_more_shapes_than_are_remembered_do_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,5 +179,5 @@ def test_a_request_is_told_the_cluster_by_whose_topic_it_is_answered(key: str) -
         properties = f"REPLY_TO_CLIENT\x01{asker}\x02{key}".encode()
         staged = message_builder.build(ORIGIN, 0, b"", properties)
         assert staged.properties == b"CLUSTER\x01east\x02" + properties
-    full = b"REPLY_TO_CLIENT\x01" + b"a" * (PROPERTIES_SIZE_MAX - 20)
+    full = b"REPLY_TO_CLIENT\x01" + b"a" * (PROPERTIES_BYTES_MAX - 20)
     assert message_builder.build(ORIGIN, 0, b"", full).properties == full

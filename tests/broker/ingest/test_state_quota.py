@@ -13,7 +13,7 @@ from broker.ingest import state_quota
 from broker.limits import STATE, StateLimits
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.frame import FRAME_BODY_SIZE_MAX, Frame
-from broker.server.register_broker_request import TABLE_BYTES
+from broker.remoting.protocol.register_broker_body import TABLE_BYTES
 from broker.state.broker_state import BrokerState
 from broker.state.commands import CommitOffset, DeleteGroup, DeleteTopic, PutGroup, PutTopic
 from broker.topics_and_groups import TOPIC_SIZE_MAX, GroupConfig, TopicConfig

@@ -11,6 +11,8 @@ from simulator.engine.disk import SimulatedFileSystem
 from store.errors import DamagedError
 from store.index.consume_queue import ROWS_PER_FILE
 from store.index.key_index import KeyIndex
+from store.log.entry import EntryKind
+from store.message.batch import decode_batch
 from tests.store import sample_replica
 
 READ_BYTES = 1 << 20
@@ -72,11 +74,12 @@ class Keys:
         assert checkpoint is not None
         self.index.restore(checkpoint.end_position)
 
-    def look(self) -> list[str]:
-        """A pass over the log."""
+    def look(self, *damaged: int) -> list[str]:
+        """A pass over the log, of which these entries cannot be read."""
         self.check.begin_pass()
         entries = self.store.read_entries(0, self.store.last_index, READ_BYTES)
-        return self.check.check(entries) + self.check.end_pass()
+        whole = [entry for entry in entries if entry.index not in damaged]
+        return self.check.check(whole) + self.check.end_pass()
 
 
 @pytest.mark.parametrize("place", [0, -1])
@@ -92,6 +95,29 @@ def test_a_file_of_the_key_index_that_is_missing_is_made_again(place: int) -> No
     assert keys.index.files == files
     assert keys.fs.visible_bytes(files[place].path) == before
     assert keys.look() == []
+
+
+def test_rows_of_an_entry_that_was_damaged_have_a_place_once_it_is_whole_again() -> None:
+    """The files that were made meanwhile of what lies before and behind it do not reach over it."""
+    keys = Keys()
+    lost, *others = keys.index.files
+    entries = keys.store.read_entries(0, keys.store.last_index, READ_BYTES)
+    with_keys = [
+        entry.index
+        for entry in entries
+        if entry.kind is EntryKind.DATA
+        and entry.position < lost.last_position
+        and len(decode_batch(entry.body).key_rows)
+    ]
+    assert len(with_keys) > 2
+    keys.fs.vanish(lost.path)
+    keys.open()
+    assert len(keys.look(with_keys[1])) == 2
+    assert len(keys.look()) == 1
+    assert keys.look() == []
+    made = [file for file in keys.index.files if file not in others]
+    assert sum(file.count for file in made) == lost.count
+    assert max(file.last_position for file in made) == lost.last_position
 
 
 @pytest.mark.parametrize("byte", [27, 31])
@@ -117,9 +143,23 @@ def test_a_header_that_says_impossible_positions_is_damage_as_a_broker_starts(by
         keys.open()
 
 
+def test_rows_of_an_entry_that_has_expired_in_part_are_made_again() -> None:
+    keys = Keys()
+    lost = keys.index.files[0]
+    keys.fs.vanish(lost.path)
+    keys.open()
+    keys.index.expire(lost.last_position)
+    assert len(keys.look()) == 1
+    (made,) = [file for file in keys.index.files if file.first_position <= lost.last_position]
+    assert made.last_position == lost.last_position
+    assert made.count > 1
+
+
 def test_rows_that_no_file_has_stay_away_where_they_have_expired() -> None:
     keys = Keys()
-    keys.index.expire(keys.index.files[0].last_position + 1)
+    end = keys.index.files[0].last_position + 1
+    keys.index.expire(end)
+    keys.index.release(end)
     left = keys.index.files
     assert keys.look() == []
     assert keys.index.files == left

@@ -11,12 +11,12 @@ import orjson
 import pytest
 
 from broker.limits import NAMESERVER
-from broker.nameserver.register_broker_body import decode_topic_table
 from broker.nameserver.registration_checks import (
     TooManyError,
 )
 from broker.remoting.protocol.codes import RequestCode
 from broker.remoting.protocol.errors import FieldError
+from broker.remoting.protocol.register_broker_body import decode_topic_table
 from tests.broker.nameserver.test_route_table import C0, N0, Tables
 from tests.broker.nameserver.test_server import Tool, broker_ext, start, table
 from tests.support.virtual_network import VirtualLoop, in_virtual_time, turns

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from broker.nameserver.departed_brokers import REMEMBERED_MS
-from broker.nameserver.register_broker_body import DataVersion, QueueData, TopicTable
 from broker.nameserver.registration_checks import EarlierConnectionError, StaleTermError
 from broker.nameserver.registrations import EXPIRY_MS, Registration
 from broker.nameserver.route_table import RouteTable
+from broker.remoting.protocol.register_broker_body import DataVersion, QueueData, TopicTable
 
 N0, N1, N2 = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
 C0, C1, C2 = 10, 11, 12

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from broker.limits import RemotingLimits
-from broker.remoting.connection import Connection
-from broker.remoting.dispatch import Handler
+from broker.remoting.connection import Connection, Handler
 from broker.remoting.protocol.frame import Frame, encode_request
 from broker.remoting.protocol.frame_reader import FrameReader
 from broker.remoting.server import RemotingServer

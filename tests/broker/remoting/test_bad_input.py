@@ -11,12 +11,12 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.errors import IllegalMessageError
 from broker.filter.subscription import ExpressionError, tag_codes
 from broker.ingest.batch_body import decode_batch_body
+from broker.ingest.message_properties import storable_properties
 from broker.ingest.property_templates import MessageBuilder, origin
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
-from broker.remoting.protocol.errors import RequestError
-from broker.remoting.protocol.send_message_header import storable_properties
 from store.errors import FatalDiskError
 from tests.broker.single_broker import (
     SingleBroker,
@@ -104,7 +104,7 @@ def test_every_code_that_is_handled_refuses_an_empty_request_in_words(tmp_path: 
 def test_any_bytes_are_a_batch_or_refused(data: bytes) -> None:
     try:
         found = decode_batch_body(MessageBuilder("east"), origin("t", 0, 0, bytes(8), 0), data)
-    except RequestError:
+    except IllegalMessageError:
         return
     assert b"".join(batched(bytes(each.body), each.properties) for each in found) == data or any(
         each.flag for each in found

@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 from broker.limits import RemotingLimits
-from broker.remoting.client import RemotingClient, split_address
+from broker.remoting.client import RemotingClient
 from broker.remoting.connection import Connection
+from broker.remoting.protocol.addresses import split_address
 from broker.remoting.protocol.errors import (
     CallError,
     ClientClosedError,

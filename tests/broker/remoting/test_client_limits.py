@@ -284,10 +284,11 @@ def test_a_held_pull_keeps_nothing_of_a_request_but_what_its_answer_needs(tmp_pa
         await asyncio.sleep(1)
         (held,) = (
             pull
-            for pulls in broker.broker.context.long_polling._by_queue.values()
+            for pulls in broker.broker.context.delivery.long_polling._by_queue.values()
             for pull in pulls
         )
-        request = held.run.__self__.request  # type: ignore[attr-defined]  # a bound method
+        (fetch,) = held.run.args  # type: ignore[attr-defined]  # a partial
+        request = fetch.done.__self__.request  # of a bound method
         assert (request.ext, request.body) == ({}, b"")
         await broker.send("orders", 0, b"x")
         answer = await pulling

@@ -15,6 +15,7 @@ from broker.group_commit.pending_batch import Completion, QueueMessages
 from broker.scheduled.dispatcher import (
     DISPATCHES_MAX,
     RETRY_SECONDS_MAX,
+    RETRY_SECONDS_MIN,
     Dispatcher,
     DispatcherContext,
     DueMessage,
@@ -63,6 +64,7 @@ class World(SimpleNamespace):
         self.loads: list[tuple[int, Loaded]] = []
         self.steps: list[tuple[int, Completion]] = []
         self.failures: list[BaseException] = []
+        self.room = True
 
     def load(self, ranges: Sequence[LogRange], done: Loaded) -> None:
         self.loads.append((ranges[0].position, done))
@@ -72,6 +74,8 @@ class World(SimpleNamespace):
     ) -> None:
         (command,) = commands
         assert isinstance(command, Schedule)
+        if not self.room:
+            raise BusyError(9, 8)
         self.steps.append((command.offset, done))
 
     async def brings(self, number: int, error: StoreError | None = None) -> None:
@@ -124,4 +128,23 @@ async def test_all_begins_anew_once_every_step_has_ended(loop: VirtualLoop) -> N
     await asyncio.sleep(RETRY_SECONDS_MAX)
     await world.brings(1)
     assert [number for number, _ in world.steps] == [2]
+    numbers.stop()
+
+
+@in_virtual_time
+async def test_who_is_refused_behind_steps_that_are_stored_tries_again_soon(
+    loop: VirtualLoop,
+) -> None:
+    """There is room for one step at a time: each goes as soon as the one before is stored."""
+    world = World()
+    numbers = Numbers(world, loop)
+    numbers.look()
+    for number in range(8):
+        await world.brings(number)
+        world.room = False
+        await world.brings(number + 1)
+        world.room = True
+        numbers.applied = number + 1
+        await world.ends(number + 1)
+        await asyncio.sleep(2 * RETRY_SECONDS_MIN)
     numbers.stop()

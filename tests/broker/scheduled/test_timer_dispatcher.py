@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from broker.group_commit.pending_batch import StoredEarlier
 from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.frame import Frame
 from broker.scheduled.in_flight_timers import InFlightTimers
@@ -35,10 +36,8 @@ def run(scenario: Any, data: Path, **settings: Any) -> None:
 class Nobody:
     """Waits for a message without being interested."""
 
-    def stored(self, first_offset: int, positions: Sequence[int]) -> None: ...
-
-    def already_stored(
-        self, host: bytes, queue_id: int, first_offset: int, positions: Sequence[int]
+    def stored(
+        self, first_offset: int, positions: Sequence[int], earlier: StoredEarlier | None = None
     ) -> None: ...
 
     def failed(self, error: ProposeError) -> None: ...
@@ -268,7 +267,7 @@ def test_what_is_in_flight_is_known_by_its_earliest_time() -> None:
     assert (bool(in_flight), in_flight.first_ms()) == (True, 10)
     waiters[1].stored(0, [0])
     waiters[2].failed(NotLeaderError(None))
-    waiters[3].already_stored(b"", 0, 0, [0])
+    waiters[3].stored(0, [0], StoredEarlier(b"", 0))
     waiters[0].stored(0, [0])
     assert landed == [10, 10, 30, None]
     assert not in_flight

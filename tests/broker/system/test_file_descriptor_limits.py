@@ -41,6 +41,7 @@ print(raised, *resource.getrlimit(resource.RLIMIT_NOFILE))
 """
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("soft", "hard", "most", "told"),
     [

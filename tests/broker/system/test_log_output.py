@@ -124,6 +124,7 @@ def write(log: Path, files: int, mode: str = "ab", *, both: bool = True) -> str:
     return "" if both else done.stdout.decode()
 
 
+@pytest.mark.processes
 def test_a_file_that_is_appended_to_rotates(tmp_path: Path) -> None:
     log = tmp_path / "node.log"
     log.write_text("before\n")
@@ -139,23 +140,27 @@ def test_a_file_that_is_appended_to_rotates(tmp_path: Path) -> None:
     assert log.read_text().endswith("printed\nthe last\n")
 
 
+@pytest.mark.processes
 def test_of_one_file_nothing_older_is_kept(tmp_path: Path) -> None:
     write(tmp_path / "node.log", 1)
     assert [path.name for path in tmp_path.iterdir()] == ["node.log"]
     assert (tmp_path / "node.log").stat().st_size < 2200
 
 
+@pytest.mark.processes
 def test_stdout_stays_where_it_is_if_that_is_elsewhere(tmp_path: Path) -> None:
     assert write(tmp_path / "node.log", 3, both=False) == "printed\n"
     assert (tmp_path / "node.log").read_text().endswith("the last\n")
 
 
+@pytest.mark.processes
 def test_a_file_that_is_not_appended_to_is_left_alone(tmp_path: Path) -> None:
     write(tmp_path / "node.log", 3, "wb")
     assert [path.name for path in tmp_path.iterdir()] == ["node.log"]
     assert "line 000" in (tmp_path / "node.log").read_text()
 
 
+@pytest.mark.processes
 def test_where_no_file_can_be_made_the_log_goes_on(tmp_path: Path) -> None:
     log = tmp_path / "node.log"
     (tmp_path / "node.log.1").mkdir()

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.processes
+
 _FAULTS = """
 import resource, sys
 from broker.system.malloc_tuning import keep_freed_memory

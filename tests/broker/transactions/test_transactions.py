@@ -324,7 +324,7 @@ def test_too_many_open_transactions_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = replace(STATE, transactions_max=1)
-    monkeypatch.setattr("broker.ingest.message_router.STATE", few)
+    monkeypatch.setattr("broker.ingest.ingest.STATE", few)
     assert STATE.transactions_max > 1
 
     async def scenario(broker: SingleBroker) -> None:

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from dledger.node.executor import Executors
 from dledger.node.node import Node
-from dledger.raft.messages import NOTICE, AppendAccepted, AppendRequest, Heartbeat, Message
-from dledger.wire.transport import TransportHandler
+from dledger.raft.messages import NOTICE, AppendAccepted, AppendRequest, Heartbeat
+from dledger.wire.transport import Message, TransportHandler
 from simulator.engine.disk import SimulatedFileSystem
 from simulator.engine.event_loop import VirtualLoop
 from simulator.hosts.hash_state_machine import HashChainStateMachine
@@ -98,7 +98,7 @@ def follow(script: Script) -> None:
             on_fatal=lambda error: None,
         )
         await node.start()
-        node.on_message("n1", AppendRequest(1, -1, 0, -1, (next_entry(node),)))
+        node.driver.on_message("n1", AppendRequest(1, -1, 0, -1, (next_entry(node),)))
         await turns()
         assert leader.confirmed == [(0, 0)]
         await script(node, leader, log, applied)
@@ -123,7 +123,7 @@ async def turns() -> None:
 
 def test_an_append_is_written_and_confirmed_before_what_it_commits_is_applied() -> None:
     async def script(node: Node, leader: Leader, log: Lane, applied: list[Entry]) -> None:
-        node.on_message("n1", AppendRequest(1, 0, 1, 0, (next_entry(node),)))
+        node.driver.on_message("n1", AppendRequest(1, 0, 1, 0, (next_entry(node),)))
         assert applied == []
         await turns()
         assert leader.confirmed[1:] == [(1, 0)]
@@ -135,10 +135,10 @@ def test_an_append_is_written_and_confirmed_before_what_it_commits_is_applied() 
 def test_while_the_disk_does_not_answer_a_heartbeat_makes_a_follower_apply() -> None:
     async def script(node: Node, leader: Leader, log: Lane, applied: list[Entry]) -> None:
         log.hangs = True
-        node.on_message("n1", AppendRequest(1, 0, 1, 0, (next_entry(node),)))
+        node.driver.on_message("n1", AppendRequest(1, 0, 1, 0, (next_entry(node),)))
         await turns()
         assert applied == []
-        node.on_message("n1", Heartbeat(1, 0))
+        node.driver.on_message("n1", Heartbeat(1, 0))
         await turns()
         assert [entry.index for entry in applied] == [0]
         assert leader.confirmed[1:] == []
@@ -148,7 +148,7 @@ def test_while_the_disk_does_not_answer_a_heartbeat_makes_a_follower_apply() -> 
 
 def test_what_a_notice_commits_is_applied_at_once_because_it_is_not_answered() -> None:
     async def script(node: Node, leader: Leader, log: Lane, applied: list[Entry]) -> None:
-        node.on_message("n1", Heartbeat(1, 0, NOTICE))
+        node.driver.on_message("n1", Heartbeat(1, 0, NOTICE))
         assert [entry.index for entry in applied] == [0]
 
     follow(script)
@@ -156,7 +156,7 @@ def test_what_a_notice_commits_is_applied_at_once_because_it_is_not_answered() -
 
 def test_what_a_heartbeat_commits_is_applied_after_the_answer() -> None:
     async def script(node: Node, leader: Leader, log: Lane, applied: list[Entry]) -> None:
-        node.on_message("n1", Heartbeat(1, 0, 1))
+        node.driver.on_message("n1", Heartbeat(1, 0, 1))
         assert applied == []
         await turns()
         assert [entry.index for entry in applied] == [0]
@@ -166,7 +166,7 @@ def test_what_a_heartbeat_commits_is_applied_after_the_answer() -> None:
 
 def test_a_node_that_stopped_meanwhile_applies_nothing_more() -> None:
     async def script(node: Node, leader: Leader, log: Lane, applied: list[Entry]) -> None:
-        node.on_message("n1", Heartbeat(1, 0, 1))
+        node.driver.on_message("n1", Heartbeat(1, 0, 1))
         node.fail(RuntimeError("a disk"))
         await turns()
         assert applied == []

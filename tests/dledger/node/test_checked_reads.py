@@ -7,7 +7,6 @@ import gc
 import weakref
 from collections import deque
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -15,7 +14,6 @@ import pytest
 import dledger.node.checked_reads
 from dledger.node.checked_reads import COPIED_BELOW, CheckedReads
 from dledger.node.executor import Executor
-from dledger.node.node import Node
 from store.errors import DamagedError, MisplacedError, OutOfRangeError, StoreError
 from store.log.entry import HEADER_SIZE
 from store.log.entry_index import ROW_SIZE
@@ -45,12 +43,15 @@ class Log:
             return run
 
         self.store.read_range = watched  # type: ignore[method-assign]  # watched
-        self.node = SimpleNamespace(
+        self.applied_index = COUNT - 1
+        self.suspects_derived: list[int] = []
+        self.reads = CheckedReads(
             store=self.store,
-            applied_index=COUNT - 1,
-            scrubber=SimpleNamespace(suspect=self.suspects.append),
+            reads=reads or AtOnce(),
+            applied_index=lambda: self.applied_index,
+            suspect=self.suspects.append,
+            suspect_derived=self.suspects_derived.append,
         )
-        self.reads = CheckedReads(node=cast(Node, self.node), reads=reads or AtOnce())
 
     def body(self, index: int) -> bytes:
         """What is read where the body of that entry lies. Raises what was told instead."""
@@ -120,7 +121,7 @@ def test_of_those_who_read_here_and_there_one_entry_is_read_and_kept() -> None:
 
 def test_what_comes_next_is_read_with_what_is_asked_for_and_not_what_is_not_applied() -> None:
     log = Log()
-    log.node.applied_index = 30
+    log.applied_index = 30
     assert [log.body(index) for index in range(31)] == [
         bytes(entry.body) for entry in log.writer.entries[:31]
     ]
@@ -135,7 +136,7 @@ def test_what_comes_next_is_read_with_what_is_asked_for_and_not_what_is_not_appl
 @pytest.mark.parametrize("applied", [20, COUNT - 1, COUNT + 5])
 def test_what_is_not_there_yet_is_not_told_as_damage(applied: int) -> None:
     log = Log()
-    log.node.applied_index = applied
+    log.applied_index = applied
     end = log.writer.entries[min(applied, COUNT - 1)].end
     for position in (end, log.writer.end, log.writer.end + 100):
         with pytest.raises(OutOfRangeError) as told:

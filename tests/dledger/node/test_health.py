@@ -15,14 +15,13 @@ from dledger.raft.messages import (
     AppendRequest,
     Heartbeat,
     HeartbeatResponse,
-    Message,
     TimeoutNow,
     VoteRequest,
     VoteResponse,
 )
 from dledger.raft.raft_state import Role
 from dledger.wire.service_messages import HealthReport
-from dledger.wire.transport import TransportHandler
+from dledger.wire.transport import Message, TransportHandler
 from simulator.engine.disk import SimulatedFileSystem
 from simulator.engine.event_loop import VirtualLoop
 from simulator.hosts.hash_state_machine import HashChainStateMachine
@@ -128,10 +127,10 @@ class Peers:
 class Member:
     """A node of a group of three whose peers are the test."""
 
-    def __init__(self, loop: VirtualLoop) -> None:
+    def __init__(self, loop: VirtualLoop, peers: Peers | None = None) -> None:
         self.fs = SimulatedFileSystem(Random(1))
         self.log = HeldExecutor(loop)
-        self.peers = Peers(loop)
+        self.peers = peers or Peers(loop)
         other = HeldExecutor(loop)
         store = ReplicaStore.open(
             self.fs, "/data", StoreConfig("g", "n0", 1 << 16, min_free_bytes=0)
@@ -234,14 +233,14 @@ def test_a_follower_tells_its_leader_how_it_is_and_a_new_leader_within_a_second(
         peers, term = member.peers, member.node.core.term
         for leads, leader in enumerate(("n1", "n2"), 1):
             peers.told.clear()
-            member.node.on_message(leader, Heartbeat(term + leads, -1))
+            member.node.driver.on_message(leader, Heartbeat(term + leads, -1))
             for _ in range(3):
                 await asyncio.sleep(0.3)
-                member.node.on_message(leader, Heartbeat(term + leads, -1))
+                member.node.driver.on_message(leader, Heartbeat(term + leads, -1))
             assert peers.told
             for _ in range(6):
                 await asyncio.sleep(0.3)
-                member.node.on_message(leader, Heartbeat(term + leads, -1))
+                member.node.driver.on_message(leader, Heartbeat(term + leads, -1))
             assert set(peers.told) == {leader}
             assert 2 <= len(peers.told) <= 4
             assert peers.heard[-1].healthy
@@ -337,16 +336,14 @@ def test_a_damaged_node_campaigns_only_where_all_others_are_damaged_too() -> Non
     async def scenario(member: Member) -> None:
         node = member.node
         node.health.set_damaged(damaged=True)
-        assert not node.core.elections.campaigns
+        assert not node.core.campaigns
         harmed = HealthReport(room=True, prompt=True, whole=False)
         node.health.received("n1", harmed)
-        node.health.set_damaged(damaged=True)
-        assert not node.core.elections.campaigns
+        assert not node.core.campaigns
         node.health.received("n2", harmed)
-        node.health.set_damaged(damaged=True)
-        assert node.core.elections.campaigns
+        assert node.core.campaigns
         node.divergence.found = True
         node.health.set_damaged(damaged=True)
-        assert not node.core.elections.campaigns
+        assert not node.core.campaigns
 
     with_leader(scenario)

@@ -16,7 +16,7 @@ from dledger.errors import PeerError
 from dledger.node.executor import Executors
 from dledger.node.node import Node
 from dledger.node.snapshot_sender import PIECE_BYTES
-from dledger.raft.messages import AppendRequest, Heartbeat, Message
+from dledger.raft.messages import AppendRequest, Heartbeat
 from dledger.raft.term_bound import TERM_MAX
 from dledger.wire.codec import MessageEncoder, decode_message, seal
 from dledger.wire.service_messages import (
@@ -28,7 +28,7 @@ from dledger.wire.service_messages import (
     HealthReport,
     SnapshotNeededNotice,
 )
-from dledger.wire.transport import TransportHandler
+from dledger.wire.transport import Message, TransportHandler
 from simulator.engine.disk import SimulatedFileSystem
 from simulator.engine.event_loop import VirtualLoop
 from simulator.hosts.hash_state_machine import HashChainStateMachine
@@ -119,12 +119,12 @@ class Told:
 
         async def script() -> None:
             await self.node.start()
-            self.node.on_message("n1", AppendRequest(TERM, -1, 0, 4, tuple(LOG)))
+            self.node.driver.on_message("n1", AppendRequest(TERM, -1, 0, 4, tuple(LOG)))
             await asyncio.sleep(1)
             self.others.told.clear()
             for sender, message in messages:
-                self.node.on_message("n1", Heartbeat(TERM, 4))
-                self.node.on_message(sender, message)
+                self.node.driver.on_message("n1", Heartbeat(TERM, 4))
+                self.node.driver.on_message(sender, message)
                 await asyncio.sleep(0.01)
             await asyncio.sleep(1)
             assert self.node.failure is None
@@ -182,13 +182,11 @@ def test_reports_of_strangers_are_forgotten_with_their_link() -> None:
     node = Told()
     bad = HealthReport(room=False, prompt=False, whole=False)
     node.run([(f"x{number}", bad) for number in range(50)] + [("n2", bad), ("n9", bad)])
-    health, raft_state = node.node.health, node.node.core.raft_state
-    assert (
-        set(health._reports) == set(raft_state.damaged) == set(raft_state.unhealthy) == {"n2", "n9"}
-    )
+    health, known = node.node.health, node.node.core._health
+    assert set(health._reports) == known._damaged == known._unhealthy == {"n2", "n9"}
     health.lost("n9")
     health.lost("n2")
-    assert set(health._reports) == set(raft_state.damaged) == set(raft_state.unhealthy) == {"n2"}
+    assert set(health._reports) == known._damaged == known._unhealthy == {"n2"}
 
 
 @pytest.mark.parametrize("garbage", [b"", b"x", bytes(4), b"\xff" * 100])

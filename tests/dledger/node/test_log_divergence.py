@@ -9,14 +9,14 @@ from random import Random
 from dledger.node.executor import Executors
 from dledger.node.log_divergence import REFUSALS
 from dledger.node.node import Node
-from dledger.raft.messages import AppendRequest, Heartbeat, Message
+from dledger.raft.messages import AppendRequest, Heartbeat
 from dledger.wire.service_messages import (
     CheckpointRequest,
     FetchRequest,
     FetchResponse,
     FetchStatus,
 )
-from dledger.wire.transport import TransportHandler
+from dledger.wire.transport import Message, TransportHandler
 from simulator.engine.disk import SimulatedFileSystem
 from simulator.engine.event_loop import VirtualLoop
 from simulator.hosts.hash_state_machine import HashChainStateMachine

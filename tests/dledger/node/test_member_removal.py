@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from dledger.raft.configuration import Configuration
-from dledger.raft.messages import Heartbeat, Message, VoteRequest, VoteResponse
+from dledger.raft.messages import Heartbeat, VoteRequest, VoteResponse
 from dledger.wire.service_messages import RemovedNotice
+from dledger.wire.transport import Message
 from simulator.engine.event_loop import VirtualLoop
 from tests.dledger.node.test_health import Member, Peers
 
@@ -40,8 +41,7 @@ def with_follower(scenario: Callable[[Member], Coroutine[Any, Any, None]]) -> No
     loop = VirtualLoop()
 
     async def run() -> None:
-        member = Member(loop)
-        member.node._transport = member.peers = Deaf(loop)
+        member = Member(loop, Deaf(loop))
         await member.node.start()
         await scenario(member)
         await member.node.stop()
@@ -78,7 +78,7 @@ def test_a_node_that_a_majority_calls_removed_asks_for_votes_seldom_and_says_so_
         await asyncio.sleep(5)
         for _ in range(3):
             for peer in ("n1", "n2"):
-                member.node.on_message(peer, RemovedNotice(REMOVED_AT))
+                member.node.driver.on_message(peer, RemovedNotice(REMOVED_AT))
         assert not member.node.removal.is_member
         await asyncio.sleep(100)
         assert await asked_in(member, 1000) < 2 * 1000 / 35
@@ -90,7 +90,7 @@ def test_a_node_that_a_majority_calls_removed_asks_for_votes_seldom_and_says_so_
 def test_the_word_of_one_peer_or_of_a_stranger_changes_nothing() -> None:
     async def scenario(member: Member) -> None:
         for peer in ("n1", "n1", "n7", "n8"):
-            member.node.on_message(peer, RemovedNotice(REMOVED_AT))
+            member.node.driver.on_message(peer, RemovedNotice(REMOVED_AT))
         assert member.node.removal.is_member
         assert await asked_in(member, 100) > 50
 
@@ -100,7 +100,7 @@ def test_the_word_of_one_peer_or_of_a_stranger_changes_nothing() -> None:
 def test_who_holds_the_entry_that_is_named_goes_by_its_log() -> None:
     async def scenario(member: Member) -> None:
         for peer in ("n1", "n2"):
-            member.node.on_message(peer, RemovedNotice(member.node.core.commit_index))
+            member.node.driver.on_message(peer, RemovedNotice(member.node.core.commit_index))
         assert member.node.removal.is_member
         assert await asked_in(member, 100) > 50
 
@@ -110,9 +110,9 @@ def test_who_holds_the_entry_that_is_named_goes_by_its_log() -> None:
 def test_a_node_that_hears_a_leader_again_is_as_it_was() -> None:
     async def scenario(member: Member) -> None:
         for peer in ("n1", "n2"):
-            member.node.on_message(peer, RemovedNotice(REMOVED_AT))
+            member.node.driver.on_message(peer, RemovedNotice(REMOVED_AT))
         await asyncio.sleep(200)
-        member.node.on_message("n1", Heartbeat(1, -1))
+        member.node.driver.on_message("n1", Heartbeat(1, -1))
         assert member.node.removal.is_member
         assert await asked_in(member, 100) > 50
 
@@ -121,9 +121,9 @@ def test_a_node_that_hears_a_leader_again_is_as_it_was() -> None:
 
 def test_while_a_leader_is_heard_nobody_else_is_believed() -> None:
     async def scenario(member: Member) -> None:
-        member.node.on_message("n1", Heartbeat(1, -1))
+        member.node.driver.on_message("n1", Heartbeat(1, -1))
         for peer in ("n1", "n2"):
-            member.node.on_message(peer, RemovedNotice(REMOVED_AT))
+            member.node.driver.on_message(peer, RemovedNotice(REMOVED_AT))
         assert member.node.removal.is_member
 
     with_follower(scenario)
@@ -136,14 +136,14 @@ def test_a_member_tells_a_peer_that_is_none_by_the_committed_log(
     peer: str, committed: bool, told: bool
 ) -> None:
     async def scenario(member: Member) -> None:
-        core = member.node.core
-        core.configurations.append(3, Configuration(("n0", "n1")))
-        core.raft_log.commit_index = 3 if committed else 2
+        core = member.node.driver.core
+        core._raft_log.configurations.append(3, Configuration(("n0", "n1")))
+        core._raft_log.commit_index = 3 if committed else 2
         assert isinstance(member.peers, Deaf)
         member.peers.sent.clear()
         member.node.removal.greet(peer)
-        core.raft_log.commit_index = -1
-        core.configurations.truncate(3)
+        core._raft_log.commit_index = -1
+        core._raft_log.configurations.truncate(3)
         expected = [(peer, RemovedNotice(3))] if told else []
         assert member.peers.sent == expected
 

@@ -6,7 +6,7 @@ import pytest
 
 from dledger.errors import InvariantError, SafetyProperty
 from simulator.hosts.hash_state_machine import HashChainStateMachine
-from simulator.worlds.runner import simulate
+from simulator.worlds.registry import Run
 from store.log.entry import Entry
 
 
@@ -21,7 +21,7 @@ def test_a_committed_entry_that_cannot_be_applied_stops_the_node(
         apply(machine, entry)
 
     monkeypatch.setattr(HashChainStateMachine, "apply", refuse)
-    violation = simulate(2, seconds=5.0).violation
+    violation = Run(2, seconds=5.0).play().violation
     assert violation is not None
     assert (
         "stops by itself: InvariantError('state machine safety: entry 5 makes no sense')"

@@ -11,8 +11,8 @@ from typing import TypeVar
 from dledger.errors import OutcomeUnknownError, ProposeError
 from dledger.node.executor import Executors
 from dledger.node.node import Node
-from dledger.raft.messages import AppendAccepted, AppendRequest, Message, VoteRequest, VoteResponse
-from dledger.wire.transport import TransportHandler
+from dledger.raft.messages import AppendAccepted, AppendRequest, VoteRequest, VoteResponse
+from dledger.wire.transport import Message, TransportHandler
 from simulator.engine.disk import SimulatedFileSystem
 from simulator.engine.event_loop import VirtualLoop
 from simulator.hosts.hash_state_machine import HashChainStateMachine
@@ -68,9 +68,9 @@ async def _elect(node: Node, transport: Recorder) -> None:
         for peer, message in sent:
             match message:
                 case VoteRequest(term=term, pre_vote=pre_vote):
-                    node.on_message(peer, VoteResponse(term, True, pre_vote))
+                    node.driver.on_message(peer, VoteResponse(term, True, pre_vote))
                 case AppendRequest(term=term, prev_index=previous, entries=entries):
-                    node.on_message(peer, AppendAccepted(term, previous + len(entries)))
+                    node.driver.on_message(peer, AppendAccepted(term, previous + len(entries)))
                 case _:
                     pass
         if node.serving:
@@ -112,7 +112,7 @@ def _outcomes_when(deposed: Deposed) -> list[type]:
         await node.start()
         await _elect(node, transport)
         append, entry = deposed(node, node.propose(3, lambda _position: [b"our"], outcomes.append))
-        node.on_message("n2", append)
+        node.driver.on_message("n2", append)
         assert applied[-1] == entry
         await node.stop()
 

@@ -6,7 +6,7 @@ import asyncio
 
 from dledger.config import RaftConfig
 from dledger.node.snapshot_sender import PIECE_BYTES
-from dledger.raft.messages import AppendRequest, Heartbeat, Message
+from dledger.raft.messages import AppendRequest, Heartbeat
 from dledger.raft.raft_state import STRANGER_ELECTIONS
 from dledger.wire.service_messages import (
     CheckpointRequest,
@@ -15,6 +15,7 @@ from dledger.wire.service_messages import (
     FetchStatus,
     SnapshotNeededNotice,
 )
+from dledger.wire.transport import Message
 from tests.dledger.node.test_hostile_service_messages import LOG, TERM, Told
 
 
@@ -24,11 +25,11 @@ def told_after(begin: AppendRequest, wait: float, *messages: tuple[str, Message]
 
     async def script() -> None:
         await told.node.start()
-        told.node.on_message("n1", begin)
+        told.node.driver.on_message("n1", begin)
         await asyncio.sleep(wait)
         told.others.told.clear()
         for sender, message in messages:
-            told.node.on_message(sender, message)
+            told.node.driver.on_message(sender, message)
         await asyncio.sleep(0.1)
         assert told.node.failure is None
         await told.node.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,8 +11,9 @@ import pytest
 
 from dledger.node.executor import Executor
 from dledger.node.health import LOOK_SECONDS
-from dledger.node.node import Node
+from dledger.node.lifecycle import Lifecycle
 from dledger.node.snapshot_sender import PIECE_BYTES, PIECE_SECONDS_MAX, SnapshotSender
+from dledger.raft.core import Raft
 from dledger.wire.service_messages import (
     CheckpointRequest,
     CheckpointResponse,
@@ -22,6 +24,7 @@ from dledger.wire.service_messages import (
 )
 from simulator.engine.event_loop import VirtualLoop
 from store.errors import DamagedError, OutOfRangeError, StoreError
+from store.replica import ReplicaStore
 from tests.dledger.node.test_checked_reads import AtOnce
 from tests.dledger.raft.core_cluster import written_log
 
@@ -43,6 +46,35 @@ class Disk:
         """Nothing to stop."""
 
 
+def sender(  # a node of which nothing but what is handed out exists
+    loop: VirtualLoop,
+    executor: Any,
+    store: object,
+    told: Callable[[str, ServiceMessage], None],
+    *,
+    commit_index: int = 0,
+    rate: int = RATE,
+    jobs_done: Callable[[], int] = lambda: 0,
+    wrong: str = "",
+    suspect: Callable[[int], None] = lambda _index: None,
+) -> SnapshotSender:
+    core = SimpleNamespace(commit_index=commit_index, progress={}, serves=lambda _peer: True)
+    return SnapshotSender(
+        core=cast(Raft, core),
+        store=cast(ReplicaStore, store),
+        background=cast(Executor, executor),
+        reads=cast(Executor, executor),
+        loop=loop,
+        bytes_per_second=rate,
+        lifecycle=Lifecycle(node="n0", on_silent=lambda: None, on_fatal=lambda _error: None),
+        jobs_done=jobs_done,
+        state_wrong=lambda: wrong,
+        suspect=suspect,
+        send=told,
+        advance=lambda: None,
+    )
+
+
 class Follower:
     """Asks for the next piece once it has written the last, which takes it ``seconds``."""
 
@@ -62,19 +94,10 @@ class Follower:
         )
         self._entries = entries
         self._begun_at = 0.0
-        writer = SimpleNamespace(jobs_done=0)
-        core = SimpleNamespace(commit_index=0, replicator=None, serves=lambda _peer: True)
-        node = SimpleNamespace(
-            store=store,
-            core=core,
-            writer=writer,
-            failure=None,
-            state_divergence=SimpleNamespace(wrong=""),
-            tell=self._told,
-        )
+        self._jobs_done = 0
 
         def work() -> None:
-            writer.jobs_done += 1
+            self._jobs_done += 1
             loop.call_later(1 / jobs_per_second, work)
 
         def look() -> None:
@@ -82,15 +105,18 @@ class Follower:
             loop.call_later(LOOK_SECONDS, look)
 
         work()
-        disk = cast(Executor, Disk(loop, 0.001))
-        self.snapshot_sender = SnapshotSender(
-            node=cast(Node, node),
-            background=disk,
-            reads=disk,
-            loop=loop,
-            bytes_per_second=RATE,
+        self.told: Callable[[str, ServiceMessage], None] = self._told
+        self.snapshot_sender = sender(
+            loop,
+            Disk(loop, 0.001),
+            store,
+            self._send,
+            jobs_done=lambda: self._jobs_done,
         )
         look()
+
+    def _send(self, peer: str, message: ServiceMessage) -> None:
+        self.told(peer, message)
 
     def _read(self, _first: int, _last: int, _size: int) -> list[Any]:
         self._begun_at = self._loop.time() - 0.001
@@ -156,7 +182,7 @@ def test_pieces_of_a_checkpoint_wait_for_their_turn_like_those_of_the_log() -> N
             bytes_told += len(message.data)
             follower.snapshot_sender.checkpoint("n1", CheckpointRequest(1, 0, bytes_told))
 
-        follower.snapshot_sender._node.send = told  # type: ignore[method-assign, assignment]  # a double
+        follower.told = told
         follower.snapshot_sender.checkpoint("n1", CheckpointRequest(1, -1, 0))
         await asyncio.sleep(SECONDS)
 
@@ -181,18 +207,16 @@ def test_what_rotted_has_not_expired_and_is_looked_at_at_once(
     def fail(*_: int) -> None:
         raise error
 
-    node = SimpleNamespace(
-        store=SimpleNamespace(first_index=0, last_index=9, read_entries=fail),
-        core=SimpleNamespace(commit_index=9, serves=lambda _peer: True),
-        failure=None,
-        scrubber=SimpleNamespace(suspect=suspects.append),
-        tell=lambda _peer, message: told.append(message),
-    )
+    store = SimpleNamespace(first_index=0, last_index=9, read_entries=fail)
     loop = VirtualLoop()
     try:
-        at_once = cast(Executor, AtOnce())
-        snapshot_sender = SnapshotSender(
-            node=cast(Node, node), background=at_once, reads=at_once, loop=loop, bytes_per_second=1
+        snapshot_sender = sender(
+            loop,
+            AtOnce(),
+            store,
+            lambda _peer, message: told.append(message),
+            commit_index=9,
+            suspect=suspects.append,
         )
         snapshot_sender.fetch("n1", FetchRequest(1, 7, 9, PIECE_BYTES))
     finally:
@@ -207,18 +231,10 @@ def test_a_node_whose_state_is_wrong_gives_no_checkpoint(wrong: str, given: int)
     store = SimpleNamespace(
         beginning=lambda: (0, 0), read_checkpoint=lambda *_: (0, 1, b"s"), first_index=0
     )
-    node = SimpleNamespace(
-        store=store,
-        core=SimpleNamespace(commit_index=0, replicator=None, serves=lambda _peer: True),
-        failure=None,
-        state_divergence=SimpleNamespace(wrong=wrong),
-        tell=lambda _peer, message: told.append(message),
-    )
     loop = VirtualLoop()
     try:
-        at_once = cast(Executor, AtOnce())
-        snapshot_sender = SnapshotSender(
-            node=cast(Node, node), background=at_once, reads=at_once, loop=loop, bytes_per_second=1
+        snapshot_sender = sender(
+            loop, AtOnce(), store, lambda _peer, message: told.append(message), wrong=wrong
         )
         snapshot_sender.checkpoint("n1", CheckpointRequest(1, 0, PIECE_BYTES))
     finally:

@@ -10,9 +10,8 @@ from random import Random
 import pytest
 
 from dledger.node.startup_repair import open_repaired
-from dledger.raft.messages import Message
 from dledger.wire.service_messages import FetchRequest, FetchResponse, FetchStatus
-from dledger.wire.transport import TransportHandler
+from dledger.wire.transport import Message, TransportHandler
 from simulator.engine.disk import SimulatedFileSystem
 from simulator.engine.event_loop import VirtualLoop
 from store.log.entry import Entry

@@ -18,9 +18,10 @@ from dledger.errors import InvariantError, PeerError, ProposeError
 from dledger.raft.configuration import Configurations
 from dledger.raft.core import Raft
 from dledger.raft.entry_cache import EntryCache
-from dledger.raft.messages import Message
 from dledger.raft.ready import Read, ReadIndex, Write
+from dledger.raft.view import EntryCacheView
 from dledger.wire.service_messages import ServiceMessage
+from dledger.wire.transport import Message
 from store.log.entry import Entry, EntryKind, build_entry
 
 DELIVERIES_MAX = 20_000
@@ -379,7 +380,7 @@ class Cluster:
             self._committed[name] = core.commit_index
             for observer in self.observers:
                 observer.commits(name, first, core.commit_index)
-        core.entry_cache.evict(min(core.commit_index, core.durable_index))
+        core.applied(core.commit_index)
 
     def _stand(self, name: str) -> RaftState:
         core = self.cores[name]
@@ -418,7 +419,7 @@ def _lost(peer: str, now: float, core: Raft) -> None:
     core.peer_lost(peer, now)
 
 
-def next_entry(log: EntryCache, term: int, position: int, body: bytes) -> Entry:
+def next_entry(log: EntryCacheView, term: int, position: int, body: bytes) -> Entry:
     """The entry that continues a log."""
     return build_entry(EntryKind.DATA, log.last_index + 1, term, position, log.chain_crc, (body,))
 

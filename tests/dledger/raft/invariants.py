@@ -42,7 +42,7 @@ class Invariants(Observer):
                 self.promised_terms[name] = max(self.promised_terms.get(name, 0), term)
                 assert match < len(disk.entries), f"{name} confirms {match}, not durable"
                 leader = self.cluster.cores.get(to)
-                leads = leader is not None and leader.term == term and leader.replicator
+                leads = leader is not None and leader.term == term and leader.leads
                 if match >= 0 and leader is not None and leads:
                     ours = disk.entries[match].term
                     assert leader.entry_cache.term_at(match) == ours, (

@@ -212,8 +212,8 @@ class Schedule:
             for core in cluster.cores.values()
             for name in self._names
         )
-        leaders = [cluster.cores[name].replicator for name in self._leaders(cluster)]
-        lost = any(progress.lost for each in leaders if each for progress in each.peers.values())
+        leaders = [cluster.cores[name] for name in self._leaders(cluster)]
+        lost = any(progress.lost for each in leaders for progress in each.progress.values())
         if lost or not settled:
             return
         for name, needed in list(self._copied.items()):
@@ -228,7 +228,7 @@ class Schedule:
             length
             for length in lengths
             if all(
-                core.evidence.lacks(name, number, length - 1)
+                core._evidence.lacks(name, number, length - 1)
                 for other, core in cluster.cores.items()
                 if other != name
             )

@@ -59,6 +59,7 @@ from dledger.config import RaftConfig
 from dledger.errors import ProposeError
 from dledger.raft.configuration import MemberAddress
 from dledger.raft.core import Raft
+from dledger.raft.health import OwnHealth
 from tests.dledger.raft.core_cluster import Cluster, Disk, Observer, Packet, written_log
 from tests.dledger.raft.transcript import Transcript, describe
 
@@ -184,41 +185,42 @@ class Scenario:
         leader, node = words
         now = self.cluster.now
         address = MemberAddress(node, "", "")
-        self._ask(
-            leader, lambda core: core.lead().configuration_changer.add_learner(node, address, now)
-        )
+        self._ask(leader, lambda core: core.add_learner(node, address, now))
 
     def do_promote(self, words: list[str]) -> None:
         leader, node = words
-        self._ask(
-            leader, lambda core: core.lead().configuration_changer.promote(node, self.cluster.now)
-        )
+        self._ask(leader, lambda core: core.promote(node, self.cluster.now))
 
     def do_remove(self, words: list[str]) -> None:
         leader, node = words
-        self._ask(
-            leader, lambda core: core.lead().configuration_changer.remove(node, self.cluster.now)
-        )
+        self._ask(leader, lambda core: core.remove(node, self.cluster.now))
 
     def do_unfit(self, words: list[str]) -> None:
         node, peer = words
-        self.cluster.cores[node].raft_state.unhealthy[peer] = True
+        self.cluster.cores[node].health_reported(peer, healthy=False, intact=True)
 
     def do_fit(self, words: list[str]) -> None:
         node, peer = words
-        del self.cluster.cores[node].raft_state.unhealthy[peer]
+        self.cluster.cores[node].health_reported(peer, healthy=True, intact=True)
 
     def do_damaged(self, words: list[str]) -> None:
         node, peer = words
-        self.cluster.cores[node].raft_state.damaged[peer] = True
+        self._set_intact(node, peer, intact=False)
 
     def do_whole(self, words: list[str]) -> None:
         node, peer = words
-        del self.cluster.cores[node].raft_state.damaged[peer]
+        self._set_intact(node, peer, intact=True)
+
+    def _set_intact(self, node: str, member: str, *, intact: bool) -> None:
+        core = self.cluster.cores[node]
+        if node == member:
+            core.health_changed(OwnHealth(intact=intact))
+        else:
+            core.health_reported(member, healthy=True, intact=intact)
 
     def do_transfer(self, words: list[str]) -> None:
         leader, target = words
-        self._ask(leader, lambda core: core.lead().begin_transfer(target, self.cluster.now))
+        self._ask(leader, lambda core: core.transfer_leadership(target, self.cluster.now))
 
     def do_read(self, words: list[str]) -> None:
         for name in words:
@@ -350,7 +352,7 @@ class Scenario:
                 raise ScenarioError(f"unknown command: disk {words}")
 
     def do_expire(self, words: list[str]) -> None:
-        self.cluster.cores[words[0]].entry_cache.expire(int(words[1]))
+        self.cluster.cores[words[0]].expired(int(words[1]))
 
     def do_mark(self, words: list[str]) -> None:
         self.cluster.save_mark(words[0])

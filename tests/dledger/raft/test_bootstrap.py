@@ -32,7 +32,7 @@ def core(
     log = EntryCache()
     for entry in written_log([1] * entries):
         log.append(entry)
-    made = Raft(
+    return Raft(
         node="n0",
         configurations=Configurations(Configuration(voters)),
         log=log,
@@ -43,10 +43,8 @@ def core(
         term=5,
         incarnation=DISKS["n0"],
         sync_flush=sync,
+        evidence=() if known is None else known.known_evidence(),
     )
-    if known is not None:
-        made.evidence.learn(known.evidence.known())
-    return made
 
 
 def grants(node: Raft, sender: str, disk: int, last_index: int = -1) -> bool:
@@ -141,13 +139,45 @@ def test_two_voters_begin_a_log_though_one_was_wiped() -> None:
     assert grants(node, "n1", ANOTHER_DISK)
 
 
+def lost_its_end() -> Raft:
+    """n0, whose log lost its end: before, it stood on another disk
+    (``store/recovery/lost_suffix.py``).
+    """
+    node = core(entries=2)
+    node._evidence.learn([MemberEvidence("n0", ANOTHER_DISK, -1)])
+    for peer in ("n1", "n2"):
+        node.peer_connected(peer, 0.0)
+    return node
+
+
+def test_who_lost_the_end_of_its_log_elects_nobody_though_the_log_names_no_disk() -> None:
+    """What it had confirmed may be on one other disk alone."""
+    node = lost_its_end()
+    assert not grants(node, "n1", DISKS["n1"], 5)
+    node.take()
+    node.tick(20.0)
+    assert (node.take().messages, node.role, node.counts) == ([], Role.FOLLOWER, False)
+
+
+@pytest.mark.parametrize("told", ["by a heartbeat", "by the log"])
+def test_it_does_again_once_a_leader_has_counted_the_disk_that_it_is_on(told: str) -> None:
+    node = lost_its_end()
+    if told == "by the log":
+        noted = Configuration(THREE, incarnations={"n0": DISKS["n0"]})
+        node._raft_log.configurations.append(1, noted)
+    else:
+        node._evidence.learn([MemberEvidence("n0", DISKS["n0"], 1)])
+    assert node.counts
+    assert grants(node, "n1", DISKS["n1"], 5)
+
+
 def test_who_holds_entries_notes_no_disk_but_by_what_leaders_say() -> None:
     node = core(entries=2)
     grants(node, "n1", DISKS["n1"])
-    assert node.evidence.known() == []
+    assert node.known_evidence() == []
 
 
 def test_a_stranger_is_no_voter_that_was_met() -> None:
     node = core()
     grants(node, "n9", ANOTHER_DISK)
-    assert node.evidence.known() == []
+    assert node.known_evidence() == []

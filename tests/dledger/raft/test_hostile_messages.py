@@ -177,10 +177,7 @@ def attacked(
             case 3:
                 for name in up:
                     core = cluster.cores[name]
-                    if (
-                        core.leader_state is not None
-                        and core.leader_state.leadership_transfer.target is None
-                    ):
+                    if core.leads and core.transfer_target is None:
                         cluster.propose(name, b"x")
             case 4:
                 cluster.deliver_all()
@@ -204,7 +201,7 @@ def test_strangers_break_no_promise_and_the_group_goes_on(seed: int) -> None:
     cluster = attacked(seed, Invariants(), STRANGERS, knows_the_log=False)
     cluster.run(HEALS_SECONDS)
     check_converged(cluster)
-    [leader] = [name for name, core in cluster.cores.items() if core.leader_state is not None]
+    [leader] = [name for name, core in cluster.cores.items() if core.leads]
     before = cluster.cores[leader].commit_index
     cluster.propose(leader, b"goes on")
     cluster.run(1.0)

@@ -19,16 +19,16 @@ def leader() -> tuple[Raft, LeaderState, float]:
     cluster = seen.cluster = Cluster(("n0", "n1", "n2"), [seen], config=CONFIG, seed=0)
     cluster.run(3.0)
     [core] = [core for core in cluster.cores.values() if core.role is Role.LEADER]
-    assert core.leader_state is not None
-    return core, core.leader_state, cluster.now
+    leader_state = core._raft_state.leader_state
+    assert leader_state is not None
+    return core, leader_state, cluster.now
 
 
-def answered(core: Raft, leader_state: LeaderState, asked: float, now: float) -> None:
+def answered(leader_state: LeaderState, asked: float, now: float) -> None:
     """A round that was begun at ``asked`` is answered by all."""
     leader_state.reads.next_round(asked)
-    assert core.replicator is not None
-    for progress in core.replicator.peers.values():
-        progress.round = core.replicator.round
+    for progress in leader_state.replicator.peers.values():
+        progress.round = leader_state.replicator.round
     leader_state.reads.serve(now)
 
 
@@ -42,7 +42,7 @@ def reads_at_once(core: Raft, now: float) -> bool:
 def test_a_lease_begins_when_its_round_was_sent() -> None:
     """A voter may have heard it then, and counts from there."""
     core, leader_state, now = leader()
-    answered(core, leader_state, now + 1.0, now + 1.0 + LEASE / 2)
+    answered(leader_state, now + 1.0, now + 1.0 + LEASE / 2)
     assert reads_at_once(core, now + 1.0 + LEASE - 0.01)
     assert not reads_at_once(core, now + 1.0 + LEASE)
 
@@ -50,7 +50,7 @@ def test_a_lease_begins_when_its_round_was_sent() -> None:
 def test_a_leader_that_hands_over_has_no_lease() -> None:
     """Its successor is elected by order, and nobody waits for the lease."""
     core, leader_state, now = leader()
-    answered(core, leader_state, now + 1.0, now + 1.0)
+    answered(leader_state, now + 1.0, now + 1.0)
     assert reads_at_once(core, now + 1.1)
     leader_state.begin_transfer(core.peers[0], now + 1.1)
     assert not reads_at_once(core, now + 1.1)

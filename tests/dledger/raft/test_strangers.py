@@ -160,7 +160,18 @@ def test_a_stranger_that_does_not_know_the_log_is_not_believed() -> None:
     node.receive("n9", AppendRequest(10, 1, 1, 1, ()), NOBODY_LEADS)
     node.receive("n9", Heartbeat(10, 1, 2, (MemberEvidence("n1", 51, 7),)), NOBODY_LEADS)
     assert (node.leader, node.commit_index) == ("n9", -1)
-    assert node.evidence.known() == []
+    assert node.known_evidence() == []
+
+
+@pytest.mark.parametrize(("leader", "answered"), [("n1", 7), ("n9", 0)])
+def test_a_stranger_that_leads_gets_no_lease(leader: str, answered: int) -> None:
+    """Whoever follows it may vote for a member at any time."""
+    node = core(1, 1)
+    node.receive(leader, Heartbeat(9, -1, 7), NOBODY_LEADS)
+    [sent] = node.take().messages
+    assert node.leader == leader
+    assert isinstance(sent.message, HeartbeatResponse)
+    assert sent.message.round == answered
 
 
 def test_what_members_hold_is_believed_of_who_knows_the_log() -> None:
@@ -168,11 +179,11 @@ def test_what_members_hold_is_believed_of_who_knows_the_log() -> None:
     node = core(1, 1)
     lie = (MemberEvidence("n1", 51, 7), MemberEvidence("n5", 55, 7))
     node.receive("n1", Heartbeat(10, 1, 1, lie), 0.0)
-    assert node.evidence.known() == []
+    assert node.known_evidence() == []
     entry = next_entry(node.entry_cache, 10, node.entry_cache.end_position, b"x")
     node.receive("n1", AppendRequest(10, 1, 1, 1, (entry,)), 0.0)
     node.receive("n1", Heartbeat(10, 1, 2, lie), 0.0)
-    assert node.evidence.known() == [lie[0]]
+    assert node.known_evidence() == [lie[0]]
 
 
 def test_a_stranger_keeps_no_member_from_an_election() -> None:
@@ -332,7 +343,7 @@ def test_questions_of_one_peer_do_not_pile_up() -> None:
     cluster = group()
     leader = leader_of(cluster)
     [node, other] = [name for name in cluster.names if name != leader]
-    leader_state = cluster.cores[leader].leader_state
+    leader_state = cluster.cores[leader]._raft_state.leader_state
     assert leader_state is not None
     for number in range(10_000):
         for sender in (node, other, "n9"):

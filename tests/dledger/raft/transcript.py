@@ -13,7 +13,6 @@ from dledger.raft.messages import (
     AppendRequest,
     Heartbeat,
     HeartbeatResponse,
-    Message,
     ReadRequest,
     ReadResponse,
     TimeoutNow,
@@ -21,6 +20,7 @@ from dledger.raft.messages import (
     VoteResponse,
 )
 from dledger.raft.ready import Read, ReadIndex, Write
+from dledger.wire.transport import Message
 from store.log.entry import Entry, EntryKind
 from tests.dledger.raft.core_cluster import Observer, Packet, RaftState
 

@@ -20,9 +20,10 @@ import aiohttp
 import pytest
 import uvloop
 
-from dledger.raft.messages import Heartbeat, Message
+from dledger.raft.messages import Heartbeat
 from dledger.wire.codec import MessageEncoder, seal
 from dledger.wire.peer_link import PATH
+from dledger.wire.transport import Message
 from dledger.wire.websocket_frames import frame_header
 from dledger.wire.websocket_transport import DIAL_SECONDS_FIRST, WebSocketTransport
 from tests.dledger.wire.test_websocket_transport import free_ports, greeting_of_b

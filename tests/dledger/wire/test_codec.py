@@ -17,7 +17,6 @@ from dledger.raft.messages import (
     AppendRequest,
     Heartbeat,
     HeartbeatResponse,
-    Message,
     ReadRequest,
     ReadResponse,
     TimeoutNow,
@@ -36,6 +35,7 @@ from dledger.wire.service_messages import (
     RemovedNotice,
     SnapshotNeededNotice,
 )
+from dledger.wire.transport import Message
 from tests.dledger.raft.core_cluster import written_log
 
 numbers = st.integers(-1, NUMBER_MAX)

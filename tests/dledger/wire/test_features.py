@@ -1,20 +1,15 @@
-"""What members know: announced as they dial, and taken for known where the log says so."""
+"""What a node announces as it dials, and what is read of that."""
 
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
-from typing import Any, cast
 
 import aiohttp
 import pytest
 
-from dledger.raft.configuration import Configuration, Configurations
 from dledger.wire.features import (
     FEATURES,
     FEATURES_MAX,
-    STATE_PROOF,
-    Features,
     pack_features,
     unpack_features,
 )
@@ -25,59 +20,6 @@ from tests.dledger.wire.test_websocket_transport import (
     greeting_of_b,
     transport,
 )
-
-
-def features_of_a(*voters: str, learners: tuple[str, ...] = ()) -> tuple[Features, Configurations]:
-    found = Configurations(Configuration(("a", *voters), learners=learners))
-    core = SimpleNamespace(
-        node="a",
-        configurations=found,
-        serves=found.current.includes,
-    )
-    core.configuration = found.current
-    return Features(node=cast("Any", SimpleNamespace(core=core))), found
-
-
-def test_all_members_must_have_announced_it_learners_too() -> None:
-    features, _ = features_of_a("b", learners=("c",))
-    assert not features.known_by_all(STATE_PROOF)
-    features.announced("b", FEATURES)
-    assert not features.known_by_all(STATE_PROOF)
-    features.announced("c", FEATURES)
-    assert features.known_by_all(STATE_PROOF)
-    assert not features.known_by_all("another")
-
-
-def test_what_a_member_announced_stays_known_without_a_link_and_a_strangers_does_not() -> None:
-    features, found = features_of_a("b")
-    for peer in "bx":
-        features.announced(peer, FEATURES)
-        assert features.has(peer, STATE_PROOF)
-        features.lost(peer)
-        assert not features.has(peer, STATE_PROOF)
-    assert features.known_by_all(STATE_PROOF)
-    found.append(5, Configuration(("a", "b", "x")))
-    features._node.core.configuration = found.current  # type: ignore[misc]  # of a stand-in
-    assert not features.known_by_all(STATE_PROOF)
-
-
-def test_a_member_that_comes_back_with_an_earlier_program_knows_it_no_more() -> None:
-    features, _ = features_of_a("b")
-    features.announced("b", FEATURES)
-    features.lost("b")
-    features.announced("b", ())
-    assert not features.known_by_all(STATE_PROOF)
-    features.lost("b")
-    assert not features.known_by_all(STATE_PROOF)
-
-
-def test_what_the_log_uses_its_members_know_and_later_ones_do_not() -> None:
-    features, found = features_of_a("b")
-    found.append(7, Configuration(("a", "b", "x")))
-    features.used(STATE_PROOF, 6)
-    assert features.known_by_all(STATE_PROOF)
-    features._node.core.configuration = found.current  # type: ignore[misc]  # of a stand-in
-    assert not features.known_by_all(STATE_PROOF)
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,11 @@ import uvloop
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 
-from dledger.raft.messages import AppendRequest, Heartbeat, Message
+from dledger.raft.messages import AppendRequest, Heartbeat
 from dledger.wire.codec import seal
 from dledger.wire.greeting import PROTOCOL_VERSION
 from dledger.wire.peer_link import PATH
+from dledger.wire.transport import Message
 from dledger.wire.websocket_transport import DIAL_SECONDS_FIRST, WebSocketTransport
 from store.log.entry import EntryKind, build_entry
 

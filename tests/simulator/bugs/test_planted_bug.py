@@ -14,12 +14,13 @@ import pytest
 from simulator.bugs import BUGS, Bug, Finding, bug_by_id, look_for, planted
 from simulator.bugs.planted_bug import Patch
 from simulator.cli.bugs import table
-from simulator.worlds.runner import simulate
+from simulator.worlds.registry import Run
 
 QUICK_SEEDS = 20
 QUICK = [bug for bug in BUGS if bug.seeds <= QUICK_SEEDS]
 
 
+@pytest.mark.minutes
 @pytest.mark.parametrize("bug", QUICK, ids=[bug.id for bug in QUICK])
 def test_a_planted_bug_is_found_by_the_right_check(bug: Bug) -> None:
     finding = look_for(bug)
@@ -50,11 +51,11 @@ def test_a_bug_that_no_check_can_see_is_not_found() -> None:
 
 
 def test_what_was_planted_is_taken_out_again() -> None:
-    before = simulate(3, seconds=2.0)
+    before = Run(3, seconds=2.0).play()
     for bug in BUGS:
         with planted(bug):
             pass
-    assert simulate(3, seconds=2.0) == before
+    assert Run(3, seconds=2.0).play() == before
 
 
 def test_a_patch_puts_back_what_it_replaced_twice() -> None:

@@ -7,11 +7,12 @@ from random import Random
 import pytest
 
 from dledger.errors import PeerError
-from dledger.raft.messages import AppendAccepted, AppendRequest, Message
+from dledger.raft.messages import AppendAccepted, AppendRequest
 from dledger.wire.codec import MessageEncoder, decode_message
+from dledger.wire.transport import Message
 from simulator.engine.bit_flips import flipped
 from simulator.faults.injector import FaultPlan
-from simulator.worlds.runner import simulate
+from simulator.worlds.registry import Run
 from store.log.entry import EntryKind, build_entry
 
 
@@ -38,8 +39,8 @@ def test_a_frame_is_never_as_it_was_and_never_taken_for_a_message() -> None:
 
 
 def test_a_cluster_keeps_its_promises_while_bits_flip() -> None:
-    """Repeat it with ``simulate(3, seconds=4.0, plan=FaultPlan.of(...))``."""
-    outcome = simulate(3, seconds=4.0, plan=FaultPlan.of(("bits flipped on a link",)))
+    """Repeat it with ``Run(3, seconds=4.0, plan=FaultPlan.of(...)).play()``."""
+    outcome = Run(3, seconds=4.0, plan=FaultPlan.of(("bits flipped on a link",))).play()
     assert outcome.violation is None
     assert outcome.marks["damaged frame refused"] >= 1
     assert outcome.acknowledged > 0

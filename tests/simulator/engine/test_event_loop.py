@@ -9,8 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from simulator.engine.disk import PowerLossError
-from simulator.engine.event_loop import ProcessLoop, StalledError, VirtualLoop
+from simulator.engine.event_loop import StalledError, VirtualLoop
 from simulator.engine.process import Process
+from simulator.engine.process_loop import ProcessLoop
 
 
 @pytest.fixture

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from simulator.engine.event_loop import ProcessLoop, VirtualLoop
+from simulator.engine.event_loop import VirtualLoop
 from simulator.engine.peer_network import Network, NetworkFaults
 from simulator.engine.process import Process
+from simulator.engine.process_loop import ProcessLoop
 from simulator.engine.random_streams import Streams
 from simulator.engine.tcp_sockets import GIVE_UP_SECONDS, Interface, Sockets
 

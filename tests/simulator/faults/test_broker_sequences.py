@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from simulator.faults.broker_injector import DAMAGE_KINDS
+from simulator.faults.broker_faults import DAMAGE_KINDS
 from simulator.faults.broker_sequences import BROKER_SEQUENCE_KINDS
 from simulator.faults.derived_file_damage import PARTS
 from simulator.faults.injector import FaultPlan

@@ -7,7 +7,7 @@ import pytest
 from simulator.faults.injector import FaultPlan
 from simulator.faults.raft_sequences import RAFT_SEQUENCE_KINDS, SEQUENCE_KINDS
 from simulator.runs.profiles import PROFILES
-from simulator.worlds.runner import simulate
+from simulator.worlds.registry import Run
 
 
 @pytest.mark.parametrize(
@@ -24,8 +24,9 @@ from simulator.worlds.runner import simulate
     ],
 )
 def test_a_sequence_leads_to_its_situation(kind: str, nodes: int, mark: str, seed: int) -> None:
-    """Repeat it with ``simulate(seed, nodes=nodes, seconds=16.0, plan=FaultPlan.of((kind,)))``."""
-    outcome = simulate(seed, nodes=nodes, seconds=16.0, plan=FaultPlan.of((kind,)))
+    """Repeat it with ``Run(seed, nodes=nodes, seconds=16.0, plan=plan).play(print)``."""
+    plan = FaultPlan.of((kind,))
+    outcome = Run(seed, nodes=nodes, seconds=16.0, plan=plan).play()
     assert outcome.violation is None
     assert outcome.marks[mark] >= 1
 

@@ -5,37 +5,36 @@ from __future__ import annotations
 import pytest
 
 from simulator.faults.schedule import Action, ScheduleError, parse_action
-from simulator.worlds.runner import simulate
+from simulator.worlds.registry import Run
 
 
 @pytest.mark.parametrize("seed", [2, 3, 5, 12])
 def test_the_schedule_of_a_run_gives_the_same_run_again(seed: int) -> None:
     first: list[str] = []
-    outcome = simulate(seed, seconds=5.0, show=first.append)
+    outcome = Run(seed, seconds=5.0).play(first.append)
     written = [str(action) for action in outcome.schedule]
     assert written, "a run without faults shows nothing"
     again: list[str] = []
-    played = simulate(
-        seed, seconds=5.0, schedule=[parse_action(line) for line in written], show=again.append
-    )
+    schedule = [parse_action(line) for line in written]
+    played = Run(seed, seconds=5.0, schedule=schedule).play(again.append)
     assert again == first
     assert played.schedule == outcome.schedule
 
 
 def test_a_run_without_one_action_is_the_same_up_to_it() -> None:
     first: list[str] = []
-    outcome = simulate(5, seconds=5.0, show=first.append)
+    outcome = Run(5, seconds=5.0).play(first.append)
     left_out = outcome.schedule[len(outcome.schedule) // 2]
     rest = [action for action in outcome.schedule if action is not left_out]
     other: list[str] = []
-    simulate(5, seconds=5.0, schedule=rest, show=other.append)
+    Run(5, seconds=5.0, schedule=rest).play(other.append)
     before = [line for line in first if float(line.split()[0]) < left_out.at]
     assert other[: len(before)] == before
     assert other != first
 
 
 def test_an_empty_schedule_is_a_run_without_faults() -> None:
-    outcome = simulate(5, seconds=3.0, schedule=[])
+    outcome = Run(5, seconds=3.0, schedule=[]).play()
     assert outcome.violation is None
     assert outcome.schedule == ()
     assert outcome.last_term == 1

@@ -8,14 +8,14 @@ import pytest
 
 from dledger.node.startup_repair import open_repaired
 from simulator.hosts import host as hosts
-from simulator.worlds.raft_cluster import Cluster
+from simulator.worlds.cluster import Cluster
 from store.replica import ReplicaStore
 from tests.simulator.hosts.test_durable_state import cut_off
 from tests.simulator.hosts.test_host import others, restarted, run, serving, settle
 
 
 def test_a_machine_that_waits_to_be_mended_is_stopped_in_order() -> None:
-    async def script(cluster: Cluster) -> None:
+    async def script(cluster: Cluster[Any]) -> None:
         host = others(cluster, await serving(cluster))[0]
         cut_off(cluster, host)
         boot = host.boot
@@ -42,12 +42,13 @@ def test_a_machine_that_waits_to_be_mended_is_stopped_in_order() -> None:
 def test_a_machine_is_stopped_in_order_in_the_moment_in_which_it_is_mended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def script(cluster: Cluster) -> None:
+    async def script(cluster: Cluster[Any]) -> None:
         host = others(cluster, await serving(cluster))[0]
 
         async def open_and_stop(*arguments: Any, **more: Any) -> ReplicaStore:
             store = await open_repaired(*arguments, **more)
             cluster.loop.call_soon(host.stop)  # before anybody hears that it is open
+            monkeypatch.setattr(hosts, "open_repaired", open_repaired)
             return store
 
         monkeypatch.setattr(hosts, "open_repaired", open_and_stop)
@@ -65,7 +66,7 @@ def test_a_machine_whose_files_are_swapped_is_not_damaged_otherwise() -> None:
     """Nobody could tell by a file's name what in it may suffer: seed 34 of ``damage`` lost an
     entry that was behind the mark, in a segment that bore the name of an old one."""
 
-    async def script(cluster: Cluster) -> None:
+    async def script(cluster: Cluster[Any]) -> None:
         host = others(cluster, await serving(cluster))[0]
         await cluster.pass_time(20.0)  # until there is a second segment
         host.crash()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from simulator.faults.broker_injector import CLIENT_PAUSE_SECONDS_MAX
+from typing import Any
+
+from simulator.faults.broker_faults import CLIENT_PAUSE_SECONDS_MAX
 from simulator.faults.disk_damage import LOG_DIRECTORY
 from simulator.hosts.disks_before_damage import UNDER_WAY_SECONDS
 from simulator.hosts.durable_state import held_entry, holds_entry
 from simulator.hosts.host import Host
 from simulator.workload.producer import CONFIG
-from simulator.worlds.raft_cluster import Cluster
+from simulator.worlds.cluster import Cluster
 from store.log.entry import Entry
 from store.log.layout import segment_name, segment_start
 from tests.simulator.hosts.test_host import others, run, serving, settle
@@ -21,7 +23,7 @@ def newest_committed(host: Host) -> Entry:
     return entry
 
 
-def cut_off(cluster: Cluster, host: Host) -> None:
+def cut_off(cluster: Cluster[Any], host: Host) -> None:
     """Nobody gives it anything back."""
     for other in others(cluster, host):
         cluster.cut(host, other, noticed=False)
@@ -29,7 +31,7 @@ def cut_off(cluster: Cluster, host: Host) -> None:
 
 
 def test_what_a_damaged_disk_held_counts_for_answers_under_way_and_no_longer() -> None:
-    async def script(cluster: Cluster) -> None:
+    async def script(cluster: Cluster[Any]) -> None:
         host = others(cluster, await serving(cluster))[0]
         size = host.segment_size
         entry = newest_committed(host)
@@ -50,7 +52,7 @@ def test_what_a_damaged_disk_held_counts_for_answers_under_way_and_no_longer() -
 
 
 def test_what_a_lost_disk_held_counts_for_answers_under_way_and_no_longer() -> None:
-    async def script(cluster: Cluster) -> None:
+    async def script(cluster: Cluster[Any]) -> None:
         host = others(cluster, await serving(cluster))[0]
         size = host.segment_size
         entry = newest_committed(host)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 
 from dledger.raft.raft_state import Role
 from simulator.hosts.host import DIRECTORY, Host
-from simulator.worlds.raft_cluster import Cluster
+from simulator.worlds.cluster import Cluster
 from store.log.layout import segment_name, segment_start
 from tests.simulator.hosts.test_host import others, restarted, run, serving, settle
 
@@ -26,7 +27,7 @@ def rot(host: Host, index: int, byte: int) -> None:
 def test_a_rotten_entry_is_mended_from_a_peer_on_followers_and_on_the_leader(seed: int) -> None:
     rng = Random(seed)
 
-    async def script(cluster: Cluster) -> None:
+    async def script(cluster: Cluster[Any]) -> None:
         leader = await serving(cluster)
         await cluster.pass_time(2.0)
         host = leader if seed % 3 == 0 else others(cluster, leader)[0]
@@ -42,7 +43,7 @@ def test_a_rotten_entry_is_mended_from_a_peer_on_followers_and_on_the_leader(see
 
 
 def test_a_node_with_damage_does_not_campaign_until_it_is_whole() -> None:
-    async def script(cluster: Cluster) -> None:
+    async def script(cluster: Cluster[Any]) -> None:
         leader = await serving(cluster)
         await cluster.pass_time(1.0)
         host = others(cluster, leader)[0]
@@ -56,18 +57,18 @@ def test_a_node_with_damage_does_not_campaign_until_it_is_whole() -> None:
         assert not node.health.report.whole
         await cluster.pass_time(3.0)
         assert node.core.role is Role.FOLLOWER
-        assert not node.core.elections.campaigns
+        assert not node.core.campaigns
         cluster.heal_network()
         await cluster.until(lambda: not node.scrubber.damage, "the damage is mended")
         await cluster.pass_time(1.0)
-        assert node.core.elections.campaigns
+        assert node.core.campaigns
         await settle(cluster)
 
     run(script)
 
 
 def test_an_entry_that_all_others_gave_up_holds_up_no_other_one() -> None:
-    async def script(cluster: Cluster) -> None:
+    async def script(cluster: Cluster[Any]) -> None:
         leader = await serving(cluster)
         host = others(cluster, leader)[0]
         assert host.node is not None
@@ -100,7 +101,7 @@ def test_entries_back_to_back_are_mended_in_their_order_whatever_was_refused_bef
     """Seed 8002371: each was asked for in turn, again and again, and only the first one could be
     put back."""
 
-    async def script(cluster: Cluster) -> None:
+    async def script(cluster: Cluster[Any]) -> None:
         leader = await serving(cluster)
         host = others(cluster, leader)[0]
         assert host.node is not None
@@ -127,7 +128,7 @@ def test_entries_back_to_back_are_mended_in_their_order_whatever_was_refused_bef
 def test_what_a_segment_has_lost_counts_as_damaged_from_the_start(kept: int | None) -> None:
     """It lies below the newest checkpoint, where nothing is read as the log is opened."""
 
-    async def script(cluster: Cluster) -> None:
+    async def script(cluster: Cluster[Any]) -> None:
         leader = await serving(cluster)
         host = others(cluster, leader)[0]
         assert host.node is not None
@@ -153,19 +154,19 @@ def test_what_a_segment_has_lost_counts_as_damaged_from_the_start(kept: int | No
         assert node.store.recovered.checkpoint != checkpoint
         assert not node.health.report.whole
         assert leader.node is not None
-        told = leader.node.core.raft_state.damaged
-        await cluster.until(lambda: host.name in told, "the leader hears of it")
+        told = leader.node.core._health
+        await cluster.until(lambda: not told.is_intact(host.name), "the leader hears of it")
         assert node.scrubber.passes == 0
         await cluster.until(lambda: node.health.report.whole, "it is mended")
         assert len(node.scrubber.repaired) > 1
-        await cluster.until(lambda: host.name not in told, "the leader hears of that")
+        await cluster.until(lambda: told.is_intact(host.name), "the leader hears of that")
         await settle(cluster)
 
     run(script)
 
 
 def test_of_much_damage_the_first_is_told_and_how_much_more_there_is() -> None:
-    async def script(cluster: Cluster) -> None:
+    async def script(cluster: Cluster[Any]) -> None:
         node = (await serving(cluster)).node
         assert node is not None
         damage = node.scrubber.damage

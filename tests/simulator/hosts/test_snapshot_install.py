@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from typing import Any
 
 import pytest
 
@@ -10,19 +11,19 @@ from dledger.node.snapshot_receiver import LOG_SECONDS, SnapshotReceiver
 from simulator.engine.disk import Fault
 from simulator.hosts.host import Host
 from simulator.hosts.observed_host import Ending
-from simulator.worlds.raft_cluster import Cluster
+from simulator.worlds.cluster import Cluster
 from store.recovery.snapshot_install import SnapshotInstall
 from tests.simulator.hosts.test_host import leader_of, others, run, serving, settle
 
 
-def gave_up(cluster: Cluster, away: Host) -> bool:
-    leader = cluster.leader()
+def gave_up(cluster: Cluster[Any], away: Host) -> bool:
+    leader: Host | None = cluster.leader()
     if leader is None or leader.node is None or away.node is None:
         return False
     return leader.node.store.first_index > away.node.core.entry_cache.last_index + 1
 
 
-async def left_behind(cluster: Cluster) -> Host:
+async def left_behind(cluster: Cluster[Any]) -> Host:
     """A follower is cut off until the others gave up what it needs next."""
     leader = await serving(cluster)
     away = others(cluster, leader)[0]
@@ -40,7 +41,7 @@ async def left_behind(cluster: Cluster) -> Host:
 
 @pytest.mark.parametrize("seed", range(1, 7))
 def test_a_follower_behind_the_first_retained_entry_is_refilled(seed: int) -> None:
-    async def script(cluster: Cluster) -> None:
+    async def script(cluster: Cluster[Any]) -> None:
         away = await left_behind(cluster)
         boot = away.boot
         cluster.heal_network()
@@ -54,7 +55,7 @@ def test_a_follower_behind_the_first_retained_entry_is_refilled(seed: int) -> No
 
 @pytest.mark.parametrize("seed", range(1, 5))
 def test_retention_that_goes_on_during_a_refill_does_not_keep_it_from_ending(seed: int) -> None:
-    async def script(cluster: Cluster) -> None:
+    async def script(cluster: Cluster[Any]) -> None:
         away = await left_behind(cluster)
         cluster.heal_network()
         for _ in range(10):
@@ -72,7 +73,7 @@ DEATHS = ("power fails within a file call", "process dies within a file call")
 
 @pytest.mark.parametrize("calls", range(1, 27, 4))
 def test_a_follower_that_dies_while_it_is_refilled_is_refilled_in_the_end(calls: int) -> None:
-    async def script(cluster: Cluster) -> None:
+    async def script(cluster: Cluster[Any]) -> None:
         away = await left_behind(cluster)
         away.lose_power() if calls % 2 else away.crash()
         cluster.heal_network()
@@ -89,7 +90,7 @@ def test_a_follower_that_dies_while_it_is_refilled_is_refilled_in_the_end(calls:
 
 
 def test_a_disk_that_fills_up_at_the_end_of_a_refill_stops_nobody() -> None:
-    async def script(cluster: Cluster) -> None:
+    async def script(cluster: Cluster[Any]) -> None:
         away = await left_behind(cluster)
         boot = away.boot
         full = Fault(1, errno.ENOSPC, operations={"pwrite"}, path="/refill/complete")
@@ -105,7 +106,7 @@ def test_a_disk_that_fills_up_at_the_end_of_a_refill_stops_nobody() -> None:
 def test_while_a_disk_is_full_a_node_goes_on_with_the_log_that_it_has(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def script(cluster: Cluster) -> None:
+    async def script(cluster: Cluster[Any]) -> None:
         away = await left_behind(cluster)
         boot, node = away.boot, away.node
         assert node is not None
@@ -138,7 +139,7 @@ def test_a_node_that_finds_no_room_at_the_end_of_a_refill_is_not_opened_again_an
         refill.close()
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    async def script(cluster: Cluster) -> None:
+    async def script(cluster: Cluster[Any]) -> None:
         away = await left_behind(cluster)
         boot = away.boot
         with monkeypatch.context() as patched:
@@ -152,7 +153,7 @@ def test_a_node_that_finds_no_room_at_the_end_of_a_refill_is_not_opened_again_an
 
 
 def test_the_leader_may_change_while_a_follower_is_refilled() -> None:
-    async def script(cluster: Cluster) -> None:
+    async def script(cluster: Cluster[Any]) -> None:
         away = await left_behind(cluster)
         cluster.heal_network()
         assert away.node is not None

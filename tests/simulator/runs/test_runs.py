@@ -19,12 +19,11 @@ from simulator.cli.main import main
 from simulator.cli.options import RunOptions
 from simulator.cli.passed_seeds import source_digest
 from simulator.engine.trace import Trace
-from simulator.faults.injector import KINDS
+from simulator.faults.node_faults import NODE_KINDS
 from simulator.runs.expected_coverage import missing_coverage
 from simulator.runs.profiles import PROFILES
 from simulator.worlds.outcome import Outcome
 from simulator.worlds.registry import BROKERS, NODES, Run
-from simulator.worlds.runner import simulate
 
 SEEDS_OF_THREE = range(1, 131)
 SEEDS_OF_FIVE = range(1000, 1020)
@@ -42,7 +41,7 @@ def as_run(seed: int) -> RunOptions:
 
 def run(seed: int) -> Outcome:
     """One run of the suite; by its number it has three nodes or five."""
-    return simulate(seed, nodes=nodes_of(seed), seconds=SECONDS)
+    return Run(seed, nodes=nodes_of(seed), seconds=SECONDS).play()
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +50,7 @@ def outcomes() -> Sequence[Outcome]:
         return list(pool.map(run, [*SEEDS_OF_THREE, *SEEDS_OF_FIVE], chunksize=10))
 
 
+@pytest.mark.minutes
 def test_every_promise_is_kept_in_a_few_hundred_runs(outcomes: Sequence[Outcome]) -> None:
     broken = [
         f"{outcome.violation}\nrepeat it with: {as_run(outcome.seed).repeat_command(outcome.seed)}"
@@ -75,15 +75,15 @@ def test_the_runs_do_much_and_change_leaders_often(outcomes: Sequence[Outcome]) 
 
 def test_the_seed_decides_which_faults_exist(outcomes: Sequence[Outcome]) -> None:
     plans = [set(outcome.plan.split(", ")) for outcome in outcomes]
-    for kind in KINDS:
+    for kind in NODE_KINDS:
         with_it = sum(kind in plan for plan in plans)
         assert len(plans) / 4 < with_it < len(plans) * 3 / 4
 
 
 def test_the_same_seed_gives_the_same_run() -> None:
-    first, second = simulate(7, seconds=5.0), simulate(7, seconds=5.0)
+    first, second = Run(7, seconds=5.0).play(), Run(7, seconds=5.0).play()
     assert first == second
-    assert simulate(8, seconds=5.0).digest != first.digest
+    assert Run(8, seconds=5.0).play().digest != first.digest
 
 
 def test_a_random_draw_without_effect_changes_the_hash() -> None:
@@ -110,6 +110,7 @@ def test_the_hash_covers_figures_and_bytes_but_no_words() -> None:
     assert len(apart) == 4
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("profile", ["nodes", "default"])
 def test_the_hash_seed_of_python_changes_nothing(profile: str) -> None:
     here = RunOptions(3, 0.05, PROFILES[profile]).of(11).play()
@@ -133,6 +134,7 @@ def test_the_trace_of_a_replay_tells_one_event_a_line(capsys: pytest.CaptureFixt
     assert lines[-1].startswith("seed 3 ")
 
 
+@pytest.mark.processes
 def test_several_jobs_give_what_one_gives(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["run", "--seeds", "5-16", "--minutes", "0.01", "--json", "--profile", "quick"]
     assert main(asked) == 0
@@ -232,6 +234,7 @@ def test_bad_arguments_are_refused_in_one_line(capsys: pytest.CaptureFixture[str
     assert "ends before it begins" in capsys.readouterr().err
 
 
+@pytest.mark.minutes
 @pytest.mark.parametrize("world", [NODES, BROKERS])
 def test_members_leave_and_return_and_leaders_hand_over(world: str) -> None:
     kinds = ("leader hands over", "member leaves", "member returns")

@@ -5,23 +5,18 @@ from __future__ import annotations
 import pytest
 
 from simulator.faults.injector import FaultPlan
-from simulator.worlds.broker_cluster import BrokerCluster
-from simulator.worlds.follower_reads import FollowerReadsCluster
-from simulator.worlds.message_lookup import MessageLookupCluster
 from simulator.worlds.outcome import Outcome
-from simulator.worlds.push_consumers import PushConsumersCluster
-from simulator.worlds.request_reply import RequestReplyCluster
+from simulator.worlds.registry import ASKING, NODES, WORLDS, Run
+from simulator.worlds.request_reply import RequestReply
 from simulator.worlds.runner import play
-from simulator.worlds.scheduled_messages import ScheduledMessagesCluster
-from simulator.worlds.transactions import TransactionalCluster
 
 SECONDS = 5.0
 
 
-def run(seed: int, plan: FaultPlan | None = None) -> tuple[RequestReplyCluster, Outcome]:
-    cluster = RequestReplyCluster(seed, nodes=3, plan=plan)
+def run(seed: int, plan: FaultPlan | None = None) -> tuple[RequestReply, Outcome]:
+    cluster = Run(seed, world=ASKING, plan=plan).cluster()
     outcome = play(cluster, lambda cluster: cluster.run(SECONDS))
-    return cluster, outcome
+    return cluster.workload(RequestReply), outcome
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -39,34 +34,24 @@ def test_those_who_ask_and_answer_crash_too_and_every_promise_is_kept() -> None:
     assert crashed & {"q0", "a0", "a1"}
 
 
-@pytest.mark.parametrize(
-    "world",
-    [
-        RequestReplyCluster,
-        FollowerReadsCluster,
-        MessageLookupCluster,
-        PushConsumersCluster,
-        TransactionalCluster,
-        ScheduledMessagesCluster,
-        BrokerCluster,
-    ],
-)
-def test_all_clients_of_a_world_are_struck_by_faults_of_clients(world: type[BrokerCluster]) -> None:
-    cluster = world(1)
-    assert sorted(cluster.target_clients) == sorted(each.name for each in cluster.clients)
+@pytest.mark.parametrize("world", [world for world in WORLDS if world != NODES])
+def test_all_clients_of_a_world_are_struck_by_faults_of_clients(world: str) -> None:
+    cluster = Run(1, world=world).cluster()
+    clients = [each.name for each in cluster.clients if each.name != "ns"]
+    assert sorted(cluster.target_clients) == sorted(clients)
     cluster.switch_off()
 
 
 def test_nothing_moves_any_more_once_those_who_answer_have_left_their_group() -> None:
     """Who takes over a queue, and finds nothing that is selected in it, commits how far it is."""
-    outcome = play(RequestReplyCluster(3), lambda cluster: cluster.run(20.0))
+    outcome = Run(3, world=ASKING, seconds=20.0).play()
     assert outcome.violation is None
 
 
 def test_without_faults_every_selected_question_is_answered() -> None:
-    cluster, outcome = run(4, FaultPlan((), 1.0))
+    asking, outcome = run(4, FaultPlan((), 1.0))
     assert outcome.violation is None
-    selected = [sent for sent in cluster.questions.sent if sent.number % 4 in (1, 2)]
+    selected = [sent for sent in asking.questions.sent if sent.number % 4 in (1, 2)]
     assert len(selected) >= 3
-    assert cluster.questions.acknowledged == len(selected)
-    assert cluster.questions.delivered == len(selected)
+    assert asking.questions.acknowledged == len(selected)
+    assert asking.questions.delivered == len(selected)

@@ -9,31 +9,32 @@ import broker.scheduled.timer_dispatcher
 from broker.state.commands import Schedule, Timer
 from simulator.faults.injector import FaultPlan
 from simulator.worlds.outcome import Outcome
+from simulator.worlds.registry import WAITING, Run
 from simulator.worlds.runner import play
-from simulator.worlds.scheduled_messages import ScheduledMessagesCluster
+from simulator.worlds.scheduled_messages import ScheduledMessages
 
 SECONDS = 8.0
 CRASHES = FaultPlan(("crash",), 1.0)
 
 
-def run(seed: int, plan: FaultPlan | None = None) -> tuple[ScheduledMessagesCluster, Outcome]:
-    cluster = ScheduledMessagesCluster(seed, nodes=3, plan=plan)
+def run(seed: int, plan: FaultPlan | None = None) -> tuple[ScheduledMessages, Outcome]:
+    cluster = Run(seed, world=WAITING, plan=plan).cluster()
     outcome = play(cluster, lambda cluster: cluster.run(SECONDS))
-    return cluster, outcome
+    return cluster.workload(ScheduledMessages), outcome
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_what_waits_is_delivered_once_and_not_early(seed: int) -> None:
-    cluster, outcome = run(seed)
+    waiting, outcome = run(seed)
     assert outcome.violation is None, f"seed {seed} ({outcome.plan}): {outcome.violation}"
-    assert cluster.later.acknowledged > 10
+    assert waiting.later.acknowledged > 10
 
 
 def test_without_faults_it_all_arrives() -> None:
-    cluster, outcome = run(4, FaultPlan((), 1.0))
+    waiting, outcome = run(4, FaultPlan((), 1.0))
     assert outcome.violation is None
-    assert cluster.later.delivered == cluster.later.acknowledged > 20
-    assert cluster.waited.waiting == []
+    assert waiting.later.delivered == waiting.later.acknowledged > 20
+    assert waiting.waited.waiting == []
 
 
 def test_a_mark_that_stays_behind_is_found_when_another_leads(

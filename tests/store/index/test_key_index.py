@@ -91,6 +91,11 @@ class KeyLife(RuleBasedStateMachine):
         self.expired = max(self.expired, round(share * self.end))
         self.index.expire(self.expired)
 
+    @rule()
+    def release(self) -> None:
+        """A checkpoint is saved, and nobody starts from an earlier one."""
+        self.index.release(self.expired)
+
     @invariant()
     def finds_what_was_appended_and_not_expired(self) -> None:
         kept = [row for row in self.rows if row[1] >= self.expired]
@@ -223,5 +228,7 @@ def test_files_whose_records_all_expired_are_removed(fs: SimulatedFileSystem) ->
         index.append(pack([(1, position, 0)]))
         flush(index)
     index.expire(21)
+    assert len(index.files) == 3
+    index.release(21)
     assert index.lookup(1, *ALWAYS, 10) == [30]
     assert [path for path in fs.files() if path.startswith(DIRECTORY)] == [f"{DIRECTORY}/{30:020d}"]

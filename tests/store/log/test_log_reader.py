@@ -16,7 +16,7 @@ from store.io.filesystem import BLOCK_SIZE
 from store.log.entry import HEADER_SIZE, PADDING_SIZE, Entry
 from store.log.layout import lay_out, segment_name
 from store.log.log_reader import Cursor, Hole, HoleReason, LogReader, SegmentFiles, Window
-from store.verify.log.shared_log import Buffers
+from store.verify.files.read_buffers import Buffers
 from tests.store.small_logs import DIRECTORY, Writer, data_of, simulated
 
 SEGMENT = 4 * BLOCK_SIZE

@@ -10,6 +10,7 @@ from simulator.engine.disk import SimulatedFileSystem
 from store.errors import DamagedError, DamagedLogError
 from store.log.entry import HEADER_SIZE, PADDING_SIZE
 from store.log.layout import next_position, segment_name, segment_start
+from store.state.replication_evidence_file import ReplicationEvidenceFile, SavedEvidence
 from tests.store.small_logs import CONFIG, DIRECTORY, Writer, open_store, save_mark, simulated
 
 FIRST, OTHER, THIRD = (replace(CONFIG, incarnation=number) for number in (7, 8, 9))
@@ -51,6 +52,21 @@ def test_a_log_cut_short_below_what_was_durable_is_another_disk_from_then_on() -
     store.repair_entry(writer.entries[KNOWN])
     fs.power_loss()
     assert open_store(fs, THIRD).recovered.incarnation == OTHER.incarnation
+
+
+def test_a_log_that_is_on_another_disk_knows_on_which_it_was() -> None:
+    """The log itself may have lost the entry that says so."""
+    fs, writer = log_beyond_what_is_known()
+    held = SavedEvidence("n1", 5, 3)
+    ReplicationEvidenceFile(fs, f"{DIRECTORY}/state", FIRST.owner).save([held])
+    cut_below_the_end(fs, writer)
+    store = open_store(fs, OTHER)
+    assert store.recovered.held == (SavedEvidence("n0", FIRST.incarnation, -1), held)
+    store.repair_entry(writer.entries[KNOWN])
+    fs.power_loss()
+    store = open_store(fs, THIRD)
+    assert store.recovered.held == (SavedEvidence("n0", FIRST.incarnation, -1), held)
+    assert store.recovered.incarnation == OTHER.incarnation
 
 
 def test_that_is_durable_before_anybody_mends_what_the_log_has_lost() -> None:

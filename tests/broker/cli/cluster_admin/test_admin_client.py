@@ -22,8 +22,9 @@ from broker.cli.cluster_admin.admin_client import (
 from broker.cli.cluster_admin.cluster_view import VIEW_SECONDS, view_node
 from broker.cli.commands.message import find_by_id
 from broker.cli.terminal.command_error import CommandError
-from broker.remoting.client import RemotingClient, split_address
+from broker.remoting.client import RemotingClient
 from broker.remoting.connection import Connection
+from broker.remoting.protocol.addresses import split_address
 from broker.remoting.protocol.codes import MISSING, RequestCode, ResponseCode
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.server import RemotingServer

@@ -5,6 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.processes
+
 THREADS = """
 import os
 from broker.cli.commands.node import tune_interpreter

@@ -232,6 +232,7 @@ def test_an_unknown_node_is_answered_with_those_that_are_there(tmp_path: Path) -
         find_process(tmp_path, "n7")
 
 
+@pytest.mark.processes
 def test_a_node_that_was_added_since_runs_and_is_stopped_too(tmp_path: Path) -> None:
     cluster = design_cluster(tmp_path, nodes=1).write()
     home = tmp_path / "broker-a/n1"

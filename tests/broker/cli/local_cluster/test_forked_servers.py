@@ -11,19 +11,23 @@ from pathlib import Path
 
 import pytest
 
+from broker.cli.command_line import COMMAND_LINE
 from broker.cli.local_cluster.forked_servers import ForkedChild, fork
 from broker.cli.local_cluster.managed_processes import DLEDGER
 
+pytestmark = pytest.mark.processes
+
 IMPORTS_A_BROKER = """
 import os, sys
-from broker.cli.commands.node import import_broker
-import_broker()
+from broker.cli.commands.node import import_server
+import_server()
 print("numpy" in sys.modules, len(os.listdir("/proc/self/task")))
 """
 
 IS_TOLD_TO_END_WHILE_IT_FORKS = """
 import os, signal, sys
 from broker.cli.local_cluster.forked_servers import fork
+from broker.cli.command_line import COMMAND_LINE
 from broker.cli.local_cluster.managed_processes import DLEDGER
 signal.signal(signal.SIGTERM, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.default_int_handler)
@@ -37,7 +41,7 @@ os.fork = fork_and_signal
 command = os.getpid()
 try:
     with open(sys.argv[2], "ab") as log:
-        child = fork([*DLEDGER, "node", "--config", "nowhere"], log)
+        child = fork(COMMAND_LINE, [*DLEDGER, "node", "--config", "nowhere"], log)
     print(child.wait(60.0), signal.pthread_sigmask(signal.SIG_BLOCK, ()))
 finally:
     print("ended by the", "command" if os.getpid() == command else "fork", flush=True)
@@ -46,11 +50,12 @@ finally:
 CANNOT_WRITE_ANYTHING = """
 import os
 from broker.cli.local_cluster.forked_servers import fork
+from broker.cli.command_line import COMMAND_LINE
 from broker.cli.local_cluster.managed_processes import DLEDGER
 command = os.getpid()
 try:
     with open("/dev/full", "ab", buffering=0) as log:
-        child = fork([*DLEDGER, "node", "--config", "nowhere"], log)
+        child = fork(COMMAND_LINE, [*DLEDGER, "node", "--config", "nowhere"], log)
     print(child.wait(60.0))
 finally:
     print("ended by the", "command" if os.getpid() == command else "fork", flush=True)
@@ -106,7 +111,7 @@ def test_a_process_with_several_threads_executes_and_does_not_fork(tmp_path: Pat
     thread.start()
     try:
         with (tmp_path / "log").open("ab") as log:
-            child = fork([*DLEDGER, "node", "--config", "nowhere"], log)
+            child = fork(COMMAND_LINE, [*DLEDGER, "node", "--config", "nowhere"], log)
             assert isinstance(child, subprocess.Popen)
             assert child.wait(60.0) == 2
     finally:

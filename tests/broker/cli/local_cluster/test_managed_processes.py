@@ -24,6 +24,8 @@ from broker.cli.local_cluster.managed_processes import (
 from broker.cli.terminal.command_error import CommandError
 from tests.support.odd_files import make_odd_file
 
+pytestmark = pytest.mark.processes
+
 WAITS = "import signal; signal.pause()"
 IGNORES_SIGTERM = (
     "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"

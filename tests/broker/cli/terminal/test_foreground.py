@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.processes
+
 ANNOUNCES = """
 import sys
 from broker.cli.terminal.foreground import announce

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.processes
+
 HOLDS_BACK = """
 import signal, subprocess, sys
 from broker.cli.terminal.signals import signals_blocked

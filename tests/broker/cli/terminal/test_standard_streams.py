@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.processes
+
 COMMAND_SECONDS = 60
 
 

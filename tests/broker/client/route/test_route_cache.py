@@ -19,11 +19,11 @@ from broker.client.route.route_cache import (
     BACKOFF_MIN_SECONDS,
     OUTAGE_OVER_SECONDS,
     Routes,
-    parse_name_servers,
 )
 from broker.client.route.topic_route import TopicRoute, decode_route
 from broker.remoting.client import RemotingClient
 from broker.remoting.connection import Connection
+from broker.remoting.protocol.addresses import parse_name_servers
 from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.server import RemotingServer

@@ -121,7 +121,7 @@ def test_offsets_have_a_limit_and_known_ones_move_on(
 ) -> None:
     few = replace(STATE, offsets_max=1)
     monkeypatch.setattr("broker.ingest.state_quota.STATE", few)
-    monkeypatch.setattr("broker.remoting.processors.pull_message.STATE", few)
+    monkeypatch.setattr("broker.delivery.fetch.STATE", few)
 
     async def scenario(broker: SingleBroker) -> None:
         await stored(broker)

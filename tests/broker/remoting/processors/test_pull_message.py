@@ -266,7 +266,7 @@ def test_a_held_pull_is_told_after_its_time_that_there_is_nothing(tmp_path: Path
         answer = await held_pull(broker, 1, suspendTimeoutMillis="15000")
         assert told(answer) == (19, 1, 0, 1)
         assert broker.loop.time() - asked_at == pytest.approx(15, abs=0.1)
-        assert len(broker.broker.context.long_polling) == 0
+        assert len(broker.broker.context.delivery.long_polling) == 0
 
     with_broker(scenario, tmp_path)
 
@@ -286,10 +286,10 @@ def test_with_its_connection_a_held_pull_is_forgotten(tmp_path: Path) -> None:
         await sent(broker, 1)
         waiting = held_pull(broker, 1)
         await settled()
-        assert len(broker.broker.context.long_polling) == 1
+        assert len(broker.broker.context.delivery.long_polling) == 1
         broker.server.connections[0].abort()
         await asyncio.gather(waiting, return_exceptions=True)
-        assert len(broker.broker.context.long_polling) == 0
+        assert len(broker.broker.context.delivery.long_polling) == 0
 
     with_broker(scenario, tmp_path)
 

@@ -7,7 +7,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from broker.errors import IllegalMessageError
 from broker.limits import REMOTING
+from broker.remoting.processors.send_message_header import (
+    SHORT_NAMES,
+    read_header,
+    read_templated_header,
+)
 from broker.remoting.protocol.errors import FrameError, RequestError
 from broker.remoting.protocol.frame import PREFIX, Frame, decode_frame, encode_request
 from broker.remoting.protocol.frame_reader import FrameReader
@@ -17,11 +23,6 @@ from broker.remoting.protocol.header_templates import (
     HeaderTemplateCache,
     TemplatedFrame,
     template_of,
-)
-from broker.remoting.protocol.send_message_header import (
-    SHORT_NAMES,
-    read_header,
-    read_templated_header,
 )
 
 KEY = "7F0000012345000000AB000000010000"
@@ -141,8 +142,8 @@ def _header_or_error(frame: Frame) -> object:
     try:
         like = read_templated_header(frame) if isinstance(frame, TemplatedFrame) else None
         return like or read_header(frame, SHORT_NAMES)
-    except RequestError as error:
-        return (error.code, error.remark)
+    except (IllegalMessageError, RequestError) as error:
+        return (type(error), str(error))
 
 
 @pytest.mark.parametrize(

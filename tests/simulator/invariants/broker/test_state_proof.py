@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from broker.state.broker_state import BrokerState
 from broker.state.commands import Command, PutTopic
@@ -19,11 +20,13 @@ from simulator.engine.disk import SimulatedFileSystem
 from simulator.faults.injector import FaultPlan
 from simulator.hosts.broker_host import BrokerHost
 from simulator.hosts.host import DIRECTORY
+from simulator.hosts.observed_host import GroupConfig
 from simulator.invariants import Invariant
 from simulator.invariants.broker.state_proof import StateProofs
 from simulator.invariants.raft.state_machine_safety import StateMachineSafety
-from simulator.worlds.broker_cluster import BrokerCluster
-from simulator.worlds.raft_cluster import Cluster
+from simulator.worlds.brokers import WHOLE_BROKERS
+from simulator.worlds.cluster import Cluster, World
+from simulator.worlds.registry import BROKERS, WORLDS
 from simulator.worlds.runner import play
 from store.io.atomic_file import read_checked_file, replace_file
 from store.state.checkpoint import decode_checkpoint, encode_checkpoint
@@ -34,13 +37,17 @@ SEED = 7
 NO_FAULTS = FaultPlan((), 1.0)
 
 
-class Unwatched(BrokerCluster):
+def _unwatched(hosts: Sequence[BrokerHost], config: GroupConfig) -> Sequence[Invariant]:
     """States may differ here."""
+    unwanted = (StateMachineSafety, StateProofs)
+    made = WHOLE_BROKERS.invariants(hosts, config)
+    return [each for each in made if not isinstance(each, unwanted)]
 
-    def _make_invariants(self) -> Sequence[Invariant]:
-        unwanted = (StateMachineSafety, StateProofs)
-        return [each for each in super()._make_invariants() if not isinstance(each, unwanted)]
 
+UNWATCHED: World[BrokerHost] = replace(
+    WORLDS[BROKERS], kind=replace(WHOLE_BROKERS, invariants=_unwatched)
+)
+Unwatched: TypeAlias = "Cluster[BrokerHost]"
 
 Script = Callable[[Unwatched], Awaitable[None]]
 
@@ -48,20 +55,19 @@ Script = Callable[[Unwatched], Awaitable[None]]
 def run(script: Script, *, heals: bool = False, earlier: str = "") -> Unwatched:
     """A cluster without faults that serves clients, and what ``script`` does to it. The member
     ``earlier`` has an earlier program, which announces no feature."""
-    cluster = Unwatched(SEED, plan=NO_FAULTS)
+    cluster = Cluster(UNWATCHED, SEED, plan=NO_FAULTS)
     for host in cluster.hosts:
         if host.name == earlier:
             host.features = ()
 
-    async def scripted(made: Cluster) -> None:
-        assert isinstance(made, Unwatched)
+    async def scripted(made: Unwatched) -> None:
         for host in made.hosts:
             host.start()
-        made._start_clients()
+        made.start_clients()
         await made.pass_time(2.0)
         await script(made)
         if heals:
-            made._stop_clients()
+            made.stop_clients()
             await made.heal()
             node = made.hosts[0].node
             assert node is not None

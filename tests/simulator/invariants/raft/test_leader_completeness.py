@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from simulator.engine.violation import Violation
 from simulator.invariants.raft.committed_entries import CommittedEntries
 from simulator.invariants.raft.leader_completeness import LeaderCompleteness
-from simulator.worlds.raft_cluster import Cluster
+from simulator.worlds.cluster import Cluster
 from tests.simulator.hosts.test_host import run, serving, settle
 
 
@@ -16,7 +18,7 @@ def lead_without_an_entry(of_term: int, committed_after: int) -> None:
     terms after its own began. Raises what the check says of it.
     """
 
-    async def script(cluster: Cluster) -> None:
+    async def script(cluster: Cluster[Any]) -> None:
         leader = await serving(cluster)
         assert leader.node is not None
         core, committed = leader.node.core, CommittedEntries()

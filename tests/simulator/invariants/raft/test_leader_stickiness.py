@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from dledger.raft.messages import Heartbeat, VoteRequest, VoteResponse
 from simulator.engine.violation import Violation
 from simulator.hosts.host import Host
 from simulator.invariants.raft.leader_stickiness import LeaderStickiness
-from simulator.worlds.raft_cluster import Cluster
+from simulator.worlds.cluster import Cluster
 from tests.simulator.hosts.test_host import others, run, serving, settle
 
 
@@ -17,7 +19,7 @@ def vote_after(rate: float, share: float) -> None:
     passed, in true time, since it heard its leader. Raises what the check says of it.
     """
 
-    async def script(cluster: Cluster) -> None:
+    async def script(cluster: Cluster[Any]) -> None:
         leader = await serving(cluster)
         voter, candidate = others(cluster, leader)
         voter.crash()
@@ -67,7 +69,7 @@ def asked_again(*, by_whom_it_voted_for: bool, pre_vote: bool) -> None:
     """A voter that hears the leader that it voted for is asked for its vote in that term by it, or
     by another, and gives it. Raises what the check says of it."""
 
-    async def script(cluster: Cluster) -> None:
+    async def script(cluster: Cluster[Any]) -> None:
         leader = await serving(cluster)
         voter, another = others(cluster, leader)
         if vote_of(voter) != leader.name:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -225,7 +226,7 @@ def test_copies_of_one_node_do_not_outvote_another(group: Path) -> None:
     state = group / "n1" / "state" / NEWEST
     edit_machine(state, 1, b"another state of the broker")
     for name in ("copy", "other"):
-        os.system(f"cp -r {group}/n1 {group}/{name}")
+        shutil.copytree(group / "n1", group / name)
     found = told(group, "n1", "copy", "other", "n2")
     copies = [(each.replica, each.path) for each in found if each.kind is FindingKind.FORMAT]
     assert copies == [(f"{GROUP}/n1", f"{group}/{name}/state/format") for name in ("copy", "other")]

@@ -17,11 +17,11 @@ from store.message.record import HEAD, make_pending_message, record_size
 from store.message.scheduled_topics import SCHEDULE_TOPIC, TIMER_TOPIC, with_deliver_times
 from store.verify import FindingKind, verify_replicas
 from store.verify import replica_check as replica_checks
+from store.verify.files import read_buffers
+from store.verify.files.read_buffers import Buffers
 from store.verify.index.key_index_check import KEY_FIELDS, row_numbers
-from store.verify.log import shared_log
 from store.verify.log.batch_check import is_consistent
 from store.verify.log.batch_columns import TopicNumbers, plain_columns, read_columns
-from store.verify.log.shared_log import Buffers
 from tests.store.sample_replica import HOST, Replica, message
 from tests.store.small_logs import simulated
 
@@ -250,8 +250,8 @@ def test_equal_replicas_are_read_once_for_all(
     """With windows that many entries, few, or none fit into."""
     fs = simulated()
     directories = snapshots(fs, 60)
-    monkeypatch.setattr(shared_log, "WINDOW_SIZE", window)
-    monkeypatch.setattr(shared_log, "PIECE_SIZE", piece)
+    monkeypatch.setattr(read_buffers, "WINDOW_SIZE", window)
+    monkeypatch.setattr(read_buffers, "PIECE_SIZE", piece)
     monkeypatch.delattr(replica_checks.ReplicaCheck, "run")  # the check of each alone
     assert verify_replicas(fs, directories, range_bytes=3000).findings == []
 
@@ -262,7 +262,7 @@ def test_what_is_read_comes_to_lie_half_a_page_apart_from_where_it_was(position:
     view = Buffers().window(1000, position)
     address = np.frombuffer(view, np.uint8).ctypes.data
     assert len(view) == 1000
-    assert (address - position) % shared_log.PAGE_SIZE == shared_log.PAGE_SIZE // 2
+    assert (address - position) % read_buffers.PAGE_SIZE == read_buffers.PAGE_SIZE // 2
 
 
 KEY_ROWS = st.tuples(

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
 from simulator.faults.injector import FaultPlan
 from simulator.faults.schedule import parse_action
-from simulator.worlds.broker_cluster import BrokerCluster
+from simulator.worlds.cluster import Cluster
+from simulator.worlds.messages import Messages
 from simulator.worlds.outcome import Outcome
 from simulator.worlds.registry import BROKERS, Run
 from simulator.worlds.runner import play
@@ -20,8 +22,8 @@ SECONDS = 8.0
 
 def run(
     seed: int, *, nodes: int = 3, plan: FaultPlan | None = None
-) -> tuple[BrokerCluster, Outcome]:
-    cluster = BrokerCluster(seed, nodes=nodes, plan=plan)
+) -> tuple[Cluster[Any], Outcome]:
+    cluster = Run(seed, world=BROKERS, nodes=nodes, plan=plan).cluster()
     outcome = play(cluster, lambda cluster: cluster.run(SECONDS))
     return cluster, outcome
 
@@ -30,26 +32,27 @@ def run(
 def test_every_promise_is_kept_towards_clients(seed: int) -> None:
     cluster, outcome = run(seed, nodes=5 if seed == 12 else 3)
     assert outcome.violation is None, f"seed {seed} ({outcome.plan}): {outcome.violation}"
-    assert cluster.history.acknowledged > 50
-    assert len(cluster.registers.operations) > 5
+    messages = cluster.workload(Messages)
+    assert messages.history.acknowledged > 50
+    assert len(messages.registers.operations) > 5
 
 
 def test_without_faults_every_message_is_acknowledged_and_none_is_stored_twice() -> None:
     cluster, outcome = run(4, plan=FaultPlan((), 1.0))
     assert outcome.violation is None
     assert outcome.last_term == 1
-    history = cluster.history
+    history = cluster.workload(Messages).history
     assert history.unknown == 0
     assert history.delivered == history.acknowledged > 100
     assert not any(mark.startswith("message sent again") for mark in outcome.marks)
 
 
+@pytest.mark.processes
 def test_a_run_is_a_function_of_its_seed_and_not_of_the_order_in_sets() -> None:
     _, here = run(6)
     script = (
-        "from simulator.worlds.runner import play; "
-        "from simulator.worlds.broker_cluster import BrokerCluster; "
-        f"print(play(BrokerCluster(6), lambda c: c.run({SECONDS})).digest)"
+        "from simulator.worlds.registry import BROKERS, Run; "
+        f"print(Run(6, world=BROKERS, seconds={SECONDS}).play().digest)"
     )
     for hash_seed in ("0", "77"):
         there = subprocess.run(

@@ -12,7 +12,10 @@ Compressed, it is a zlib stream of ::
     i32 number of topics, of each: i32 size, text "name readQueues writeQueues perm filterType"
     i32 size, JSON of the filter server list
 
-(``RegisterBrokerBody``); brokers from 5.0 on append more, which nobody here needs.
+(``RegisterBrokerBody``); brokers from 5.0 on append more, which nobody here needs. The compressed
+form has no ``topicSysFlag`` and no ``order``. A broker sends it where the plain one is large. What
+a group may have (:class:`~broker.limits.StateLimits`) always fits a frame so; older groups may have
+more topics than that, and tell those that fit.
 """
 
 from __future__ import annotations
@@ -20,14 +23,24 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from broker.limits import BODY_LIMITS, NAMESERVER
 from broker.remoting.protocol.errors import FieldError
-from broker.remoting.protocol.java_json import decode_json
+from broker.remoting.protocol.frame import FRAME_BODY_SIZE_MAX
+from broker.remoting.protocol.java_json import decode_json, encode_json
 from store.quoting import quoted
 
+PLAIN_BYTES = 4 << 20
+"""A larger table is compressed."""
+
+TABLE_BYTES = FRAME_BODY_SIZE_MAX - (64 << 10)
+"""Of which a body is compressed: more than what compressing adds at worst is left."""
+
 _I32 = Struct(">i")
+
+Topics: TypeAlias = Mapping[str, Mapping[str, object]]
+"""A ``topicConfigTable``: the fields of each topic, by its name."""
 
 
 class DataVersion(NamedTuple):
@@ -60,6 +73,48 @@ class TopicTable(NamedTuple):
     data_version: DataVersion
     queues: dict[str, QueueData]
     filter_servers: list[str]
+
+
+class EncodedTable(NamedTuple):
+    """A body. ``left_out`` topics, the last ones of the table, have no room in it."""
+
+    body: bytes
+    compressed: bool = False
+    left_out: int = 0
+
+
+def encode_topic_table(data_version: Mapping[str, int], topics: Topics) -> EncodedTable:
+    """The body that tells ``topics``. ``data_version``: ``counter`` and ``timestamp``."""
+    body = encode_json(
+        {
+            "topicConfigSerializeWrapper": {
+                "dataVersion": data_version,
+                "topicConfigTable": topics,
+            },
+            "filterServerList": [],
+        }
+    )
+    return EncodedTable(body) if len(body) <= PLAIN_BYTES else _compressed(data_version, topics)
+
+
+def _compressed(data_version: Mapping[str, int], topics: Topics) -> EncodedTable:
+    entries: list[bytes] = []
+    size = 0
+    for name, topic in topics.items():
+        entry = "{} {readQueueNums} {writeQueueNums} {perm} SINGLE_TAG".format(
+            name, **topic
+        ).encode()
+        size += _I32.size + len(entry)
+        if size > TABLE_BYTES or len(entries) >= NAMESERVER.topics_max:
+            break
+        entries.append(_sized(entry))
+    head = _sized(encode_json(data_version)) + _I32.pack(len(entries))
+    body = zlib.compress(b"".join((head, *entries, _sized(b"[]"))), level=1)
+    return EncodedTable(body, True, len(topics) - len(entries))
+
+
+def _sized(data: bytes) -> bytes:
+    return _I32.pack(len(data)) + data
 
 
 def decode_topic_table(body: bytes, *, compressed: bool) -> TopicTable:

@@ -11,15 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.limits import BodyLimits
-from broker.nameserver import register_broker_body
-from broker.nameserver.register_broker_body import (
+from broker.remoting.protocol import register_broker_body
+from broker.remoting.protocol.errors import FieldError
+from broker.remoting.protocol.register_broker_body import (
     DataVersion,
     QueueData,
     TopicTable,
     decode_data_version,
     decode_topic_table,
+    encode_topic_table,
 )
-from broker.remoting.protocol.errors import FieldError
+from broker.topics_and_groups import TopicConfig
 
 WRAPPER = {
     "dataVersion": {"counter": 7, "timestamp": 1_700_000_000_000},
@@ -52,6 +54,21 @@ def test_a_plain_body_is_decoded() -> None:
     body = orjson.dumps({"topicConfigSerializeWrapper": WRAPPER, "filterServerList": ["f:1"]})
     assert decode_topic_table(body, compressed=False) == TopicTable(
         VERSION, {"T": QueueData(read_queues=4, write_queues=8, perm=6, sys_flag=1)}, ["f:1"]
+    )
+
+
+@pytest.mark.parametrize("plain_bytes", [register_broker_body.PLAIN_BYTES, 0])
+def test_what_a_broker_encodes_a_name_server_decodes(
+    plain_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(register_broker_body, "PLAIN_BYTES", plain_bytes)
+    topics = {"T": TopicConfig("T", 4, 8, 6).as_json(), "U": TopicConfig("U", 1, 1, 2).as_json()}
+    body, compressed, left_out = encode_topic_table({"counter": 7, "timestamp": 5}, topics)
+    assert (compressed, left_out) == (plain_bytes == 0, 0)
+    assert decode_topic_table(body, compressed=compressed) == TopicTable(
+        DataVersion(timestamp=5, counter=7),
+        {"T": QueueData(4, 8, 6), "U": QueueData(1, 1, 2)},
+        [],
     )
 
 

@@ -1,0 +1,339 @@
+"""The door of delivery: every wire fetches messages of a queue here.
+
+A fetch is checked, found by the rows of the queue (:mod:`broker.delivery.message_reader`), loaded,
+filtered, counted, and answered once. Where there is nothing yet it is held until a message arrives
+or its time is up (:mod:`broker.delivery.long_polling`). Leaders and followers serve what they have
+applied; the answer says from which of them to read on (:mod:`broker.delivery.replica_selection`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple, Protocol, TypeAlias
+
+from broker.config.dynamic_settings import DynamicSettings
+from broker.delivery.long_polling import HeldPull, LongPolling, Owner
+from broker.delivery.message_filter import SCAN_LIMITS, MessageFilter, message_filter, selected
+from broker.delivery.message_lookup import MessageLookup
+from broker.delivery.message_reader import (
+    GetMessageResult,
+    GetMessageStatus,
+    MessageReader,
+    PullLimits,
+)
+from broker.delivery.offset_resets import OffsetResetter, PendingResets
+from broker.delivery.queue_locks import QueueLocks
+from broker.delivery.replica_selection import ReplicaSelection
+from broker.errors import (
+    ForbiddenError,
+    RefusedError,
+    StaleSubscriptionError,
+    UnknownQueueError,
+    UnknownSubscriptionError,
+    UnknownTopicError,
+)
+from broker.filter.subscription import ALL, TAG_TYPE, Subscription
+from broker.group_commit.batcher import Batcher
+from broker.limits import CONSUME, STATE
+from broker.metrics.broker_metrics import MessageRates
+from broker.state.state_machine import BrokerStateMachine
+from store.errors import StoreError
+from store.io.filesystem import Bytes
+
+MESSAGES_USUAL = 32
+BYTES_USUAL = 256 << 10
+
+NO_GROUP = "(http)"
+"""Under which what is read without a group is counted. No group has such a name."""
+
+
+def fetch_limits(messages: int, size: int | None = None) -> PullLimits:
+    """How much one fetch brings, where ``messages`` and ``size`` bytes are asked for.
+
+    As from RocketMQ: at most 32 messages and 256 KiB where up to 32 messages are asked for. Who
+    asks for more than 32 messages, which RocketMQ would not give, means it: that is up to 1,024
+    messages and 4 MiB. A ``size`` that is given counts, up to 4 MiB.
+    """
+    messages = max(1, min(messages, CONSUME.pull_messages_max))
+    bytes_max = CONSUME.pull_bytes_max
+    if size is None:
+        size = BYTES_USUAL if messages <= MESSAGES_USUAL else bytes_max
+    return PullLimits(messages, max(1, min(size, bytes_max)))
+
+
+class FetchRequest(NamedTuple):
+    """What somebody wants of a queue from ``offset`` on."""
+
+    topic: str
+    queue_id: int
+    offset: int
+    limits: PullLimits
+    group: str = ""
+    """Empty: nothing that a group says or may do counts."""
+    expression: str | None = ALL
+    """What of the topic it wants; None: what the members of the group have said, in a heartbeat of
+    ``version`` or a later one."""
+    expression_type: str = TAG_TYPE
+    version: int = 0
+    commit_offset: int | None = None
+    """Committed for the group on the way, if it is given and can be."""
+    hold_seconds: float = 0.0
+    """For so long it waits for a message where there is none yet."""
+    owner: Owner | None = None
+    """The fetch is forgotten when this is closed."""
+    admit: Callable[[int], None] | None = None
+    """Told how many bytes are about to be loaded. It may raise a
+    :class:`~broker.errors.RefusedError`, which then ends the fetch."""
+
+
+class Fetched(NamedTuple):
+    """What a fetch brings. ``parts`` are the records as the log has them, in order."""
+
+    found: GetMessageResult
+    parts: Sequence[Bytes]
+    offset: int
+    """Where it began."""
+    broker_id: int
+    """The member to read from next: 0 is the leader."""
+
+
+Done: TypeAlias = Callable[[Fetched | None, RefusedError | StoreError | None], None]
+"""Told once, at once or later. A :class:`~store.errors.StoreError` never moves the client on: the
+message is there, on other nodes at least."""
+
+
+class Fetch:
+    """A fetch on its way; it may be held, and run again, until its deadline."""
+
+    __slots__ = ("deadline", "done", "held", "request", "wanted")
+
+    def __init__(
+        self, request: FetchRequest, wanted: MessageFilter, deadline: float, done: Done
+    ) -> None:
+        self.request = request
+        self.wanted = wanted
+        self.deadline = deadline
+        """By the loop's time."""
+        self.done = done
+        self.held: HeldPull | None = None
+
+
+class Consumers(Protocol):
+    """What is needed of :class:`~broker.remoting.connected_clients.ConnectedClients`."""
+
+    def subscription(self, group: str, topic: str) -> Subscription | None: ...
+
+    def is_broadcasting(self, group: str) -> bool: ...
+
+
+class Delivery:
+    """Gives messages of this node out."""
+
+    def __init__(
+        self,
+        *,
+        machine: BrokerStateMachine,
+        reader: MessageReader,
+        batcher: Batcher,
+        consumers: Consumers,
+        lookup: MessageLookup,
+        settings: DynamicSettings,
+        replica_selection: ReplicaSelection,
+        rates: MessageRates,
+        ensure_group: Callable[[str], None],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        """``ensure_group`` creates a group that somebody uses and nobody has created."""
+        self._machine = machine
+        self._reader = reader
+        self._batcher = batcher
+        self._consumers = consumers
+        self._settings = settings
+        self.resets = PendingResets(loop.time)
+        self.replica_selection = replica_selection
+        self.long_polling = LongPolling(loop)
+        self.locks = QueueLocks(loop.time, batcher.topic)
+        self.resetter = OffsetResetter(
+            batcher=batcher,
+            reader=reader,
+            lookup=lookup,
+            pending=self.resets,
+            long_polling=self.long_polling,
+        )
+        self._rates = rates
+        self._ensure_group = ensure_group
+        self._loop = loop
+
+    def fetch(self, request: FetchRequest, done: Done) -> Fetch:
+        """Gives ``done`` what there is, now or later.
+
+        Raises one of :data:`~broker.errors.REFUSALS` where the request is refused.
+        """
+        group, topic, queue_id = request.group, request.topic, request.queue_id
+        if group:
+            self._check_group(group)
+        self._check_queue(topic, queue_id)
+        if request.expression is None:
+            wanted = self._subscribed(request)
+        else:
+            wanted = message_filter(self._settings, request.expression_type, request.expression)
+        if request.commit_offset is not None:
+            self._commit_offset(group, topic, queue_id, request.commit_offset)
+        hold_seconds = request.hold_seconds
+        if hold_seconds > 0:
+            hold_seconds = min(hold_seconds, CONSUME.long_poll_seconds_max)
+            fetch = Fetch(request, wanted, self._loop.time() + hold_seconds, done)
+        else:
+            fetch = Fetch(request, wanted, 0.0, done)
+        self._run(fetch)
+        return fetch
+
+    def cancel(self, fetch: Fetch) -> None:
+        """Nobody waits for it any more. It is not answered if it is held."""
+        if fetch.held is not None:
+            self.long_polling.drop(fetch.held)
+
+    def leads_no_more(self) -> None:
+        """Forgets what is the leader's alone."""
+        self.locks.clear()
+        self.resets.clear()
+
+    # --- what a request must satisfy
+
+    def _check_group(self, group: str) -> None:
+        self._ensure_group(group)
+        settings = self._batcher.group(group)
+        if settings is None:
+            return
+        if not settings.consume_enable:
+            raise ForbiddenError(f"the group {group} is not allowed to consume")
+        if not settings.consume_broadcast_enable and self._consumers.is_broadcasting(group):
+            raise ForbiddenError(f"the consumer group[{group}] can not consume by broadcast way")
+
+    def _check_queue(self, name: str, queue_id: int) -> None:
+        topic = self._machine.state.topics.get(name)
+        if topic is None:
+            raise UnknownTopicError(f"topic[{name}] not exist, apply first please!")
+        if not topic.readable:
+            raise ForbiddenError(f"the topic {name} is not readable")
+        if not 0 <= queue_id < topic.read_queues:
+            raise UnknownQueueError(
+                f"the topic {name} has no queue {queue_id} to read, "
+                f"its queues are 0 to {topic.read_queues - 1}"
+            )
+
+    def _subscribed(self, request: FetchRequest) -> MessageFilter:
+        group, topic = request.group, request.topic
+        known = self._consumers.subscription(group, topic)
+        if known is None:
+            raise UnknownSubscriptionError(
+                f"the group {group} has not said what it wants of {topic}"
+            )
+        if known.version < request.version:
+            raise StaleSubscriptionError(
+                f"the subscription of {group} to {topic} known here is not the latest"
+            )
+        return message_filter(self._settings, known.expression_type, known.expression)
+
+    def _commit_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """What cannot be is passed over, as the answer may be what tells the client: where a queue
+        has lost its newest messages, it sends the client back to the end."""
+        batcher, resets = self._batcher, self.resets
+        if not batcher.serving or not 0 <= offset <= batcher.end_offset(topic, queue_id):
+            return
+        if resets and resets.is_pending(group, topic, queue_id):
+            return
+        if (
+            self._machine.state.offset_count < STATE.offsets_max
+            or batcher.offset(group, topic, queue_id) is not None
+        ):
+            batcher.add_lazy_offset(group, topic, queue_id, offset)
+
+    # --- its way
+
+    def _run(self, fetch: Fetch) -> None:
+        request = fetch.request
+        if self.resets and self._was_moved(fetch):
+            return
+        codes, selector, _ = fetch.wanted
+        limits = request.limits if selector is None else SCAN_LIMITS
+        try:
+            found = self._reader.find(
+                request.topic, request.queue_id, request.offset, limits, codes
+            )
+            if found.ranges and request.admit is not None:
+                request.admit(sum(each.size for each in found.ranges))
+        except (StoreError, RefusedError) as error:
+            fetch.done(None, error)
+            return
+        if found.ranges:
+            self._reader.load(found.ranges, partial(self._loaded, fetch, found))
+        elif not _is_nothing_yet(found, request.offset) or not self._hold(fetch):
+            self._rates.pulled(request.topic, request.group or NO_GROUP, 0, 0)
+            self._answer(fetch, found)
+
+    def _was_moved(self, fetch: Fetch) -> bool:
+        """Sends a group that an operator has moved to where it has to go on."""
+        group, topic, queue_id = fetch.request.group, fetch.request.topic, fetch.request.queue_id
+        offset = self.resets.take(group, topic, queue_id)
+        if offset is None or offset == fetch.request.offset:
+            return False
+        first, end = self._reader.offsets(topic, queue_id)
+        self._answer(fetch, GetMessageResult(GetMessageStatus.OFFSET_RESET, offset, first, end))
+        return True
+
+    def _hold(self, fetch: Fetch) -> bool:
+        if fetch.deadline <= self._loop.time():
+            return False
+        request, wanted = fetch.request, fetch.wanted
+        run = partial(self._run, fetch)
+        held = HeldPull(
+            request.topic, request.queue_id, wanted.codes, run, request.owner, wanted.size
+        )
+        if not self.long_polling.hold(held, fetch.deadline):
+            return False
+        fetch.held = held
+        return True
+
+    def _loaded(
+        self,
+        fetch: Fetch,
+        found: GetMessageResult,
+        parts: Sequence[Bytes],
+        error: StoreError | None,
+    ) -> None:
+        request, selector = fetch.request, fetch.wanted.selector
+        if error is None and selector is not None:
+            try:
+                found, parts = selected(selector, request.offset, found, parts, request.limits)
+            except StoreError as damage:
+                fetch.done(None, damage)
+                return
+        if error is None:
+            size = sum(map(len, parts))
+            self._rates.pulled(request.topic, request.group or NO_GROUP, found.messages, size)
+            self._answer(fetch, found, parts)
+        elif request.offset < self._reader.offsets(request.topic, request.queue_id)[0]:
+            self._run(fetch)  # expired while it was read; the queue begins later now, and says so
+        else:
+            fetch.done(None, error)
+
+    def _answer(self, fetch: Fetch, found: GetMessageResult, parts: Sequence[Bytes] = ()) -> None:
+        request, machine = fetch.request, self._machine
+        group = machine.state.groups.get(request.group)
+        broker_id = self.replica_selection.suggested_broker_id(
+            found.ranges,
+            machine.applied_end,
+            None if group is None else group.which_broker_when_slow,
+        )
+        fetch.done(Fetched(found, parts, request.offset, broker_id), None)
+
+
+def _is_nothing_yet(found: GetMessageResult, offset: int) -> bool:
+    """Whether the next message that is stored may be what the fetch from ``offset`` on wants."""
+    status = found.status
+    return status is GetMessageStatus.OFFSET_OVERFLOW_ONE or (
+        status is GetMessageStatus.NO_MESSAGE_IN_QUEUE and offset == 0
+    )

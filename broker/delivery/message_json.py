@@ -1,0 +1,57 @@
+"""A message as the command line prints it and the HTTP port answers it."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+from broker.limits import BODY_LIMITS
+from store.io.filesystem import Bytes
+from store.message.compressed_body import SYS_FLAG_COMPRESSED, inflate_body
+from store.message.properties import KEYS, TAGS, UNIQUE_KEY, decode_properties
+from store.message.record import MessageRecord, iter_records
+
+
+def messages_json(parts: Iterable[Bytes]) -> list[dict[str, Any]]:
+    """The messages of ``parts``, each of which holds records back to back.
+
+    A body that cannot be inflated is given as it is stored. Raises
+    :class:`~store.errors.CorruptRecordError`.
+    """
+    documents = []
+    for part in parts:
+        for record in iter_records(part):
+            body = record.body
+            if record.sys_flag & SYS_FLAG_COMPRESSED:
+                with suppress(ValueError):
+                    body = inflate_body(body, record.sys_flag, BODY_LIMITS.inflated_size)
+            documents.append(message_json(record, body))
+    return documents
+
+
+def message_json(record: MessageRecord, body: bytes) -> dict[str, Any]:
+    """``body`` is text; where it is not UTF-8 there is ``body_base64`` instead."""
+    properties = decode_properties(record.properties)
+    document: dict[str, Any] = {
+        "topic": record.topic,
+        "queue_id": record.queue_id,
+        "queue_offset": record.queue_offset,
+        "msg_id": f"{record.store_host.hex().upper()}{record.position:016X}",
+        "unique_key": properties.get(_UNIQUE_KEY, ""),
+        "tags": properties.get(_TAGS, ""),
+        "keys": properties.get(_KEYS, "").split(),
+        "properties": properties,
+        "born_timestamp": record.born_timestamp,
+        "store_timestamp": record.store_timestamp,
+        "reconsume_times": record.reconsume_times,
+    }
+    try:
+        document["body"] = body.decode()
+    except UnicodeDecodeError:
+        document["body_base64"] = base64.b64encode(body).decode()
+    return document
+
+
+_UNIQUE_KEY, _TAGS, _KEYS = (name.decode() for name in (UNIQUE_KEY, TAGS, KEYS))

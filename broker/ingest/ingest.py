@@ -1,0 +1,255 @@
+"""The door through which messages come in, whatever wire brings them.
+
+``submit`` takes one message, ``submit_batch`` several. Both check the limits, find the topic or
+create it, choose the queue, and store the message where it belongs:
+
+- now, in its own queue;
+- later, in the topic of delay levels or on the timer wheel (:mod:`broker.scheduled`);
+- as a half message, until its transaction ends (:mod:`broker.transactions`);
+- as a dead letter, where a consumer returns it once too often (:mod:`broker.retry`).
+
+A request that may have been stored before is looked for first (:mod:`broker.ingest.deduplication`).
+``send_back`` takes what a consumer could not consume. Everything is refused by an error that is
+raised, or told to the waiter later; the wires turn both into their answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+
+from broker.config.node_config import NodeConfig
+from broker.delivery.message_lookup import MessageLookup
+from broker.delivery.message_reader import MessageReader
+from broker.errors import (
+    REFUSALS,
+    BodyTooLargeError,
+    ForbiddenError,
+    IllegalMessageError,
+    UnknownQueueError,
+)
+from broker.group_commit.batcher import Batcher
+from broker.group_commit.pending_batch import QueueMessages
+from broker.ingest.auto_create import AutoCreateSettings, AutoCreator
+from broker.ingest.batch_body import decode_batch_body
+from broker.ingest.deduplication import Deduplicator
+from broker.ingest.message_properties import (
+    NeedsRoutingError,
+    check_keys,
+    checked_properties,
+    is_half_message,
+    storable_in_batch,
+)
+from broker.ingest.property_templates import MessageBuilder, origin
+from broker.ingest.send_request import Sender, SendRequest
+from broker.limits import STATE
+from broker.metrics.topic_metrics import TopicMetrics
+from broker.retry.retry_and_dead_letter import (
+    dead_letter,
+    group_that_gives_up,
+    missing_retry_topics,
+)
+from broker.retry.send_back import SendBack
+from broker.scheduled.placement import Placement, scheduled_placement
+from broker.scheduled.republisher import REPUBLISHED_TOPICS, check_republished_size
+from broker.scheduled.scheduled_message_service import ScheduledMessageService
+from broker.state.commands import Command
+from broker.state.state_machine import BrokerStateMachine
+from broker.topics_and_groups import DLQ_PREFIX, RETRY_PREFIX, TopicConfig
+from broker.transactions.half_message import half_message_placement
+from dledger.errors import BusyError
+from store.io.filesystem import Bytes
+from store.message.record import PendingMessage, make_pending_message, tag_and_keys
+
+
+class Ingest:
+    """Takes messages in, on the leader."""
+
+    def __init__(
+        self,
+        *,
+        config: NodeConfig,
+        settings: AutoCreateSettings,
+        store_host: bytes,
+        batcher: Batcher,
+        machine: BrokerStateMachine,
+        reader: MessageReader,
+        lookup: MessageLookup,
+        scheduled_messages: ScheduledMessageService,
+        topic_metrics: TopicMetrics,
+        wall_clock: Callable[[], int],
+        rng: Random,
+    ) -> None:
+        """``wall_clock`` gives milliseconds; ``store_host`` is 4 bytes of IPv4 and an i32 port."""
+        self._batcher = batcher
+        self._machine = machine
+        self._scheduled_messages = scheduled_messages
+        self._wall_clock = wall_clock
+        self._rng = rng
+        self._body_size_max = config.max_message_size
+        self._message_builder = MessageBuilder(config.cluster)
+        self._batch_message_builder = MessageBuilder(config.cluster, storable_in_batch)
+        self._deduplication_index = batcher.deduplication_index
+        self.deduplicator = Deduplicator(
+            batcher,
+            machine,
+            reader,
+            wall_clock=wall_clock,
+            window_ms=config.dedup_window_seconds * 1000,
+            store_host=store_host,
+        )
+        self.auto_creator = AutoCreator(batcher, settings, wall_clock)
+        self.send_back = SendBack(
+            batcher=batcher,
+            lookup=lookup,
+            topic_metrics=topic_metrics,
+            wall_clock=wall_clock,
+            rng=rng,
+        ).send_back
+
+    def submit(self, request: SendRequest, body: Bytes, born_host: bytes, waiter: Sender) -> None:
+        """Takes one message; ``born_host`` is its producer's address as records hold it.
+
+        Raises :class:`~broker.errors.RefusedError` where it may not be,
+        :class:`~dledger.errors.ProposeError` where it cannot be now, and
+        :class:`~store.errors.EntryTooLargeError`. The waiter is not told then.
+        """
+        topic, queue_id, sys_flag, born_timestamp, flag, reconsume_times, properties, _ = request
+        self.check_body(body)
+        queue_id = waiter.queue_id = self._queue_id(request)
+        if topic.startswith(RETRY_PREFIX):
+            self._submit_routed(request, queue_id, body, born_host, waiter)
+            return
+        try:
+            message = self._message_builder.build(
+                origin(topic, sys_flag, born_timestamp, born_host, reconsume_times),
+                flag,
+                body,
+                properties,
+            )
+        except NeedsRoutingError:
+            self._submit_routed(request, queue_id, body, born_host, waiter)
+            return
+        hashes = message.key_hashes
+        known = self._deduplication_index
+        # Nearly no message is a retry: this look spares the others a call.
+        if hashes and (hashes[0] in known.newer or hashes[0] in known.older):
+            self.deduplicator.add(topic, queue_id, (message,), waiter)
+        else:
+            self._batcher.add_message(topic, queue_id, message, waiter)
+
+    def submit_batch(
+        self, request: SendRequest, body: bytes, born_host: bytes, waiter: Sender
+    ) -> None:
+        """Takes the messages of a batch (:mod:`broker.ingest.batch_body`), all or none. Raises as
+        :meth:`submit`."""
+        topic, _, sys_flag, born_timestamp, _, reconsume_times, properties, _ = request
+        if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+            raise IllegalMessageError(f"a batch may not go to the topic {topic}")
+        self.check_body(body)
+        queue_id = waiter.queue_id = self._queue_id(request)
+        of = origin(topic, sys_flag, born_timestamp, born_host, reconsume_times)
+        try:
+            messages = decode_batch_body(self._batch_message_builder, of, body, properties)
+        except NeedsRoutingError:
+            raise IllegalMessageError(
+                "a message of a batch may neither wait nor belong to a transaction"
+            ) from None
+        if not messages:
+            raise IllegalMessageError("the batch has no message")
+        self.deduplicator.add(topic, queue_id, messages, waiter)
+
+    def check_body(self, body: Bytes) -> None:
+        """Raises :class:`~dledger.errors.NotLeaderError`, which comes before all other refusals,
+        and :class:`~broker.errors.BodyTooLargeError`."""
+        batcher = self._batcher
+        if not batcher.serving:
+            batcher.check_serving()
+        if len(body) > self._body_size_max:
+            raise BodyTooLargeError(len(body), self._body_size_max)
+
+    def _queue_id(self, request: SendRequest) -> int:
+        """The queue that takes the message: the one asked for, or any where that is below 0."""
+        topic, queue_id, _, _, _, _, _, options = request
+        config = self._batcher.topic(topic)
+        if config is None:
+            config = self.auto_creator.create_topic(
+                topic, options.default_topic, options.default_queues
+            )
+        if not config.writable:
+            raise ForbiddenError(f"the topic {topic} is not writable")
+        if 0 <= queue_id < config.write_queues:
+            return queue_id
+        if queue_id < 0:
+            return self._rng.randrange(config.write_queues)
+        if queue_id >= config.queues:
+            raise _no_queue(config, queue_id)
+        return queue_id
+
+    # --- the rare way: what is not to be delivered at once
+
+    def _submit_routed(
+        self,
+        request: SendRequest,
+        queue_id: int,
+        body: Bytes,
+        born_host: bytes,
+        waiter: Sender,
+    ) -> None:
+        batcher = self._batcher
+        properties = self._message_builder.with_cluster(checked_properties(request.properties))
+        check_keys(tag_and_keys(properties)[1], len(properties))
+        commands: Sequence[Command] = ()
+        now_ms = self._scheduled_messages.now_ms()
+        group = group_that_gives_up(
+            request.topic, request.reconsume_times, request.options.times_max, batcher.group
+        )
+        if is_half_message(properties):
+            place = self._half_message_placement(request.topic, queue_id, properties)
+        elif group is None:
+            place = scheduled_placement(request.topic, queue_id, properties, now_ms)
+        else:
+            topic, place = dead_letter(group, properties)
+            commands = missing_retry_topics(group, topic, batcher.topic, self._wall_clock())
+        message = make_pending_message(
+            place.topic,
+            body,
+            place.properties,
+            flag=request.flag,
+            sys_flag=request.sys_flag,
+            born_timestamp=request.born_timestamp,
+            born_host=born_host,
+            reconsume_times=request.reconsume_times,
+        )
+        if place.topic in REPUBLISHED_TOPICS:
+            check_republished_size(message, batcher.request_bytes_max)
+        if commands:
+            batcher.add_in_one_entry(
+                [QueueMessages(place.topic, place.queue_id, (message,), waiter)], commands
+            )
+        else:
+            self._add(place, message, now_ms, waiter)
+
+    def _half_message_placement(self, topic: str, queue_id: int, properties: bytes) -> Placement:
+        opened = len(self._machine.state.transactions)
+        if opened >= STATE.transactions_max:
+            raise BusyError(opened, STATE.transactions_max, "transactions are open")
+        return half_message_placement(topic, queue_id, properties)
+
+    def _add(self, place: Placement, message: PendingMessage, now_ms: int, waiter: Sender) -> None:
+        if place.deliver_ms is None:
+            self.deduplicator.add(place.topic, place.queue_id, (message,), waiter)
+            return
+        message = message._replace(tags_code=place.deliver_ms)
+        tracked = self._scheduled_messages.tracked(place.deliver_ms, now_ms, waiter)
+        try:
+            self.deduplicator.add(place.topic, place.queue_id, (message,), tracked)
+        except REFUSALS:
+            self._scheduled_messages.in_flight.settled(place.deliver_ms)
+            raise
+
+
+def _no_queue(topic: TopicConfig, queue_id: int) -> UnknownQueueError:
+    return UnknownQueueError(
+        f"the topic {topic.name} has no queue {queue_id}, its queues are 0 to {topic.queues - 1}"
+    )

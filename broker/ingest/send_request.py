@@ -1,0 +1,47 @@
+"""What a wire hands to ingest: one message, or one batch of them, and who waits for the answer."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from broker.group_commit.pending_batch import SendWaiter
+from broker.topics_and_groups import AUTO_CREATE_TOPIC
+
+
+class SendOptions(NamedTuple):
+    """What few requests need: most go to a topic that exists, and are no retries."""
+
+    default_topic: str = AUTO_CREATE_TOPIC
+    """The template of the topic where that does not exist."""
+
+    default_queues: int = 4
+    """How many queues that topic gets, at most as many as its template has."""
+
+    times_max: int = -1
+    """How often a message to a retry topic is tried; below 0 as its group says."""
+
+
+class SendRequest(NamedTuple):
+    """One request, its numbers checked for their range, its properties as they were sent."""
+
+    topic: str
+    queue_id: int
+    """Below 0 where any queue will do."""
+
+    sys_flag: int
+    born_timestamp: int
+    """Milliseconds since 1970."""
+
+    flag: int
+    reconsume_times: int
+    properties: bytes
+    """Of a batch: what is added to those of each message."""
+
+    options: SendOptions = SendOptions()
+
+
+class Sender(SendWaiter, Protocol):
+    """Who has submitted a request and waits for its answer."""
+
+    queue_id: int
+    """Set by ingest: the queue for which the message is meant."""

@@ -1,0 +1,103 @@
+"""What consumers could not consume and send back: it is stored once more for the next attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from broker.delivery.message_lookup import MessageLookup
+from broker.errors import REFUSALS, Refusal, RefusedError
+from broker.group_commit.batcher import Batcher
+from broker.metrics.topic_metrics import TopicMetrics
+from broker.retry.retry_and_dead_letter import missing_retry_topics, retry_message, retrying_group
+from broker.scheduled.republisher import check_republished_size, republished
+from broker.topics_and_groups import GroupConfig
+from dledger.errors import ProposeError
+from store.errors import StoreError
+from store.io.filesystem import Bytes
+from store.message.record import MessageRecord, decode_record
+from store.message.scheduled_topics import SCHEDULED_TOPICS
+
+RECONSUME_TIMES_MAX = 2**31 - 1
+"""Format: a record has a signed i32 for them."""
+
+
+class SendBack:
+    """Takes messages back, on the leader (RocketMQ's ``CONSUMER_SEND_MSG_BACK``)."""
+
+    def __init__(
+        self,
+        *,
+        batcher: Batcher,
+        lookup: MessageLookup,
+        topic_metrics: TopicMetrics,
+        wall_clock: Callable[[], int],
+        rng: Random,
+    ) -> None:
+        """``wall_clock`` gives milliseconds since 1970."""
+        self._batcher = batcher
+        self._lookup = lookup
+        self._topic_metrics = topic_metrics
+        self._wall_clock = wall_clock
+        self._rng = rng
+
+    def send_back(
+        self,
+        position: int,
+        group_name: str,
+        delay_level: int,
+        times_max: int,
+        done: Callable[[Refusal | None], None],
+    ) -> None:
+        """Stores a copy of the message at ``position`` for the group's next attempt.
+
+        ``delay_level``: 0 leaves the delay to the broker, below 0 gives the message up.
+        ``times_max``: how often it is tried, below 0 as the group says. ``done`` is told once: None
+        when the copy is committed. Raises :class:`~dledger.errors.NotLeaderError` and
+        :class:`~broker.errors.UnknownGroupError`; ``done`` is not told then.
+        """
+        self._batcher.check_serving()
+        group = retrying_group(group_name, self._batcher.group)
+        if group.retry_queues <= 0:  # by its settings, what the group fails at is given up
+            done(None)
+            return
+
+        def found(data: Bytes, error: StoreError | None) -> None:
+            try:
+                if error is not None:
+                    raise error
+                self._store_copy(decode_record(data), group, delay_level, times_max, done)
+            except REFUSALS as refusal:
+                done(refusal)
+            except StoreError as fault:
+                done(RefusedError(f"look message by offset failed, {position}: {fault}"))
+
+        self._lookup.record(position, found)
+
+    def _store_copy(
+        self,
+        record: MessageRecord,
+        group: GroupConfig,
+        delay_level: int,
+        times_max: int,
+        done: Callable[[Refusal | None], None],
+    ) -> None:
+        batcher = self._batcher
+        topic, place = retry_message(record, group, delay_level, times_max, self._rng)
+        commands = missing_retry_topics(group, topic, batcher.topic, self._wall_clock())
+        copy = republished(
+            record,
+            place.topic,
+            place.queue_id,
+            place.properties,
+            reconsume_times=min(record.reconsume_times + 1, RECONSUME_TIMES_MAX),
+        )
+        if place.topic in SCHEDULED_TOPICS:
+            check_republished_size(copy.messages[0], batcher.request_bytes_max)
+
+        def stored(error: ProposeError | None) -> None:
+            if error is None:
+                self._topic_metrics.returned(record.topic, group.name, record.size)
+            done(error)
+
+        batcher.add_in_one_entry([copy], commands, stored)

@@ -1,0 +1,122 @@
+"""One broker on its open data: its ports, its registration, and a :class:`Broker` behind them.
+
+What it touches of the world is handed in (``broker/server/environment.py``), so that the simulator
+runs this assembly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import ExitStack
+from typing import Any, Generic, TypeVar
+
+from broker.config.node_config import NodeConfig
+from broker.http.server import HttpServer
+from broker.remoting.server import RemotingServer
+from broker.server.broker import Broker
+from broker.server.environment import BrokerLimits, Environment
+from broker.server.name_server_registration import Registrar
+from broker.system.uncaught_errors import fatal_error_of
+from dledger.node.startup_repair import open_repaired
+from store.index_rebuild import Rebuild
+from store.replica import ReplicaStore, StoreConfig
+
+B = TypeVar("B", bound=Broker)
+
+
+class BrokerServer(Generic[B]):
+    """A running broker; see :class:`~dledger.node.service.Service`."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        store: ReplicaStore,
+        environment: Environment,
+        limits: BrokerLimits,
+        broker_class: type[B],
+    ) -> None:
+        loop = environment.loop
+        self._store = store
+        self._environment = environment
+        self.failed: asyncio.Future[BaseException] = loop.create_future()
+        """Done, with the reason, when the node stopped by itself."""
+        loop.set_exception_handler(self._unhandled)
+        self.broker = broker_class(config, store, environment, self._fail, limits)
+        host, port = config.own.address
+        self._remoting = RemotingServer(loop, host, port, self.broker.dispatch, limits.remoting)
+        self._registrar = Registrar(loop, config.namesrv, self.broker.announcement)
+        self._http = HttpServer(self.broker.context, limits.http) if limits.http else None
+
+    async def start(self) -> None:
+        """Recovers, joins the group, opens the ports, registers. ``OSError`` if a port is taken."""
+        await self.broker.start()
+        await self._remoting.start()
+        self.broker.on_announcement_changed = self._registrar.register_now
+        self._registrar.start()
+        if self._http is not None:
+            await self._http.start()
+
+    async def stop(self) -> None:
+        """Says goodbye to the NameServers, answers who waits, and saves what is in memory."""
+        self.broker.on_announcement_changed = lambda: None
+        await self._registrar.stop()
+        if self._http is not None:
+            await self._http.stop()
+        await self.broker.stop()
+        await self._remoting.stop()
+        self._environment.executors.close()
+        self._store.close()  # which a node has done that ever ran
+        self._environment.close()
+
+    def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """An error that no code expected: a node that goes on half alive is worse than none.
+
+        Errors of single sockets are none of that kind.
+        """
+        loop.default_exception_handler(context)
+        error = fatal_error_of(context)
+        if error is not None:
+            self.broker.context.node.fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        if not self.failed.done():
+            self.failed.set_result(error)
+
+
+async def open_broker(
+    config: NodeConfig,
+    environment: Environment,
+    limits: BrokerLimits,
+    broker_class: type[B],
+) -> BrokerServer[B]:
+    """Opens the data of a broker, which is then to be started.
+
+    Waits for its peers where the log is damaged and they must put it right. Raises
+    :class:`~store.errors.StoreError` and ``OSError`` where the data cannot be used; the environment
+    is closed then.
+    """
+    with ExitStack() as unless_opened:
+        unless_opened.callback(environment.close)
+        unless_opened.callback(environment.executors.close)
+        rows_per_file = broker_class.machine_class.rows_per_file
+        rebuild = Rebuild(environment.fs, config.data, rows_per_file)
+        store = await open_repaired(
+            environment.fs,
+            config.data,
+            StoreConfig(
+                config.group,
+                config.node,
+                config.segment_size,
+                min_free_bytes=limits.min_free_bytes,
+                index_rows_per_file=limits.index_rows_per_file,
+                incarnation=environment.new_incarnation(),
+                direct=config.flush == "sync",
+                alone=not config.peers,
+            ),
+            environment.make_transport,
+            environment.loop,
+            config.peers,
+            prepare=rebuild.run,
+        )
+        unless_opened.pop_all()
+    return BrokerServer(config, store, environment, limits, broker_class)

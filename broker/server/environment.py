@@ -1,0 +1,53 @@
+"""What a broker is run with. The operating system's is in ``broker/server/os_environment.py``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from broker.limits import HttpLimits, RemotingLimits
+from dledger.config import RaftConfig
+from dledger.node.executor import Executors
+from dledger.wire.transport import Transport
+from store.io.filesystem import FileSystem
+from store.log.entry_index import ROWS_PER_FILE
+from store.log.retention_policy import RetentionPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """All that a broker asks of the world, for the time that its data is open.
+
+    ``loop`` tells the time, and opens connections and ports. ``wall_clock`` gives milliseconds
+    since 1970, ``new_incarnation`` a number that no other disk has. ``make_transport`` gives a
+    connection to the peers, one at a time. ``close`` gives back what was taken; nothing is running
+    then.
+    """
+
+    fs: FileSystem
+    make_transport: Callable[[], Transport]
+    executors: Executors
+    loop: asyncio.AbstractEventLoop
+    rng: Random
+    wall_clock: Callable[[], int]
+    new_incarnation: Callable[[], int]
+    close: Callable[[], None] = lambda: None
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerLimits:
+    """Limits that follow from the machine, not from the settings. The simulator's are so small
+    that a group meets them within seconds.
+
+    ``raft`` replaces the limits of the protocol; its times are those of the settings. ``retention``
+    replaces that of the settings. Without ``http`` there is no HTTP port.
+    """
+
+    raft: RaftConfig | None = None
+    retention: RetentionPolicy | None = None
+    remoting: RemotingLimits | None = None
+    http: HttpLimits | None = None
+    min_free_bytes: int = 64 << 20
+    index_rows_per_file: int = ROWS_PER_FILE

@@ -1,0 +1,90 @@
+"""A broker's environment on an operating system: its files, threads, clock, chance and sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from importlib import import_module
+from random import SystemRandom
+
+from broker.config.node_config import NodeConfig
+from broker.limits import HTTP, DescriptorLimits
+from broker.server.broker import Broker
+from broker.server.broker_server import BrokerServer, open_broker
+from broker.server.environment import BrokerLimits, Environment
+from broker.system.file_descriptor_limits import connections_of_broker, raise_file_limit
+from broker.system.wall_clock import system_clock_ms
+from dledger.config import PeerLimits
+from dledger.node.executor import Executors, ThreadExecutor
+from dledger.node.service import start_service
+from dledger.raft.configuration import FIRST_INCARNATION
+from dledger.wire.transport import Transport
+from dledger.wire.websocket_transport import WebSocketTransport
+from store.io.async_io import AsyncWrites
+from store.io.descriptor_reserve import DescriptorReserve
+from store.io.os_filesystem import OsFileSystem
+
+
+async def serve(config: NodeConfig) -> BrokerServer[Broker]:
+    """Starts the broker of ``config``.
+
+    Waits for its peers where its log is damaged and they must put it right. Raises
+    :class:`~store.errors.StoreError` where its data cannot be used, and ``OSError`` where a port is
+    taken; nothing keeps running then.
+    """
+    usual = DescriptorLimits()
+    connections = connections_of_broker(raise_file_limit(usual), usual)
+    limits = BrokerLimits(
+        remoting=connections.remoting, http=replace(HTTP, connections_max=connections.http)
+    )
+
+    async def open_it() -> BrokerServer[Broker]:
+        environment = os_environment(config, connections.peers)
+        return await open_broker(config, environment, limits, Broker)
+
+    return await start_service(open_it, alone=not config.peers)
+
+
+def os_environment(config: NodeConfig, peers_max: int) -> Environment:
+    """Of the running loop. ``peers_max`` bounds the connections on the peers' port."""
+    loop = asyncio.get_running_loop()
+    rng = SystemRandom()
+    writes = AsyncWrites.open(loop.time) if config.flush == "sync" else None
+    if writes is not None:
+        loop.add_reader(writes.fileno(), writes.completed)
+    fs = OsFileSystem(writes, DescriptorReserve())
+    executors = Executors(*(ThreadExecutor(loop, name) for name in ("log", "reads", "background")))
+    # Nobody is to wait for NumPy on the event loop, where it looks at rows
+    # (`delivery/corrupt_rows.py`).
+    executors.background.submit(lambda: import_module("numpy"), lambda _numpy, _error: None)
+
+    def close() -> None:
+        if writes is not None:
+            loop.remove_reader(writes.fileno())
+            writes.close()
+        fs.close()
+
+    return Environment(
+        fs=fs,
+        make_transport=_transports(config, peers_max),
+        executors=executors,
+        loop=loop,
+        rng=rng,
+        wall_clock=system_clock_ms,
+        new_incarnation=lambda: rng.randrange(FIRST_INCARNATION, 1 << 62),
+        close=close,
+    )
+
+
+def _transports(config: NodeConfig, connections_max: int) -> Callable[[], Transport]:
+    usual = PeerLimits()
+    limits = replace(usual, ungreeted_max=min(usual.ungreeted_max, connections_max // 2))
+    return lambda: WebSocketTransport(
+        group=config.group,
+        node=config.node,
+        host=config.own.peer.host,
+        port=config.own.peer.port,
+        peers=config.peers,
+        limits=limits,
+    )

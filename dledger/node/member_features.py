@@ -1,0 +1,64 @@
+"""Which features (:mod:`dledger.wire.features`) each member knows, as one node has heard.
+
+What needs a feature is sent only to a peer that announced it. It is written to the log only while
+every member of the configuration, learners too, is known to know it.
+
+A leader knows that of a member that announced it since this process began. It also knows it of all
+who were members when an entry that needs the feature was committed: that entry would not have been
+written otherwise. So a new leader need not wait for a member that is down.
+
+A member that is added later with an earlier program announces nothing. From then on nothing is
+written that it does not know. Where it finds such an entry in the log it stops, and names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from dledger.wire.features import FEATURES
+
+
+class MemberFeatures:
+    """Who knows what. On the event loop."""
+
+    def __init__(
+        self,
+        *,
+        node: str,
+        serves: Callable[[str], bool],
+        members: Callable[[], Collection[str]],
+        members_at: Callable[[int], Collection[str]],
+    ) -> None:
+        """``serves`` tells members from strangers. ``members`` are those of the configuration in
+        effect, ``members_at`` those after the entry of an index."""
+        self._serves = serves
+        self._members = members
+        self._members_at = members_at
+        self._linked: dict[str, frozenset[str]] = {}
+        self._known: dict[str, frozenset[str]] = {node: frozenset(FEATURES)}
+
+    def announced(self, peer: str, features: Collection[str]) -> None:
+        """A link to the peer came up; it knows these, and no others."""
+        self._linked[peer] = frozenset(features)
+
+    def lost(self, peer: str) -> None:
+        """The link is gone. What is known of a member stays known."""
+        features = self._linked.pop(peer, None)
+        if features is not None and self._serves(peer):
+            self._known[peer] = features
+
+    def used(self, feature: str, index: int) -> None:
+        """The committed entry of that index needs it: its leader knew that all members know it."""
+        for member in self._members_at(index):
+            self._known.setdefault(member, frozenset((feature,)))
+
+    def has(self, peer: str, feature: str) -> bool:
+        """Whether a peer that is linked knows it."""
+        return feature in self._linked.get(peer, ())
+
+    def known_by_all(self, feature: str) -> bool:
+        """Whether every member of the configuration in effect knows it, as far as is known."""
+        return all(
+            feature in self._linked.get(member, self._known.get(member, ()))
+            for member in self._members()
+        )

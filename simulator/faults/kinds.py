@@ -1,0 +1,41 @@
+"""Every kind of fault, by the name that the summary of a run tells. A new one is registered in the
+table of its file; a new table here.
+
+A seed draws its kinds in the order of these tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from simulator.faults.broker_faults import BROKER_ONLY_KINDS, DAMAGE_KINDS
+from simulator.faults.broker_sequences import BROKER_SEQUENCE_KINDS
+from simulator.faults.injector import Fault
+from simulator.faults.membership import MEMBER_KINDS
+from simulator.faults.node_faults import NODE_KINDS
+from simulator.faults.raft_sequences import RAFT_SEQUENCE_KINDS, SEQUENCE_KINDS
+
+NODE_FAULTS: Mapping[str, Fault] = {
+    **NODE_KINDS,
+    **MEMBER_KINDS,
+    **SEQUENCE_KINDS,
+    **RAFT_SEQUENCE_KINDS,
+}
+"""What can strike a group of bare nodes, which know nothing of clients and clocks."""
+
+BROKER_FAULTS: Mapping[str, Fault] = {
+    **NODE_KINDS,
+    **BROKER_ONLY_KINDS,
+    **DAMAGE_KINDS,
+    **MEMBER_KINDS,
+    **SEQUENCE_KINDS,
+    **BROKER_SEQUENCE_KINDS,
+}
+"""What can strike a group of brokers."""
+
+DRAWN_FOR_NODES = tuple(NODE_KINDS)
+DRAWN_FOR_BROKERS = (*NODE_KINDS, *BROKER_ONLY_KINDS, *BROKER_SEQUENCE_KINDS)
+"""Among which kinds a seed chooses where nobody says otherwise."""
+
+DEFAULT_KINDS = (*DRAWN_FOR_BROKERS, *MEMBER_KINDS, *SEQUENCE_KINDS)
+ALL_KINDS = (*DEFAULT_KINDS, *DAMAGE_KINDS, *RAFT_SEQUENCE_KINDS)

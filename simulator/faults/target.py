@@ -1,0 +1,87 @@
+"""What faults strike: a group of hosts, its network, and the clients of the world that it is in."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from simulator.engine.event_loop import VirtualLoop
+    from simulator.engine.peer_network import Network
+    from simulator.faults.fault_atlas import FaultAtlas
+    from simulator.hosts.client_host import ClientHost
+    from simulator.hosts.host import Host
+
+Argument = str | int | float
+"""Of an action."""
+
+
+class Proposals(Protocol):
+    """Takes the actions that chance has chosen."""
+
+    def propose(self, name: str, *arguments: Argument) -> None:
+        """An action, to be done now."""
+
+
+class KnownMembers(Protocol):
+    """The members that one entry names."""
+
+    @property
+    def voters(self) -> Sequence[str]: ...
+    @property
+    def old_voters(self) -> Sequence[str]:
+        """None but in a joint configuration."""
+
+    @property
+    def incarnations(self) -> Mapping[str, int]:
+        """The disk of each member."""
+
+
+class FaultTarget(Protocol):
+    """A cluster as far as faults go."""
+
+    @property
+    def loop(self) -> VirtualLoop: ...
+    @property
+    def network(self) -> Network: ...
+    @property
+    def schedule(self) -> Proposals: ...
+    @property
+    def atlas(self) -> FaultAtlas: ...
+    @property
+    def hosts(self) -> Sequence[Host]: ...
+    @property
+    def target_clients(self) -> Sequence[str]:
+        """The names of the clients that crash, are paused, and are cut off."""
+
+    @property
+    def members_away_max(self) -> int:
+        """So many hosts may be no members of the group at a time."""
+
+    @property
+    def known_members(self) -> Mapping[str, KnownMembers]:
+        """By host, the newest in its log, committed or not, as far as the log went at last."""
+
+    def host(self, name: str) -> Host:
+        """The host of that name. Raises :class:`KeyError`."""
+
+    def leader(self) -> Host | None:
+        """Who serves; None if nobody does, or more than one takes itself for the leader."""
+
+    def hosts_that_must_run(self) -> Collection[Host]:
+        """All but those that damage keeps from running."""
+
+    def cut(self, sender: Host, receiver: Host, *, noticed: bool) -> None:
+        """Nothing passes from one to the other any more."""
+
+    def heal_network(self) -> None:
+        """Nothing is cut any more."""
+
+    def client_hosts_named(self, name: str) -> Sequence[ClientHost]:
+        """The machine of a client or a NameServer."""
+
+    def ask_at_once(self, host: Host, is_write: bool) -> None:
+        """Those who ask for offsets and topics write or read there, now."""
+
+    def crash_given(self, client: str, victim: str) -> None:
+        """Somebody dies as soon as a consumer is given something."""

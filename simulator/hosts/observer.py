@@ -1,0 +1,84 @@
+"""What who watches a host is told; each observer overrides what concerns it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntFlag
+from typing import Any, ClassVar, Generic, TypeVar
+
+from dledger.wire.transport import Message
+from store.log.entry import Entry
+
+
+class ChangedPart(IntFlag):
+    """What of a node an event can change. A new process has changed in all parts."""
+
+    COMMIT = 1
+    """The commit index."""
+    DURABLE = 2
+    """How far the log is durable."""
+    LOG = 4
+    """The entries, and the configuration that they say."""
+    RAFT_STATE = 8
+    """Term, role and vote."""
+    ALL = 15
+
+
+H = TypeVar("H")
+"""The host, as the observer knows it."""
+
+
+class HostObserver(Generic[H]):
+    """Is told what happens on the hosts of a group. It may raise
+    :class:`~simulator.engine.violation.Violation`."""
+
+    step_parts: ClassVar[ChangedPart] = ChangedPart.ALL
+    """:meth:`stepped` is told of steps that changed one of these, and looks at nothing else."""
+    sent_kinds: ClassVar[tuple[type[Message], ...]] = ()
+    """What :meth:`sends` is told of; of every message, if none is named."""
+    received_kinds: ClassVar[tuple[type[Message], ...]] = ()
+    """What :meth:`receives` is told of; likewise."""
+
+    def booted(self, host: H) -> None:
+        """A process begins, its store recovered."""
+
+    def stepped(self, host: H) -> None:
+        """An event was handled, and something of the node changed (``step_parts``)."""
+
+    def sends(self, host: H, peer: str, message: Message) -> None:
+        """A message is about to leave."""
+
+    def receives(self, host: H, sender: str, message: Message) -> None:
+        """A message has arrived, and the node is about to handle it."""
+
+    def disk_replaced(self, host: H) -> None:
+        """The machine has an empty disk, or an old copy of it: promises may be forgotten."""
+
+    def restored(self, host: H, index: int, digest: bytes) -> None:
+        """The state machine begins with the state after ``index``."""
+
+    def applies(self, host: H, entry: Entry, digest: bytes) -> None:
+        """The state machine applied an entry; ``digest`` covers all it ever applied."""
+
+    def acknowledged(self, host: H, number: int) -> None:
+        """The client was told that its payload of that number is committed."""
+
+    def healed(self, host: H) -> None:
+        """The run is over, its faults too, and the replicas agree with each other."""
+
+
+def observers_of(
+    observers: Sequence[HostObserver[Any]], told: str, kind: type[Message]
+) -> Sequence[HostObserver[Any]]:
+    """Those to be told (``sends`` or ``receives``) of a kind of message."""
+    place = "sent_kinds" if told == "sends" else "received_kinds"
+    return [
+        each
+        for each in observers
+        if wants(each, told) and (not getattr(each, place) or kind in getattr(each, place))
+    ]
+
+
+def wants(observer: HostObserver[Any], told: str) -> bool:
+    """Whether it overrides that method."""
+    return getattr(type(observer), told) is not getattr(HostObserver, told)

@@ -1,0 +1,50 @@
+"""A NameServer, and the check of what it says of the broker groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from simulator.hosts.broker_host import BrokerHost
+from simulator.hosts.client_host import ClientHost
+from simulator.invariants.broker.name_server_routes import NameServerRoutes, NameServerTables
+from simulator.workload.name_server import CheckedNameServer
+from simulator.worlds.cluster import Cluster
+from simulator.worlds.group import Group
+from simulator.worlds.workload import Workload
+
+NAME_SERVER = ("10.0.0.200", 9876)
+NAME_SERVERS = ":".join(map(str, NAME_SERVER))
+
+
+class NameService(Workload):
+    """The machine ``ns``. ``topics`` are those that are compared."""
+
+    prepares = True
+
+    def __init__(self, cluster: Cluster[BrokerHost], topics: Sequence[str]) -> None:
+        super().__init__()
+        self._cluster = cluster
+        self._topics = topics
+        self._running: CheckedNameServer | None = None
+        self._host = ClientHost("ns", NAME_SERVER[0], cluster.environment, self._serve)
+        self.client_hosts = [self._host]
+        self.invariants = [self.routes_of(cluster)]
+
+    def routes_of(self, group: Group[BrokerHost]) -> NameServerRoutes:
+        """A check of what it says of a group."""
+        return NameServerRoutes(
+            group.group.name,
+            hosts=group.hosts,
+            name_server=self._host,
+            answering=self._tables,
+            network=group.network,
+            topics=self._topics,
+        )
+
+    async def _serve(self, client_host: ClientHost) -> None:
+        self._running = CheckedNameServer(client_host, *NAME_SERVER)
+        await self._running.start()
+
+    def _tables(self) -> NameServerTables | None:
+        """What it answers from."""
+        return None if self._running is None else self._running.routes

@@ -1,0 +1,73 @@
+"""What a world is composed of beside its group: clients, and the checks of what they do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from simulator.hosts.client_host import ClientHost
+from simulator.hosts.host import Host
+from simulator.invariants import Invariant
+
+
+class Workload:
+    """Some clients of a cluster. Each overrides what concerns it.
+
+    ``client_hosts`` are the machines of its clients, in the order in which they start. Faults
+    strike those in ``targets``. ``invariants`` are told of the hosts of the cluster's first group.
+    With ``prepares`` it starts, and comes to its end, before the others.
+    """
+
+    prepares: ClassVar[bool] = False
+
+    targets: Sequence[str] = ()
+
+    def __init__(self) -> None:
+        self.client_hosts: list[ClientHost] = []
+        self.invariants: list[Invariant] = []
+
+    # --- while it runs
+
+    def start(self) -> None:
+        """Its clients begin."""
+        for client_host in self.client_hosts:
+            client_host.start()
+
+    def is_prepared(self) -> bool:
+        """Whether others may start. Who says no tells the cluster later (``Cluster.prepared``)."""
+        return True
+
+    def stop(self) -> None:
+        """Its clients ask for nothing new."""
+
+    def process_ended(self, host: Host) -> None:
+        """A process of the group has ended. Who has a connection to it hears of it by that."""
+
+    def ask_at_once(self, host: Host, *, is_write: bool) -> None:
+        """Who asks for offsets and topics asks there, now."""
+
+    def crash_given(self, client: str, victim: str) -> None:
+        """Somebody dies as soon as a consumer is given something."""
+
+    def client_ended(self, client_host: ClientHost) -> None:
+        """The process of a client, of this workload or another one, died."""
+
+    # --- what came of it
+
+    def open_calls(self) -> int:
+        """How many calls have not ended."""
+        return 0
+
+    def counts(self) -> tuple[int, int]:
+        """How much was acknowledged, and how much has an unknown outcome."""
+        return 0, 0
+
+    def delivered(self) -> bool:
+        """Whether its consumers have all that is stored for them."""
+        return True
+
+    async def heal(self) -> None:
+        """Faults are over: lets its clients come to their end, and checks what must hold then.
+
+        Raises :class:`~simulator.engine.violation.Violation`.
+        """

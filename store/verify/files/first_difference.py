@@ -1,0 +1,14 @@
+"""Where two files differ."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from store.io.filesystem import Bytes
+
+
+def first_difference(one: Bytes, other: Bytes) -> int:
+    """The first byte that is not the same in both."""
+    size = min(len(one), len(other))
+    differs = np.frombuffer(one, np.uint8, size) != np.frombuffer(other, np.uint8, size)
+    return int(np.argmax(differs)) if differs.any() else size

@@ -1,0 +1,180 @@
+"""Which folder of the broker may know which: arrows point down, and nothing goes round."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import broker
+
+ROOT = Path(broker.__path__[0]).parent
+
+FACE = "broker/client/__init__.py"
+"""What programs import of the library: a room above the folders that it is made of."""
+
+ROOMS: dict[str, frozenset[str]] = {
+    room: frozenset(known.split())
+    for room, known in {
+        "limits": "",
+        "errors": "",
+        "system": "limits",
+        "metrics": "limits",
+        "filter": "errors limits",
+        "topics_and_groups": "errors",
+        # The replicated state, and what stores through it.
+        "state": "limits topics_and_groups",
+        "config": "limits state system",
+        "group_commit": "limits state topics_and_groups",
+        # Frames, connections, and who is connected. Flows push to clients over them.
+        "remoting/protocol": "limits",
+        "remoting": "errors filter limits remoting/protocol",
+        # The flows.
+        "delivery": ("config errors filter group_commit limits metrics state topics_and_groups"),
+        "scheduled": "delivery errors group_commit state topics_and_groups",
+        "retry": "delivery errors group_commit limits metrics scheduled state topics_and_groups",
+        "transactions": (
+            "delivery errors group_commit remoting remoting/protocol scheduled state"
+            " topics_and_groups"
+        ),
+        "ingest": (
+            "config delivery errors group_commit limits metrics retry scheduled state"
+            " topics_and_groups transactions"
+        ),
+        "maintenance": "config group_commit state",
+        # All parts of one broker by name: what the wires and the answers to operators reach.
+        "context": (
+            "config delivery group_commit ingest maintenance metrics remoting remoting/protocol"
+            " scheduled state transactions"
+        ),
+        "admin": "config context limits remoting remoting/protocol state topics_and_groups",
+        # The wires.
+        "remoting/processors": (
+            "admin config context delivery errors filter group_commit ingest limits maintenance"
+            " metrics remoting remoting/protocol state topics_and_groups"
+        ),
+        "http": (
+            "admin config context delivery errors group_commit ingest limits remoting"
+            " remoting/protocol"
+        ),
+        # One broker, assembled; and one NameServer.
+        "server": (
+            "admin config context delivery group_commit http ingest limits maintenance metrics"
+            " remoting remoting/processors remoting/protocol scheduled state system"
+            " topics_and_groups transactions"
+        ),
+        "nameserver": "limits remoting remoting/protocol system",
+        # The library.
+        "client": "limits remoting/protocol",
+        "client/route": "client remoting remoting/protocol",
+        "client/consumer": (
+            "client client/route filter remoting remoting/protocol system topics_and_groups"
+        ),
+        "client/producer": (
+            "client client/route remoting remoting/protocol system topics_and_groups"
+        ),
+        "client/__init__": "client client/consumer client/producer",
+        "bench": "client client/consumer client/producer remoting/protocol system",
+        # The command line.
+        "cli/terminal": "client remoting/protocol system topics_and_groups",
+        "cli/cluster_admin": "admin cli/terminal remoting remoting/protocol",
+        "cli/local_cluster": "bench cli/cluster_admin cli/terminal config remoting/protocol system",
+        "cli/commands": (
+            "admin bench cli/cluster_admin cli/local_cluster cli/terminal client client/consumer"
+            " client/producer config delivery filter limits nameserver remoting/protocol server"
+            " system topics_and_groups"
+        ),
+        "cli": "cli/terminal",
+        "__main__": "cli",
+    }.items()
+}
+"""Of each room, from the lowest to the highest, the rooms that it may know. A room is a folder of
+``broker/``, or a file beside the folders."""
+
+SERVERS = (
+    "broker/server/broker_server.py",
+    "broker/nameserver/server.py",
+    "broker/cli/commands/node.py",
+    "broker/cli/commands/namesrv.py",
+)
+
+
+def module_file(name: str) -> str | None:
+    """The file of a module or package of ours, from the root; None for any other name."""
+    path = ROOT / name.replace(".", "/")
+    for file in (path.with_suffix(".py"), path / "__init__.py"):
+        if file.is_file():
+            return str(file.relative_to(ROOT))
+    return None
+
+
+@cache
+def imported(file: str) -> frozenset[str]:
+    """The files of ours that a file imports, anywhere in it, for type checkers alone too."""
+    found: set[str | None] = set()
+    for node in ast.walk(ast.parse((ROOT / file).read_text())):
+        if isinstance(node, ast.Import):
+            found.update(module_file(alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            for alias in node.names:
+                found.add(module_file(f"{node.module}.{alias.name}") or module_file(node.module))
+    return frozenset(each for each in found if each is not None and each != file)
+
+
+def files(package: str) -> list[str]:
+    return sorted(str(path.relative_to(ROOT)) for path in (ROOT / package).rglob("*.py"))
+
+
+def room_of(file: str) -> str:
+    inside = Path(file).relative_to("broker")
+    if file == FACE or len(inside.parts) == 1:
+        return str(inside.with_suffix(""))
+    return str(inside.parent)
+
+
+def arrows() -> Iterator[tuple[str, str]]:
+    """From each file of the broker to the files in other rooms that it imports."""
+    for file in files("broker"):
+        for other in imported(file):
+            if other.startswith("broker/") and room_of(file) != room_of(other):
+                yield file, other
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_knows_what_the_table_says_and_nothing_else(room: str) -> None:
+    known = {
+        room_of(other): f"{file} -> {other}" for file, other in arrows() if room_of(file) == room
+    }
+    assert not {name: arrow for name, arrow in known.items() if name not in ROOMS[room]}
+    assert not ROOMS[room] - known.keys(), "the table lets it know more than it does"
+
+
+def test_the_table_has_every_room_and_points_down_alone() -> None:
+    lower: set[str] = set()
+    for room, known in ROOMS.items():
+        assert known <= lower, f"{room} knows {known - lower}, which do not lie below it"
+        lower.add(room)
+    assert {room_of(file) for file in files("broker") if imported(file)} <= ROOMS.keys()
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    TopologicalSorter({file: imported(file) for file in files("broker")}).prepare()
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_a_server_never_loads_the_client_library(server: str) -> None:
+    reached, waiting = {server}, [server]
+    while waiting:
+        for other in imported(waiting.pop()) - reached:
+            reached.add(other)
+            waiting.append(other)
+    assert not [file for file in reached if file.startswith("broker/client/")]
+
+
+def test_the_data_source_knows_the_store_and_not_the_broker() -> None:
+    known = {other for file in files("spark") for other in imported(file)}
+    assert not [file for file in known if file.startswith(("broker/", "dledger/"))]

@@ -1,0 +1,67 @@
+"""What the files of a package import, as it is written: for types alone and in functions, too."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def imports_of(package: str) -> dict[str, frozenset[str]]:
+    """For each file of the package the files of this repository that it imports.
+
+    Files are named by their paths, as ``store/log/entry.py``.
+    """
+    return {
+        path.relative_to(ROOT).as_posix(): frozenset(_imported(path))
+        for path in sorted((ROOT / package).rglob("*.py"))
+    }
+
+
+def _imported(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.module is not None, f"{path} imports relatively"
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        else:
+            continue
+        found |= {file for name in names if (file := _file_of(name)) is not None}
+    return found
+
+
+def _file_of(name: str) -> str | None:
+    """The file of a module, if it is one of this repository. Of a package, what it holds itself."""
+    place = ROOT / name.replace(".", "/")
+    for file in (place.with_suffix(".py"), place / "__init__.py"):
+        if file.exists():
+            return file.relative_to(ROOT).as_posix()
+    return None
+
+
+def circles(imports: dict[str, frozenset[str]]) -> list[list[str]]:
+    """Files that import each other, directly or by way of others; each circle once."""
+    reached: dict[str, set[str]] = {}
+    for start in imports:
+        seen: set[str] = set()
+        waiting = [start]
+        while waiting:
+            for file in imports.get(waiting.pop(), ()):
+                if file not in seen:
+                    seen.add(file)
+                    waiting.append(file)
+        reached[start] = seen
+    found = {
+        tuple(sorted(other for other in reached[file] if file in reached.get(other, ())))
+        for file in reached
+        if file in reached[file]
+    }
+    return [list(circle) for circle in sorted(found)]
+
+
+def room_of(file: str) -> str:
+    """The folder that a file lies in."""
+    return file.rpartition("/")[0]

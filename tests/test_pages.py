@@ -1,0 +1,95 @@
+"""The pages keep to the code: links lead somewhere, files and classes exist, commands are taken."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from broker.cli.command_line import COMMANDS
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+PACKAGES = ("broker", "dledger", "simulator", "spark", "store", "tests")
+
+FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+SPAN = re.compile(r"`([^`\n]+)`")
+FILE = re.compile(rf"(?:{'|'.join(PACKAGES)})(?:/[\w.]+)*/(?:[\w]+\.\w+)?")
+INDENTED = re.compile(r"(?<=\n\n)((?:    .*\n)+)")
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def anchors(page: Path) -> set[str]:
+    """The fragments of a page's headings, as GitHub makes them."""
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in HEADING.findall(text))
+    return {heading.strip().replace(" ", "-") for heading in plain}
+
+
+def commands_of(page: Path) -> list[list[str]]:
+    """The arguments of each ``dledger`` in the page's indented blocks."""
+    found = []
+    blocks = INDENTED.findall(page.read_text(encoding="utf-8"))
+    for line in "".join(blocks).splitlines():
+        if not re.search(r"\bdledger [a-z]", line):
+            continue
+        lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;<>")
+        lexer.whitespace_split = True
+        words = list(lexer)
+        for start in (at for at, word in enumerate(words) if word == "dledger"):
+            ends = [at for at, word in enumerate(words) if at > start and word[0] in "|&;<>"]
+            found.append(words[start + 1 : ends[0] if ends else None])
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_to_a_page_and_a_heading(page: Path) -> None:
+    for link in LINK.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
+        if "://" in link:
+            continue
+        path, _, fragment = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        assert not fragment or fragment in anchors(target), link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_files_on_the_pages_exist(page: Path) -> None:
+    spans = SPAN.findall(FENCE.sub("", page.read_text(encoding="utf-8")))
+    missing = [span for span in spans if FILE.fullmatch(span) and not (ROOT / span).exists()]
+    assert not missing
+
+
+def test_classes_of_the_glossary_exist() -> None:
+    text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"\(`([A-Z]\w+)`", text))
+    assert named
+    code = (path.read_text(encoding="utf-8") for room in PACKAGES for path in list_modules(room))
+    assert not named - {name for text in code for name in re.findall(r"^class (\w+)", text, re.M)}
+
+
+def list_modules(room: str) -> list[Path]:
+    return sorted((ROOT / room).rglob("*.py"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_commands_on_the_pages_are_taken(page: Path) -> None:
+    for name, *arguments in commands_of(page):
+        assert name in COMMANDS, name
+        parser = argparse.ArgumentParser(prog=f"dledger {name}", exit_on_error=False)
+        importlib.import_module(f"broker.cli.commands.{name}").add_arguments(parser)
+        parser.parse_args(arguments)
+
+
+def test_the_readme_shows_commands() -> None:
+    names = {name for name, *_ in commands_of(ROOT / "README.md")}
+    assert {"topic", "produce", "consume", "kill", "member", "snapshot", "verify"} <= names
