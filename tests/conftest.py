@@ -56,9 +56,10 @@ sys.addaudithook(_refuse_processes)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks the tests of each room, and keeps what needs processes to one worker at a time."""
     for item in items:
-        room = item.path.relative_to(TESTS).parts[0]
-        if room in ROOMS:
-            item.add_marker(ROOMS[room])
+        if item.path.is_relative_to(TESTS):
+            room = item.path.relative_to(TESTS).parts[0]
+            if room in ROOMS:
+                item.add_marker(ROOMS[room])
         for mark in ("processes", "jvm", "node"):
             if item.get_closest_marker(mark):
                 item.add_marker(pytest.mark.xdist_group(mark))

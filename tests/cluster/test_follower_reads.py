@@ -86,4 +86,5 @@ def test_a_group_may_wish_for_a_certain_follower(wary_cluster: RunningCluster) -
         if node != leader:
             asyncio.run(wish(broker_id_of(node)))
             answer = pull(address, 0, maxMsgNums="1")
+            assert answer.code == ResponseCode.SUCCESS, answer
             assert answer.ext["suggestWhichBrokerId"] == str(broker_id_of(node))

@@ -10,8 +10,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import threading
+import pytest
 from tests.cluster.running_cluster import start_cluster
 
+@pytest.mark.processes
 def test_that_does_not_end(tmp_path, capsys):
     running = start_cluster(tmp_path / "data", nodes=1)
     try:

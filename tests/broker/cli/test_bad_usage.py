@@ -39,7 +39,7 @@ BAD = {
     "spaces": "  ",
     "lines": "a\nb\nc",
     "escape": "\x1b[31m",
-    "slashes": "../" * 30,
+    "slashes": "../" * 30 + "nowhere",
     "no text": "\udcff\udcfe",
     "separators": ";;,;||||",
     "number": "1e400",
