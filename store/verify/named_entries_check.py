@@ -97,7 +97,8 @@ class NamedEntriesCheck:
             named = [start for start in checkpoint.term_starts if first <= start[1] <= last]
             if last <= checkpoint.index and named != found:
                 # The first one that differs, as the ranges behind may have others.
-                odd = min({*named} ^ {*found}, key=itemgetter(1), default=found[0])
+                differing = {*named} ^ {*found}  # empty where one is named twice
+                odd = min(differing, key=itemgetter(1)) if differing else found[0]
                 right, wrong = (
                     next((f"term {term}" for term, index in starts if index == odd[1]), "no term")
                     for starts in (found, named)

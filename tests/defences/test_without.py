@@ -26,6 +26,8 @@ from tests.store import test_replica
 from tests.store.log import test_entry_repair
 from tests.store.recovery import test_log_damage, test_snapshot_install
 
+pytestmark = pytest.mark.minutes
+
 Plant = Callable[[Patch], None]
 
 

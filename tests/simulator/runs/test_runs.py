@@ -51,6 +51,7 @@ def outcomes() -> Sequence[Outcome]:
 
 
 @pytest.mark.minutes
+@pytest.mark.processes
 def test_every_promise_is_kept_in_a_few_hundred_runs(outcomes: Sequence[Outcome]) -> None:
     broken = [
         f"{outcome.violation}\nrepeat it with: {as_run(outcome.seed).repeat_command(outcome.seed)}"
@@ -60,6 +61,8 @@ def test_every_promise_is_kept_in_a_few_hundred_runs(outcomes: Sequence[Outcome]
     assert not broken, "\n".join(broken)
 
 
+@pytest.mark.minutes
+@pytest.mark.processes
 def test_the_runs_get_into_every_situation_that_they_are_for(outcomes: Sequence[Outcome]) -> None:
     reached: Counter[str] = Counter()
     for outcome in outcomes:
@@ -67,12 +70,16 @@ def test_the_runs_get_into_every_situation_that_they_are_for(outcomes: Sequence[
     assert missing_coverage(reached) == []
 
 
+@pytest.mark.minutes
+@pytest.mark.processes
 def test_the_runs_do_much_and_change_leaders_often(outcomes: Sequence[Outcome]) -> None:
     assert sum(outcome.acknowledged for outcome in outcomes) > 50 * len(outcomes)
     assert sum(outcome.unknown for outcome in outcomes) > len(outcomes)
     assert sum(outcome.last_term for outcome in outcomes) > 2 * len(outcomes)
 
 
+@pytest.mark.minutes
+@pytest.mark.processes
 def test_the_seed_decides_which_faults_exist(outcomes: Sequence[Outcome]) -> None:
     plans = [set(outcome.plan.split(", ")) for outcome in outcomes]
     for kind in NODE_KINDS:

@@ -37,6 +37,8 @@ from tests.store.replica_directories import (
 from tests.store.sample_replica import GROUP
 from tests.support.search_effort import searching
 
+pytestmark = pytest.mark.minutes
+
 NEWEST = "state/checkpoint-00000000000000000029"
 OLDER = "state/checkpoint-00000000000000000014"
 # What may be missing, or hold anything, while nothing that matters has changed.
