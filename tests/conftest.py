@@ -53,8 +53,9 @@ def _refuse_processes(event: str, _arguments: tuple[object, ...]) -> None:
 sys.addaudithook(_refuse_processes)
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks the tests of each room, and keeps what needs processes to one worker at a time."""
+    """Marks the tests of each room, and keeps what needs processes to one worker."""
     for item in items:
         if item.path.is_relative_to(TESTS):
             room = item.path.relative_to(TESTS).parts[0]
