@@ -19,8 +19,8 @@ CLIENTS := build/clients
 run: .venv/.compiled
 	@$(BIN)/dledger up $(ARGS)
 
-# Tests that start processes, a JVM or Node.js run one at a time, each kind in one worker.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup
+# Two workers. The tests of a file stay together, as they may share a cluster.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
 
 test: check clients
 	$(PYTEST) $(ARGS)

@@ -53,18 +53,12 @@ def _refuse_processes(event: str, _arguments: tuple[object, ...]) -> None:
 sys.addaudithook(_refuse_processes)
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks the tests of each room, and keeps what needs processes to one worker."""
-    for item in items:
-        if item.path.is_relative_to(TESTS):
-            room = item.path.relative_to(TESTS).parts[0]
-            if room in ROOMS:
-                item.add_marker(ROOMS[room])
-        for mark in ("processes", "jvm", "node"):
-            if item.get_closest_marker(mark):
-                item.add_marker(pytest.mark.xdist_group(mark))
-                break
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Marks a test as its room says."""
+    if item.path.is_relative_to(TESTS):
+        room = item.path.relative_to(TESTS).parts[0]
+        if room in ROOMS:
+            item.add_marker(ROOMS[room])
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.linear.instrument import is_decoder
 from tests.linear.regex_steps import regex_end
 
-pytestmark = [pytest.mark.minutes, pytest.mark.xdist_group("linear")]
+pytestmark = pytest.mark.minutes
 
 PRODUCT = Path(__file__).parents[2]
 ROOMS = ("broker", "dledger", "store")
