@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
@@ -20,6 +21,7 @@ ROOT = str(Path(__file__).parents[2])
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Two executors in processes of their own, one core each, as on a cluster of two machines."""
     settings = {"PYTHONPATH": ROOT, "SPARK_WORKER_DIR": str(tmp_path_factory.mktemp("workers"))}
+    interrupt = signal.getsignal(signal.SIGINT)
     with mock.patch.dict(os.environ, settings):
         spark.use_java()
         started = (
@@ -36,6 +38,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             .config("spark.log.level", "ERROR")
             .getOrCreate()
         )
+        signal.signal(signal.SIGINT, interrupt)  # Spark leaves one of its own
         spark.register(started)
         yield started
         started.stop()
