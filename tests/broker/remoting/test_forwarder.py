@@ -48,13 +48,14 @@ class Member:
         self.asked = 0
         handlers = {int(SEND): self._store}
         dispatch = dispatch_by_code(handlers)
-        self.forwarder = Forwarder(
-            loop, address(number), lambda: self.leader and address(self.leader), dispatch, LIMITS
-        )
+        self.forwarder = Forwarder(loop, address(number), self._leader_address, dispatch, LIMITS)
         handlers[int(RequestCode.FORWARD)] = self.forwarder.unpack
         self.server = RemotingServer(
             loop, "10.0.0.1", number, dispatch, forward=self.forwarder.take
         )
+
+    def _leader_address(self) -> str | None:
+        return None if self.leader is None else address(self.leader)
 
     def _store(self, connection: Connection, request: Frame) -> None:
         self.asked += 1
@@ -71,7 +72,9 @@ class Member:
         )
         if not self.silent:
             connection.respond(
-                request, ext={"by": str(self.number), **request.ext}, body=(request.body,)
+                request,
+                ext={"by": str(self.number), **dict.fromkeys(request.ext, "kept")},
+                body=(request.body,),
             )
 
     def hear(self, leader: int | None) -> None:
@@ -116,7 +119,7 @@ async def test_a_follower_answers_with_what_the_leader_says(loop: VirtualLoop) -
         group.hear(2)
         answer = await group.send(1, b"body")
         assert (answer.code, answer.body) == (ResponseCode.SUCCESS, b"body")
-        assert answer.ext == {"by": "2", "b": "T", "n": "1"}
+        assert answer.ext == {"by": "2", "b": "kept", "n": "kept"}
         assert [stored[0] for stored in group.members[2].stored] == [b"body"]
         assert group.members[1].forwarder.forwarded == 1
         assert group.members[3].asked == 0
