@@ -26,6 +26,7 @@ because a misspelt setting that is silently ignored is found the day it was need
     disk_enough_bytes = 4294967296  # with so much free a disk is not full, whatever the share
     disk_stall_ms = 10000           # a leader whose disk ends no write for so long gives way
     checkpoint_seconds = 30         # between two checkpoints: bounds what a start has to read
+    drain_seconds = 35              # at SIGTERM a leader hands over and forwards: for so long
     proof_ms = 400                  # members compare their state so often, while it changes; 0: not
     scrub_mib_per_second = 8        # at which what is at rest is read again, to find what rotted
     scrub_pass_seconds = 60         # of rest between two passes over the log

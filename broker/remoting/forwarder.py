@@ -15,7 +15,7 @@ the client, separated by spaces.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import NamedTuple, cast
 
@@ -102,10 +102,10 @@ class Forwarder:
         self._gave_up = False
         """No leader came in time. Until there is one, requests are refused at once."""
         self._closed = False
+        self._brokers: set[Connection] = set()
+        """Those over which other brokers forward."""
         self.forwarded = 0
         """Requests passed on since the start."""
-        self.last_forwarded = -1.0
-        """When the last one was, by the loop's time."""
 
     def take(self, connection: Connection, request: Frame, error: Refusal) -> bool:
         """Takes a request over that was refused with one of :data:`NOT_HERE`.
@@ -126,7 +126,14 @@ class Forwarder:
     def unpack(self, connection: Connection, request: Frame) -> None:
         """Code :data:`RequestCode.FORWARD`: serves the request that was passed on. Raises
         :class:`~broker.remoting.protocol.errors.FieldError` where there is none."""
+        if connection not in self._brokers:
+            self._brokers.add(connection)
+            connection.on_close(self._brokers.discard)
         self._dispatch(connection, _unpacked(request))
+
+    def has_clients(self, connections: Collection[Connection]) -> bool:
+        """Whether any of these connections to this broker is a client's, not a broker's."""
+        return any(each not in self._brokers for each in connections)
 
     def leadership_changed(self, leader: str | None) -> None:
         """What waited is tried again."""
@@ -186,7 +193,6 @@ class Forwarder:
         self, address: str, connection: Connection, request: Frame, error: Refusal
     ) -> None:
         self.forwarded += 1
-        self.last_forwarded = self._loop.time()
         self._client.call(
             address,
             RequestCode.FORWARD,
