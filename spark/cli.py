@@ -140,7 +140,7 @@ def positive(text: str) -> int:
 
 
 def range_bytes_of(args: argparse.Namespace) -> int | None:
-    """What is asked for as the size of a task, if anything is."""
+    """The size of a task, if the command line gives one."""
     return None if args.range_mib is None else args.range_mib << 20
 
 

@@ -138,8 +138,8 @@ class RemoteFileSystem:
         # Google's store knows no directories, and of those Arrow lists only what was made as one.
         is_deep = self._inner.type_name == "gcs"
         infos = self._inner.get_file_info(arrowfs.FileSelector(path, recursive=is_deep))
-        # A store may tell other paths than it was asked by (with or without slashes at the ends or
-        # doubled, or with the directory itself), and Arrow's names of "name/" are empty.
+        # A store may answer with other paths than it was asked by: with or without slashes at the
+        # ends, with doubled ones, or with the directory itself. Arrow's names of "name/" are empty.
         directory = steps(path)
         found = [steps(info.path) for info in infos]
         if is_deep:

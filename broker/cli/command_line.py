@@ -121,7 +121,7 @@ def run_command(argv: Sequence[str] | None = None) -> int:
 
 
 def _shortened(text: str) -> str:
-    """One line that a terminal takes, whatever was typed."""
+    """One line for the terminal, whatever was typed."""
     from store.quoting import shortened  # noqa: PLC0415 - no command that succeeds needs it
 
     text = shortened(text)
@@ -178,7 +178,7 @@ def _nothing() -> None:
 @contextmanager
 def _quiet_interrupt() -> Iterator[None]:
     """Ctrl-C ends the process by the signal, as nothing is begun yet, and not by a traceback out of
-    the modules that are being imported. Who ignores it, goes on to do so."""
+    the modules that are being imported. A process that ignores it goes on to ignore it."""
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return

@@ -29,7 +29,7 @@ class ProducerConfig:
     """How long a topic that no NameServer knows is waited for."""
 
     default_queues: int = 4
-    """What a topic gets that sending creates (``defaultTopicQueueNums``)."""
+    """The queues of a topic that sending creates (``defaultTopicQueueNums``)."""
 
     compress_over_bytes: int = 4096
     """Single messages with larger bodies are deflated, if that makes them smaller
@@ -55,18 +55,18 @@ class ConsumerConfig:
     """Asked for in one pull; the broker has limits of its own."""
 
     buffered_bytes_max: int = 64 * 1024 * 1024
-    """What all queues together may hold that was pulled and not yet asked for."""
+    """The limit for messages that all queues together have pulled and not yet handed out."""
 
     heartbeat_seconds: float = 30.0
     rebalance_seconds: float = 20.0
 
     settle_seconds: float = 2.0
-    """After a new leader was found, so long pass before queues are shared out anew: it learns of
-    the group's members by their heartbeats, and the first to ask would seem to be alone."""
+    """So long after a new leader was found, queues are shared out again. The leader learns of the
+    group's members by their heartbeats, and the first to ask would seem to be alone."""
 
     handover_seconds: float = 1.0
-    """A queue that another member may have had is begun so much later: that member learns of the
-    change at the same time, and has to commit how far it got."""
+    """A queue that another member may have had begins so much later. That member learns of the
+    change at the same time and must commit its offset."""
 
     commit_seconds: float = 5.0
     """How often offsets are committed (``persistConsumerOffsetInterval``)."""

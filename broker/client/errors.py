@@ -149,7 +149,7 @@ class ClosedError(ClientError):
 
 
 NOT_YET = "the brokers have not answered yet"
-"""What is told of a client that waits for its first answer."""
+"""The message for a client that waits for its first answer."""
 
 Failure = CallError | ClientError
 """How one try to reach a server may end."""
@@ -165,7 +165,7 @@ def refusal(address: str, code: int, remark: str | None) -> RefusedError:
 
 
 def perhaps_stored(failure: Failure) -> bool:
-    """Whether a message whose try ended so must not go to another group of brokers, where nobody
+    """Whether a message with this error must stay with its broker group, because no other group
     would know it: the answer was lost, or says that the outcome is open."""
     if isinstance(failure, RefusedError):
         return failure.perhaps_stored

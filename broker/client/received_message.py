@@ -1,4 +1,4 @@
-"""What a pull gave: messages as views over the answer, decoded only where someone looks.
+"""Messages of a pull: views over the answer, decoded on access.
 
 A replay that wants nothing but bodies unpacks four numbers a record and never touches the rest;
 the layout is that of the stored record (``store/message/record.py``).
@@ -103,7 +103,7 @@ class ReceivedMessage:
 
     @property
     def unique_key(self) -> str:
-        """What its producer calls it; empty where that made none."""
+        """The producer's name for it; empty where that made none."""
         return self.properties.get(PROPERTY_UNIQUE_KEY, "")
 
     @property

@@ -1,4 +1,4 @@
-"""Rows of ConsumeQueues that rotted on the disk, as far as the rows show it by themselves.
+"""Rows of ConsumeQueues that are corrupt, as far as the rows alone show it.
 
 Rows of a run are looked at together, with NumPy: its functions import it, so that a broker that
 starts does not wait for it.

@@ -1,4 +1,4 @@
-"""What of a topic a request wants: by the code of the tag, or by an SQL92 expression."""
+"""Filters of a request: by tags codes or by an SQL92 expression."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 The new offsets are found, then committed like any others. The members are told (request 220), but
 not every client understands that, and one that does may commit what it had consumed before in
-between. So for each queue that is moved the leader ignores commits, and answers the next pull of
-the group that does not begin there with "offset moved" (21), as RocketMQ 5 does. This is the
+between. So the leader ignores commits for each moved queue. If the next pull of the group does not
+begin at the new offset, the leader answers "offset moved" (21), as RocketMQ 5 does. This is the
 leader's alone, as in RocketMQ: after a failover in that moment the members' own commits count.
 """
 
@@ -65,7 +65,7 @@ class PendingResets:
         self._resets.pop((group, topic, queue_id), None)
 
     def is_pending(self, group: str, topic: str, queue_id: int) -> bool:
-        """Whether the group has yet to begin anew in this queue."""
+        """Whether the group has yet to begin again in this queue."""
         reset = self._resets.get((group, topic, queue_id))
         return reset is not None and reset.until > self._now()
 

@@ -1,10 +1,10 @@
 """Which member a consumer reads from next: the leader, or a follower while it is far behind.
 
-RocketMQ's rule: a consumer whose last message lies further behind the end of the log than 40 % of
-the machine's memory reads from the disk, and would push out of the page cache what everybody else
-reads; so it is sent to a slave until it has come near. A follower has only what is committed, and
-says the same of itself until then. The suggested_broker_id travels in the answer to a pull, as a
-broker id: 0 is the leader, and ``n<k>`` is k + 1 while it follows.
+RocketMQ's rule: if the last message of a consumer lies further behind the end of the log than 40 %
+of the machine's memory, its reads come from the disk. They would push out of the page cache what
+all others read; so it is sent to a slave until it has come near. A follower has only what is
+committed, and says the same of itself until then. The suggested_broker_id travels in the answer to
+a pull, as a broker id: 0 is the leader, and ``n<k>`` is k + 1 while it follows.
 """
 
 from __future__ import annotations

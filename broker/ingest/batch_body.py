@@ -108,7 +108,7 @@ def decode_batch_body(
                 "are allowed in one request",
             )
         messages.append(made)
-        # What all messages have already is usual: Java's clients write WAIT here and there.
+        # Usually all messages have these already: Java's clients write WAIT here and there.
         like = (
             alike and joined is properties and message_builder.batch_template(properties)
         ) or _NO_TEMPLATE

@@ -1,4 +1,4 @@
-"""The door through which messages come in, whatever wire brings them.
+"""The door through which messages come in, from every wire.
 
 ``submit`` takes one message, ``submit_batch`` several. Both check the limits, find the topic or
 create it, choose the queue, and store the message where it belongs:

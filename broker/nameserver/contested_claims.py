@@ -1,4 +1,5 @@
-"""Claims that were refused and are repeated: who insists for long enough is believed."""
+"""Claims that were refused and are repeated: the NameServer believes a claim that is repeated for
+long enough."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 INSISTS_MS = 60_000
-"""Who repeats a refused claim for so long is believed."""
+"""A refused claim that is repeated for so long is believed."""
 
 FRESH_MS = 45_000
 """A claim that was last repeated longer ago does not count: brokers repeat theirs every 30 s."""
@@ -19,10 +20,10 @@ class _Refused:
 
 
 class ContestedClaims:
-    """What was refused over which connection, and who was believed in the end.
+    """The refused claims of each connection, and the connections that were believed in the end.
 
-    A *channel* is the number of a connection. What is remembered goes with the connection, and of
-    each at most ``claims_max`` refused claims are.
+    A *channel* is the number of a connection. The memory ends with the connection, and holds at
+    most ``claims_max`` refused claims of each.
     """
 
     def __init__(self, clock: Callable[[], int], claims_max: int) -> None:

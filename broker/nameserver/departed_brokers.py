@@ -13,7 +13,7 @@ from typing import Any
 from broker.limits import NAMESERVER
 
 REMEMBERED_MS = 86_400_000
-"""Whoever is gone for a day is not missed any more."""
+"""A broker that is gone for a day is forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class _Gone:
 
 
 class DepartedBrokers:
-    """What is remembered of them. ``clock`` gives milliseconds that only advance."""
+    """The memory of departed brokers. ``clock`` gives milliseconds that only advance."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock

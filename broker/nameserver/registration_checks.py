@@ -7,10 +7,9 @@ Nobody is authenticated here, so who lies can only be seen by what honest broker
 - Elections add a few terms a second at most, and only a member is elected.
 - A broker registers its address from the host of that address, as a rule.
 
-So a claim is refused that contradicts what is known from a process that still repeats itself, and
-every refused claim that is repeated for a minute is believed
-(:mod:`broker.nameserver.contested_claims`). Whatever a liar has registered, the true leader is back
-after 90 s.
+So a claim is refused if it contradicts a process that still repeats itself. A refused claim that is
+repeated for a minute is believed (:mod:`broker.nameserver.contested_claims`). A liar can hide the
+true leader for 90 s at most.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from broker.nameserver.registrations import (
 
 TERMS_AT_ONCE = 1_000
 TERMS_A_SECOND = 10
-"""What elections may add to a term: a failed one takes 0.1 s or more."""
+"""How far elections may raise a term: a failed one takes 0.1 s or more."""
 
 
 class RegistrationRefusedError(Exception):

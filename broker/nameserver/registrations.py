@@ -1,4 +1,4 @@
-"""Who is registered at a NameServer: what each process says, and what is known of its group."""
+"""The registrations of a NameServer: what each process says, and what is known of its group."""
 
 from __future__ import annotations
 

@@ -269,7 +269,7 @@ class NameServer:
 
 
 def read_registration(request: Frame) -> Registration:
-    """What request 103 says. Raises :class:`~broker.remoting.protocol.errors.FieldError`."""
+    """The body of request 103. Raises :class:`~broker.remoting.protocol.errors.FieldError`."""
     table = decode_topic_table(request.body, compressed=ext_bool(request, "compressed", False))
     members = tuple(filter(None, ext_str(request, "members", "").split(";")))
     for what, names in (("members", members), ("filter servers", table.filter_servers)):

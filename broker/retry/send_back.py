@@ -1,4 +1,5 @@
-"""What consumers could not consume and send back: it is stored once more for the next attempt."""
+"""Messages that consumers could not consume and send back: each is stored once more for the next
+attempt."""
 
 from __future__ import annotations
 

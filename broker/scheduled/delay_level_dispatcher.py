@@ -1,7 +1,7 @@
 """Dispatches the messages of one delay level, on the leader (``ScheduleMessageService``).
 
 A queue of ``SCHEDULE_TOPIC_XXXX`` is in order of delivery, for all its messages wait equally long.
-So none waits for longer than that from now on, and a row that says so has rotted.
+So no message waits longer than that from now on, and a row with a longer time is corrupt.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class DelayLevelDispatcher(Dispatcher):
         self.level = level
         self.what = f"messages of delay level {level}"
         self._offset = 0
-        """What lies before it is on its way."""
+        """Everything before it is in progress."""
 
     def arrived(self) -> None:
         """A message was added; where others wait for their time, it waits behind them."""

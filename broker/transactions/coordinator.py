@@ -79,7 +79,7 @@ class CheckPolicy:
 
 @dataclass(slots=True)
 class _Ending:
-    """An end request that is being carried out, and who waits for it."""
+    """An end request in progress, and its waiter."""
 
     commit: bool
     waiting: list[Ended] = field(default_factory=list)

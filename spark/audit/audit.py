@@ -52,7 +52,7 @@ class GroupFinding:
 
     @property
     def kind(self) -> str:
-        """That of the finding, or ``acknowledged``."""
+        """The kind of the finding, or ``acknowledged``."""
         return "acknowledged" if self.listed else self.finding.kind.value
 
     def __str__(self) -> str:
@@ -61,7 +61,7 @@ class GroupFinding:
 
 @dataclass(slots=True)
 class GroupAudit:
-    """What the audit of one group gave; ``seconds`` of each range are those of its task.
+    """The result of the audit of one group; ``seconds`` of each range are those of its task.
 
     Results are without their parts, which the findings are made of.
     """
@@ -146,7 +146,7 @@ def audit_groups(fs: FileSystem, run: SparkRun, groups: Sequence[GroupPlan], aud
         told = list(pool.map(partial(finish_audit, fs), groups, results, derived))
     for group, some, files, found in zip(groups, checked, derived, told, strict=True):
         seconds = {result.number: taken for result, taken in some}
-        # What goes across ranges is told by now, and is most of what they gave.
+        # Findings across ranges are made by now, and need most of what the ranges gave.
         kept = [replace(result, parts=()) for result in files.results]
         audit.groups.append(GroupAudit(group, kept, seconds))
         audit.findings += [GroupFinding(finding, group.group) for finding in found]

@@ -99,7 +99,7 @@ def _describe(args: argparse.Namespace) -> int:
 
 
 def group_json(group: ConsumerGroupView) -> dict[str, Any]:
-    """What ``dledger group describe --json`` prints."""
+    """The document that ``dledger group describe --json`` prints."""
     return {
         "group": group.name,
         "members": group.members,

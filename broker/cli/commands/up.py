@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
         signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
         try:
             _print_ready(cluster, groups, args)
-        except BrokenPipeError:  # whoever does not want to know has wanted a cluster all the same
+        except BrokenPipeError:  # the cluster runs, even if nobody reads this
             drop_output()
         stays = args.detach
         reported = _report_ended(cluster, frozenset())
@@ -155,7 +155,7 @@ def _report_ended(cluster: LocalCluster, reported: frozenset[str]) -> frozenset[
         if process.exit_code == 0:  # another command told it to, and has said so
             print(f"{process.name} was stopped", file=sys.stderr)
             continue
-        # Who ended by itself has said what is to be done first.
+        # A node that ended by itself has said what to do first.
         when = "once that is mended, " if (process.exit_code or 0) > 0 else ""
         print(
             f"{process.describe_end()}\n"

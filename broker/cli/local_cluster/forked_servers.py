@@ -2,10 +2,9 @@
 
 An interpreter that starts and imports a broker's modules takes half a second of processor time.
 Where several are started at once, they share that of the command; one alone saves the command's
-own. What a fork runs is the very command line that it shows, in a session and with files of its
-own. Its name in `ps -e` and `top` is the node's, as that of any server
-(``cli/terminal/foreground.py``); what `ps -f` shows as its arguments are those of the command that
-it was forked from.
+own. A fork runs the command line that it shows, in a session and with files of its own. Its name in
+`ps -e` and `top` is the node's, as that of any server (``cli/terminal/foreground.py``); what `ps
+-f` shows as its arguments are those of the command that it was forked from.
 
 Only a process with one thread may do this: a lock that another thread holds at that moment would
 be held for ever in the fork. Where there are more, and from programs that may have any number, the
@@ -94,8 +93,8 @@ def fork(command_line: CommandLine, arguments: Sequence[str], log: BinaryIO) -> 
     command_line.prepare(arguments[len(DLEDGER)])
     sys.stdout.flush()
     sys.stderr.flush()
-    # What the command has made is never collected in the fork: a file that it had open would
-    # close a descriptor which is another one by then.
+    # Objects of the command are never collected in the fork: an open file would close a descriptor
+    # that is another one by then.
     gc.freeze()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
@@ -119,7 +118,7 @@ def _run(
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         code = command_line.run(arguments[len(DLEDGER) :])
     finally:
-        # Nothing of the command may go on in the fork, whatever has happened.
+        # Nothing of the command may go on in the fork.
         try:
             if sys.exc_info()[0] is not None:
                 sys.excepthook(*sys.exc_info())

@@ -1,4 +1,5 @@
-"""A cluster on this machine: its directory, its ports, its processes. What `dledger up` makes.
+"""A cluster on this machine: its directory, its ports, its processes. The directory that `dledger
+up` makes.
 
 ::
 
@@ -45,7 +46,7 @@ REMOVED_FILE = "removed"
 """Marks the directory of a node that `dledger member remove` took out of its group."""
 
 NAMESRV = "namesrv"
-"""What the NameServer is called where a node may be named."""
+"""The name of the NameServer where a node may be named."""
 
 
 class LocalCluster:
@@ -86,7 +87,7 @@ class LocalCluster:
         return self.nodes[full]
 
     def process(self, name: str) -> ManagedProcess:
-        """That of a node, or the NameServer's."""
+        """The path of a node or of the NameServer."""
         return self.namesrv_process if name == NAMESRV else self.node(name).process
 
     @property
@@ -152,7 +153,7 @@ class LocalCluster:
 
 
 def restart_hint(name: str, directory: Path, address: str = "ADDR") -> str:
-    """What to say of a node that was removed from its group."""
+    """The message about a node that was removed from its group."""
     group, _, node = name.partition("/")
     return (
         f"{name} was removed from its group; `dledger member add {group} {node} {address}"
@@ -161,7 +162,8 @@ def restart_hint(name: str, directory: Path, address: str = "ADDR") -> str:
 
 
 def find_processes(directory: Path) -> dict[str, ManagedProcess]:
-    """What may run of the cluster in ``directory``, by name, to be ended and not to be started.
+    """Processes of the cluster in ``directory`` that may run, by name: to be ended, not to be
+    started.
 
     No settings are read for it: a mistake in one of them must not keep a cluster from being
     stopped. Raises :class:`UsageError` where there is no cluster.

@@ -83,7 +83,7 @@ class ManagedProcess:
         return pid if _start_time(pid) == started else None
 
     def _home(self) -> int:
-        """What is the directory's own as long as it exists, and no copy's."""
+        """A mark of the directory itself, which no copy has."""
         return self.directory.stat().st_ino
 
     @property
@@ -103,7 +103,7 @@ class ManagedProcess:
     def start(self, starter: Starter = execute) -> None:
         """Starts the process, in a session of its own.
 
-        Afterwards it is known, whatever signal comes, or there is none. Raises
+        Afterwards the process is recorded, or it does not exist, even if a signal comes. Raises
         :class:`CommandError` where one runs or its files cannot be written.
         """
         if self.pid is not None:

@@ -57,7 +57,7 @@ def wait_until_serving(cluster: LocalCluster) -> list[GroupView]:
 
 
 def wait_until_answering(node: LocalNode) -> dict[str, str]:
-    """What the node says of itself, as soon as it answers."""
+    """The node's own status, as soon as it answers."""
     address = str(node.config.own.address)
     return run_admin(
         node.config.namesrv[0],

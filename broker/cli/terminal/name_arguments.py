@@ -1,4 +1,4 @@
-"""Types of arguments that name a server, a topic or a group. What cannot be one is bad usage."""
+"""Types of arguments that name a server, a topic or a group. Anything else is bad usage."""
 
 from __future__ import annotations
 

@@ -24,8 +24,8 @@ def handled_signals() -> set[signal.Signals]:
 def interrupt_on_ending() -> None:
     """From now on each of them raises ``KeyboardInterrupt``, as Ctrl-C does.
 
-    But for Ctrl-C only the first does: who ends a program may send it several, and they must not
-    interrupt what it does to end.
+    Apart from Ctrl-C only the first signal counts: supervisors may send several, and they must not
+    interrupt the end.
     """
     for sig in handled_signals() - {signal.SIGINT}:
         signal.signal(sig, _interrupt)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 FAILED_LATENCY_MS = 30_000
-"""What a send that failed counts as."""
+"""The latency of a send that failed."""
 
 LEVELS = (
     (15_000, 600_000),
@@ -14,8 +14,8 @@ LEVELS = (
     (1_000, 60_000),
     (550, 30_000),
 )
-"""(latency, not used for), in milliseconds; RocketMQ's ``latencyMax`` and
-``notAvailableDuration``, whose lower levels (50 and 100 ms) cost nothing."""
+"""(latency, not used for), in milliseconds; RocketMQ's ``latencyMax`` and ``notAvailableDuration``.
+Its lower levels (50 and 100 ms) cost nothing."""
 
 
 class LatencyFaults:

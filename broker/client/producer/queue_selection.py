@@ -32,7 +32,7 @@ class Target(NamedTuple):
 
 
 class _Rotation:
-    """The queues of one route that have a leader, and whose turn it is."""
+    """The queues of one route that have a leader, and the next one in turn."""
 
     __slots__ = ("addresses", "next", "route", "targets")
 

@@ -1,4 +1,4 @@
-"""Requests and replies: a message that is answered by whoever consumes it.
+"""Requests and replies: a consumer answers a message.
 
 The request is an ordinary message whose properties name the client that asks. The reply (325) is
 not stored: the broker passes it on (326) to that client, over the connection on which it was
@@ -51,7 +51,7 @@ REPLY = "reply"
 
 
 class Reply(NamedTuple):
-    """What came back."""
+    """The reply."""
 
     body: bytes
     properties: Mapping[str, str]
@@ -66,7 +66,7 @@ class PendingReplies:
         self._waiting: dict[str, asyncio.Future[Reply]] = {}
 
     def properties(self, correlation_id: str, timeout_seconds: float) -> bytes:
-        """What makes a message a request of this client."""
+        """The properties that make a message a request of this client."""
         return encode_properties(
             {
                 CORRELATION_ID: correlation_id,
@@ -92,8 +92,8 @@ class PendingReplies:
                 reply.set_exception(ClosedError("the producer was closed"))
 
     def replied(self, connection: Connection, request: Frame) -> None:
-        """Request 326. One that nobody waits for any more is acknowledged, too, as RocketMQ's
-        clients do: whoever sent it can do no more about it."""
+        """Request 326. A reply that nobody waits for any more is acknowledged too, as RocketMQ's
+        clients do: its sender can do nothing about it."""
         properties = decode_properties(ext_str(request, "properties", "").encode())
         correlation_id = properties.get(CORRELATION_ID, "")
         try:

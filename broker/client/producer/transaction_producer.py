@@ -141,8 +141,8 @@ class TransactionProducer(Producer):
     The producers of a group answer for each other's transactions, so ``config.group`` should name
     those that have the same records; while another one's work may still go on, the answer is
     :attr:`Outcome.UNKNOWN`. Of its own blocks that still run this producer says nothing. Brokers
-    ask about them all the same, and roll back what they have asked about in vain
-    ``transaction_check_max`` times (15 of them, 30 s apart): a block should not run longer.
+    ask about them all the same. They roll a transaction back after ``transaction_check_max`` checks
+    in vain (15 of them, 30 s apart), so a block should not run longer.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class TransactionProducer(Producer):
         await asyncio.gather(*checks, return_exceptions=True)
         await super().close()
 
-    # What transactions call.
+    # Called by transactions.
 
     async def begin(self, transaction: Transaction) -> SendResult:
         """Stores the half message."""
@@ -269,7 +269,7 @@ class TransactionProducer(Producer):
             how = "rolled back" if found is None else "committed"
             raise TransactionEndedError(f"the transaction was {how} already: {refused}")
 
-    # What brokers ask.
+    # Requests of brokers.
 
     def _asked(self, connection: Connection, request: Frame) -> None:
         """Request 39, with the half message as its consumers would see it."""
