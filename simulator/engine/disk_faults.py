@@ -43,7 +43,7 @@ class Fault:
 
 
 class FaultyCalls:
-    """What each call of a disk goes through first.
+    """The checks before each call of a disk.
 
     ``on_call`` is told operation and path of each call before it happens. ``calls`` counts the
     calls that change something.

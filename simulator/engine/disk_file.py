@@ -16,7 +16,7 @@ SECTOR_SIZE = 512
 
 
 class AsyncWriter(Protocol):
-    """What a simulated process's disk does while nobody waits for it."""
+    """Writes of a simulated process's disk that nobody waits for."""
 
     def begin(
         self,
@@ -29,7 +29,7 @@ class AsyncWriter(Protocol):
 
 
 class Disk(Protocol):
-    """What a file needs of the disk that it is on; see ``engine/disk.py``."""
+    """The part of its disk that a file needs; see ``engine/disk.py``."""
 
     rng: Random
     boot: int

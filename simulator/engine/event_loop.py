@@ -84,15 +84,15 @@ class VirtualLoop(asyncio.BaseEventLoop):
     """
 
     _ready: deque[asyncio.Handle | _Event]  # of the base class, which adds to it in ``call_soon``
-    _stopping: bool  # likewise
-    _check_closed: Callable[[], None]  # likewise
+    _stopping: bool  # as above
+    _check_closed: Callable[[], None]  # as above
 
     get_debug = staticmethod(bool)  # never; asked for each future, and cheaper than a function
 
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
-        """What :meth:`time` tells, without a call."""
+        """The value of :meth:`time`, without a call."""
         self._turns = 0
         self._timers: list[tuple[float, int, asyncio.TimerHandle | _Event]] = []
         self._order = count()

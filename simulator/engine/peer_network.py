@@ -36,7 +36,7 @@ RESEND_SECONDS = 0.2
 
 @dataclass(slots=True)
 class NetworkFaults:
-    """What goes wrong, as probabilities for a message; delays in seconds."""
+    """Faults of the network, as probabilities for a message; delays in seconds."""
 
     loss: float = 0.0
     duplication: float = 0.0
@@ -71,7 +71,7 @@ class SimulatedTransport:
     def __init__(self, network: Network, host: PeerHost, process: Process) -> None:
         self.process = process
         self.features: Collection[str] = FEATURES
-        """What its process announces."""
+        """The announcement of its process."""
         self._network = network
         self._host = host
         self._encoder = MessageEncoder()
@@ -126,7 +126,7 @@ class SimulatedTransport:
         self._handler.on_message(sender, message)
 
     def _refuse(self, sender: str, number: int, frame: bytes) -> None:
-        """Nothing that came behind such a frame is heard: the connection is dialled anew."""
+        """Nothing behind such a frame is heard: the connection is dialled again."""
         try:
             message = decode_message(frame)
         except PeerError as error:
@@ -302,7 +302,7 @@ class Network:
         if here is None or there is None or self._is_cut(one, other):
             return
         if here.process.paused or there.process.paused:
-            return  # who does not run accepts nobody; dialled anew when it is resumed
+            return  # a stopped process accepts nobody; it is dialled again when it runs
         if other in here.linked() and one in there.linked():
             return
         for end, peer in ((here, other), (there, one)):

@@ -1,7 +1,7 @@
 """TCP between the processes of a simulated cluster: streams that are slow, cut, reset, or stuck.
 
 A stream keeps its bytes in order and loses none of them while it lives; that is what TCP does with
-a bad network. What the network drops is sent again, so a cut direction holds bytes up until it is
+a bad network. The sender repeats dropped bytes. So a cut direction holds bytes up until it is
 healed, or until the sender's kernel gives up. A process that dies has its sockets closed by its
 kernel, a machine that loses power says nothing, and its peers notice only when they wait too long.
 
@@ -146,7 +146,7 @@ class SimulatedSocket(asyncio.Transport):
 
 
 class Listener:
-    """What ``create_server`` returns: it accepts until it is closed."""
+    """The result of ``create_server``: it accepts until it is closed."""
 
     def __init__(self, interface: Interface, port: int) -> None:
         self._interface = interface
@@ -199,7 +199,7 @@ class Interface:
         protocol.connection_made(socket)
 
     def forget(self, socket: SimulatedSocket) -> None:
-        """That one is closed."""
+        """The socket is closed."""
         self.open.pop(socket, None)
 
     def run_soon(self, callback: Callable[..., object], *args: object) -> None:
@@ -342,7 +342,7 @@ class Sockets:
         return self._network.cuts(sender.name, receiver.name)
 
     def _delay(self) -> float:
-        """What is lost on the way comes later, because it is sent again."""
+        """Lost bytes come later, because the sender repeats them."""
         return self._network.stream_delay(self._rng)
 
 

@@ -1,4 +1,4 @@
-"""Who dies between the hand-out of messages and the commit of the offset behind them.
+"""A process that dies between the hand-out of messages and the commit of the offset behind them.
 
 The group must be given them again then: at least once, and never lost.
 """

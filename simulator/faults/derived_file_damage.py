@@ -26,7 +26,7 @@ PARTS = {
     KEYS: "keyindex/",
     "index": "index/",
 }
-"""What is damaged, and how the paths of its files begin."""
+"""The damaged part, and how the paths of its files begin."""
 
 EITHER_OR = {CHECKPOINTS: QUEUES, QUEUES: CHECKPOINTS}
 

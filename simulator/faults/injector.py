@@ -1,11 +1,11 @@
 """Which faults a run has, and when they strike: all of it decided by the seed.
 
-Swarm testing: a run with every fault switched on hides the bugs that need a quiet spell, so the
-seed first chooses which kinds exist at all, and how often they strike.
+Swarm testing: a run with every fault switched on hides bugs that need a quiet spell. So the seed
+first chooses which kinds exist at all, and how often they strike.
 
-A fault is a function that only chooses. What happens to the cluster is proposed to its schedule as
-an action (``faults/actions.py``), which notes it. So the faults of a run can be played again, and
-fewer of them.
+A fault is a function that only chooses. It proposes actions to the schedule
+(``faults/actions.py``), which notes them. So the faults of a run can be played again, and fewer of
+them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class FaultPlan:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What a kind of fault does. With ``at_start`` it also strikes as the run begins."""
+    """The function of a kind of fault. With ``at_start`` it also strikes as the run begins."""
 
     strike: Callable[[FaultInjector], None]
     at_start: bool = False

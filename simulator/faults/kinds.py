@@ -21,7 +21,7 @@ NODE_FAULTS: Mapping[str, Fault] = {
     **SEQUENCE_KINDS,
     **RAFT_SEQUENCE_KINDS,
 }
-"""What can strike a group of bare nodes, which know nothing of clients and clocks."""
+"""Faults for a group of bare nodes, which has no clients and no clocks."""
 
 BROKER_FAULTS: Mapping[str, Fault] = {
     **NODE_KINDS,
@@ -31,7 +31,7 @@ BROKER_FAULTS: Mapping[str, Fault] = {
     **SEQUENCE_KINDS,
     **BROKER_SEQUENCE_KINDS,
 }
-"""What can strike a group of brokers."""
+"""Faults for a group of brokers."""
 
 DRAWN_FOR_NODES = tuple(NODE_KINDS)
 DRAWN_FOR_BROKERS = (*NODE_KINDS, *BROKER_ONLY_KINDS, *BROKER_SEQUENCE_KINDS)

@@ -52,7 +52,7 @@ EXPIRED_SHARE = 0.7
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """What all brokers of a simulated group share beside the Raft settings."""
+    """Settings that all brokers of a simulated group share, beside the Raft settings."""
 
     name_servers: Sequence[str] = ()
     flush: str = "sync"

@@ -44,7 +44,7 @@ class ClientHost:
 
     @property
     def true_time(self) -> float:
-        """Virtual seconds, whatever its own clock says."""
+        """Virtual seconds, not those of its own clock."""
         return self._environment.loop.time()
 
     def note(self, what: str) -> None:

@@ -1,4 +1,4 @@
-"""What can happen to the disk of one simulated machine, which outlives its processes."""
+"""Events of the disk of one simulated machine, which outlives its processes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What a disk held before it was damaged, or lost: it counts for a moment, and then no more.
+"""The content of a disk before it was damaged or lost: it counts for a moment, and then no more.
 
 A message may be acknowledged while the answer of one who held it is on its way, and his disk is
-damaged behind it, or lost. That breaks no promise. What is acknowledged later must be held by what
-is left.
+damaged behind it, or lost. No promise is broken by that. The remaining disks must hold what is
+acknowledged later.
 """
 
 from __future__ import annotations

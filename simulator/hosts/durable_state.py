@@ -1,4 +1,4 @@
-"""What a host's disk would have after a power failure at this very moment."""
+"""The content of a host's disk after a power failure at this moment."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def checkpoint_end(host: Host) -> int:
 
 
 def saved_evidence(host: Host) -> tuple[SavedEvidence, ...]:
-    """What a recovery would find of what other disks hold."""
+    """What a recovery would find about other disks."""
     slot = _newest_slot(host, HELD_PATH)
     return () if slot is None else unpack_evidence(slot, HELD_PATH)
 

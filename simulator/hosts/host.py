@@ -71,7 +71,8 @@ class Host(DiskHost):
         self.refuses = False
         """Its last process would not run: because of damage, and not of a disk that failed."""
         self.features: Collection[str] = FEATURES
-        """What its process announces to its peers, and knows; its next one knows all."""
+        """The announcements that its process makes to its peers and has heard; its next one knows
+        all."""
         self.files_swapped = False  # since the log was opened last, with every file in its place
         self._incarnations = environment.streams.stream(f"incarnations of {name}")
         self._group = group
@@ -111,8 +112,8 @@ class Host(DiskHost):
 
     @property
     def kept_from_running(self) -> bool:
-        """Whether damage keeps it from running: it refuses to, or waits until it is mended. Who is
-        stopping, or is down between two processes, is not kept: he will be back."""
+        """Whether damage keeps it from running: it refuses to, or waits for a repair. A host that
+        is stopping, or is down between two processes, is not kept: it will be back."""
         return self.node is None and self.damaged and (self.refuses or self.process is not None)
 
     def part_is_doubtful(self, part: str) -> bool:
@@ -237,7 +238,7 @@ class Host(DiskHost):
         return service
 
     async def _open_service(self) -> tuple[Service, Node]:
-        """Opens the data; here of a bare node, whose state is a hash of what it applied."""
+        """Opens the data; here of a bare node: its state is a hash of the applied entries."""
         group, environment, process = self._group, self._environment, self.process
         assert process is not None  # noqa: S101 - it is an event of it
         store = await open_repaired(
@@ -293,7 +294,7 @@ class Host(DiskHost):
             self._asked_to_stop.set_result(None)
 
     def _over(self, life: asyncio.Task[BaseException | None]) -> None:
-        """What the process was for has ended."""
+        """The main task of the process has ended."""
         error = life.exception()
         if isinstance(error, StoreError | OSError):
             # It does not start. With this disk it never will, if that is because of damage.
@@ -308,7 +309,7 @@ class Host(DiskHost):
         self._end(Ending.CRASH)
 
     def _failed(self, error: BaseException) -> None:
-        """It gives up by itself: to be opened anew, or right after a disk error."""
+        """It ends by itself: to be opened again, or right after a disk error."""
         self.note(f"stops: {error}")
         self.node = None
         if isinstance(error, ReopenError):

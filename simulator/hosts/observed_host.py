@@ -1,6 +1,6 @@
-"""What is told of a machine: every event to the trace, and to each invariant what it wants to know.
+"""Observers of a machine: the trace gets every event, an invariant what it asks for.
 
-Beside it is what all machines of a cluster stand in and share.
+Beside it are the surroundings that all machines of a cluster share.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Ending(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """What all hosts of a group share."""
+    """Parts that all hosts of a group share."""
 
     voters: Sequence[str]
     raft: RaftConfig
@@ -54,7 +54,7 @@ class GroupConfig:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What the hosts of a cluster stand in."""
+    """The surroundings of the hosts of a cluster."""
 
     loop: VirtualLoop
     streams: Streams

@@ -1,4 +1,4 @@
-"""What who watches a host is told; each observer overrides what concerns it."""
+"""Events of a host, for its observers; each observer overrides what concerns it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from store.log.entry import Entry
 
 
 class ChangedPart(IntFlag):
-    """What of a node an event can change. A new process has changed in all parts."""
+    """Parts of a node that an event can change. A new process has changed in all parts."""
 
     COMMIT = 1
     """The commit index."""
@@ -35,9 +35,9 @@ class HostObserver(Generic[H]):
     step_parts: ClassVar[ChangedPart] = ChangedPart.ALL
     """:meth:`stepped` is told of steps that changed one of these, and looks at nothing else."""
     sent_kinds: ClassVar[tuple[type[Message], ...]] = ()
-    """What :meth:`sends` is told of; of every message, if none is named."""
+    """Kinds of messages for :meth:`sends`; all of them, if none is named."""
     received_kinds: ClassVar[tuple[type[Message], ...]] = ()
-    """What :meth:`receives` is told of; likewise."""
+    """Kinds of messages for :meth:`receives`; all of them, if none is named."""
 
     def booted(self, host: H) -> None:
         """A process begins, its store recovered."""

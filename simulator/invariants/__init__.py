@@ -40,7 +40,7 @@ __all__ = ["Invariant", "SeenConfigurations", "raft_invariants"]
 
 
 def raft_invariants(hosts: Sequence[Host], seen: SeenConfigurations) -> Sequence[Invariant]:
-    """A fresh set for one run, of what holds whatever the nodes replicate."""
+    """A fresh set for one run, of rules for every state machine."""
     committed = CommittedEntries()
     return (
         seen,

@@ -1,7 +1,7 @@
 """Situations that runs must get into: a defence that no run ever needed has not been tested.
 
-Whatever counts a mark (``Trace.mark``) may count others too; these are the ones without which a
-long run of seeds proves too little, and fails.
+Any code may count marks (``Trace.mark``); these are the ones without which a long run of seeds
+proves too little, and fails.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ EXPECTED_IN_BROKER_RUNS = (
     "successor asked before it serves",
     "state proved",
 )
-"""What long runs of whole brokers must get into beside that."""
+"""Further situations for long runs of brokers."""
 
 
 EXPECTED_IN_MEMBERSHIP_RUNS = (
@@ -80,9 +80,9 @@ EXPECTED_IN_MEMBERSHIP_RUNS = (
     "unfit leader handed over",
     "voter counts again on another disk",
 )
-"""What runs in which members and disks are exchanged must get into beside that."""
+"""Further situations for runs in which members and disks are exchanged."""
 
 
 def missing_coverage(reached: Collection[str], expected: Iterable[str] = EXPECTED) -> list[str]:
-    """What was expected and is not among the marks that were reached."""
+    """The expected situations that are not among the marks."""
     return [mark for mark in expected if mark not in reached]

@@ -13,8 +13,8 @@
     at 0.8 crash n0
     at 0.9 start n0
 
-Without ``violates`` every promise must be kept: that is how a scenario of a mended bug is kept.
-With it, a check must say just that. Lines may be empty, and what follows a ``#`` is a remark.
+Without ``violates`` every promise must be kept; a scenario of a fixed bug has none. With it, a
+check must say just that. Lines may be empty, and what follows a ``#`` is a remark.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Scenario:
             return run.play(show)
 
     def verdict(self, outcome: Outcome) -> str | None:
-        """What is wrong about the outcome; None if it is what must come of the scenario."""
+        """The mistake in the outcome; None if it is what must come of the scenario."""
         if not self.violates:
             return outcome.violation
         if outcome.violation is None:

@@ -1,6 +1,6 @@
 """Making a run that breaks a promise smaller, step by step toward no fault at all.
 
-What is tried, in this order, each step kept if the same promise is still broken:
+It tries these steps in order and keeps each one that still breaks the same promise:
 
 1. the time after the violation is taken away, and the actions in it;
 2. actions are taken away, halves first, then smaller parts, down to single ones (delta debugging,

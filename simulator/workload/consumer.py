@@ -31,8 +31,8 @@ CONFIG = ConsumerConfig(
 def records(
     client_host: ClientHost, batch: PulledBatch
 ) -> list[tuple[ReceivedMessage, MessageRecord]]:
-    """The messages that a consumer was given. Raises :class:`Violation` where it is a damaged one:
-    no broker may give other bytes than it has stored, whatever its disk did to them."""
+    """The messages that a consumer was given. Raises :class:`Violation` for a damaged one: no
+    broker may give other bytes than it has stored, even if its disk is damaged."""
     try:
         return [(message, message.record) for message in batch]
     except CorruptRecordError as error:

@@ -1,7 +1,7 @@
-"""What the clients of a run did and were told, in the order in which it happened.
+"""The operations of the clients of a run and their answers, in order.
 
-Unknown stays unknown: a send that timed out, or whose process died, may be in the log later, once
-or more often, or never.
+Unknown stays unknown. A send that timed out, or lost its process, may be in the log later, once or
+more often, or never.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Place = tuple[str, int, int]
 
 
 class Content(NamedTuple):
-    """What a message holds beside the body. ``born_ms`` is the sender's wall clock."""
+    """The fields of a message beside the body. ``born_ms`` is the sender's wall clock."""
 
     born_ms: int
     flag: int
@@ -31,7 +31,7 @@ class Content(NamedTuple):
 
 @dataclass(slots=True)
 class Sent:
-    """One message: who sent it, the digest of its body, and how that ended."""
+    """One message: its producer, the digest of its body, and its outcome."""
 
     number: int
     client: str
@@ -41,7 +41,7 @@ class Sent:
     place: Place | None = None
     ended: bool = False
     content: Content | None = None
-    """What it holds beside the body; None until that is decided."""
+    """Its fields beside the body; None until that is decided."""
     delay_level: int = 0
     """After which it is to be delivered; 0 for at once, or at a time that it says."""
 

@@ -1,4 +1,4 @@
-"""What a message of a workload holds beside its body: flag, tags, keys, properties, born time.
+"""The fields of a workload's message beside its body: flag, tags, keys, properties, born time.
 
 All of it follows from the message's number, so a record in the log, and a message that a consumer
 is given, can be compared with what was sent.
@@ -18,7 +18,7 @@ SIZES = ("", "small", "großer Kessel", "a=b,c|d")
 
 
 def content_of(number: int, born_ms: int) -> Content:
-    """What the message of that number holds."""
+    """The fields of the message of that number."""
     kind = number // ALIKE
     size = SIZES[kind % len(SIZES)]
     return Content(

@@ -1,8 +1,9 @@
 """Consumers that behave on the wire as RocketMQ's Java push consumer, 4.9, does.
 
-They say how far they are with their pulls and one-way, are held, filter by tag once more, send back
-what they cannot consume, and share the queues out by themselves. Those that consume in order lock
-their queues first. Times are shorter than Java's: seconds stand for tens of seconds.
+They report their offsets with their pulls and one-way. Their pulls are held. They filter by tag
+once more, send back what they cannot consume, and share the queues out by themselves. Those that
+consume in order lock their queues first. Times are shorter than Java's: seconds stand for tens of
+seconds.
 """
 
 from __future__ import annotations

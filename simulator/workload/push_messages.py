@@ -1,4 +1,4 @@
-"""What consumers like RocketMQ's Java client are given to do, and how they fare with it.
+"""Messages for consumers like RocketMQ's Java client, and their outcomes.
 
 All of it follows from the number of a message: its tag, whether a group wants it, and at which
 attempts it cannot be consumed. Two of the tags have the same hash.
@@ -24,7 +24,7 @@ def tag_of(number: int) -> str:
 
 
 def task_content(number: int, born_ms: int) -> Content:
-    """What the message of that number holds."""
+    """The fields of the message of that number."""
     return content_of(number, born_ms)._replace(tags=tag_of(number))
 
 

@@ -1,4 +1,4 @@
-"""What consumers like RocketMQ's Java push consumer are told, and how patient they are.
+"""Settings of consumers like RocketMQ's Java push consumer.
 
 Times are shorter than Java's: seconds stand for tens of seconds.
 """
@@ -28,7 +28,7 @@ RETRY_PREFIX = "%RETRY%"
 
 @dataclass(frozen=True, slots=True)
 class PushSettings:
-    """What a member of a group is told. ``topics``: the tags that are wanted of each, none for
+    """The settings of a member of a group. ``topics``: the tags that are wanted of each, none for
     all."""
 
     name_servers: str

@@ -22,7 +22,7 @@ BATCH = 8
 
 
 class RegisterValues:
-    """What is written next to each of the registers, for all clients of a run."""
+    """The next values for each register, for all clients of a run."""
 
     def __init__(self, rng: Random) -> None:
         self.filled = False
@@ -37,7 +37,7 @@ class RegisterValues:
         return values
 
     def group(self, place: int) -> str:
-        """Whose offset is the register now."""
+        """The owner of the offset that is the register now."""
         return f"registers-{self._rounds[place]}"
 
     def next_value(self, place: int) -> int:

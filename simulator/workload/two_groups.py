@@ -1,4 +1,5 @@
-"""What clients of two broker groups are told: each group's checks hear what happens in its queues.
+"""The answers for clients of two broker groups: each group's checks hear what happens in its
+queues.
 
 And an operator who makes the topics at both.
 """

@@ -1,6 +1,6 @@
 """One run: hosts, clients, faults for a while, and then the question whether all is well.
 
-In the second part faults end, everybody is started, and within a bound everything must come right:
+In the second part faults end and everybody is started. Within a bound everything must come right:
 every call ends, one leader serves, a new proposal commits, all replicas hold the same, and then
 nothing moves any more. Safety alone would be kept by nodes that do nothing (bugs A6, A7, B12).
 """
@@ -42,7 +42,7 @@ W = TypeVar("W", bound=Workload)
 
 @dataclass(frozen=True, slots=True)
 class World(Generic[H]):
-    """What a run takes place in.
+    """The parts of a run.
 
     Each of ``workloads`` makes its clients and checks for a cluster; they start, and come to their
     end, in this order.
@@ -180,7 +180,7 @@ class Cluster(Group[H]):
             await self.pass_time(0.05)
 
     def _all_are_back(self) -> bool:
-        """Whether all who must run are voters, once faults end. Who was removed may be late."""
+        """Whether all who must run are voters, once faults end. A removed node may be late."""
         return not self._healing or all(bring_back(group) for group in self.groups)
 
     async def run(self, seconds: float, client_seconds: float | None = None) -> None:

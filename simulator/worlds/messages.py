@@ -29,7 +29,7 @@ GROUP = "readers"
 
 
 class MessageChecks:
-    """What must hold of the messages of one broker group. They listen to ``history``."""
+    """Rules for the messages of one broker group. They listen to ``history``."""
 
     def __init__(self, hosts: Sequence[BrokerHost], history: History) -> None:
         self.stored = StoredMessages(hosts, TOPICS)

@@ -46,5 +46,5 @@ class NameService(Workload):
         await self._running.start()
 
     def _tables(self) -> NameServerTables | None:
-        """What it answers from."""
+        """Its tables."""
         return None if self._running is None else self._running.routes

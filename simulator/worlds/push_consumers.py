@@ -91,7 +91,8 @@ class FilteringGroupListener(DeliveryForwarder):
         self._tagged.given(consumer, place, record)
 
     def delivered(self, consumer: str, place: Place, record: MessageRecord) -> None:
-        """See :class:`PushListener`. What comes again has another place, in the retry topic."""
+        """See :class:`PushListener`. A message that comes again has another place, in the retry
+        topic."""
         self._selected.delivered(consumer, place, record)
         if place[0] == TOPIC:
             super().delivered(consumer, place, record)

@@ -18,7 +18,7 @@ from simulator.worlds.workload import Workload
 TOPIC = "questions"
 GROUP = "experts"
 REQUEST_PROPERTIES = ("CORRELATION_ID", "REPLY_TO_CLIENT", "TTL", "CLUSTER")
-"""What clients and brokers add to a question, so that its answer finds back."""
+"""Properties that clients and brokers add to a question, so that its answer finds back."""
 
 
 class RequestReply(Workload):

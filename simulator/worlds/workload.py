@@ -1,4 +1,4 @@
-"""What a world is composed of beside its group: clients, and the checks of what they do."""
+"""A part of a world beside its group: clients, and the checks of what they do."""
 
 from __future__ import annotations
 
@@ -34,17 +34,19 @@ class Workload:
             client_host.start()
 
     def is_prepared(self) -> bool:
-        """Whether others may start. Who says no tells the cluster later (``Cluster.prepared``)."""
+        """Whether others may start. A workload that says no tells the cluster later
+        (``Cluster.prepared``)."""
         return True
 
     def stop(self) -> None:
         """Its clients ask for nothing new."""
 
     def process_ended(self, host: Host) -> None:
-        """A process of the group has ended. Who has a connection to it hears of it by that."""
+        """A process of the group has ended. Processes with a connection to it hear of it by
+        that."""
 
     def ask_at_once(self, host: Host, *, is_write: bool) -> None:
-        """Who asks for offsets and topics asks there, now."""
+        """Clients that ask for offsets and topics ask there, now."""
 
     def crash_given(self, client: str, victim: str) -> None:
         """Somebody dies as soon as a consumer is given something."""

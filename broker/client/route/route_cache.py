@@ -250,7 +250,7 @@ class Routes:
                 self._begin_look_up(other).waiting.join(waiting)
 
     def _end(self, topic: str, waiting: RouteWaiters) -> None:
-        """The look-up is over. Without a leader, waiters that need one wait for the next look-up."""
+        """The look-up is over. Without a leader, waiters that need one wait for the next."""
         route = self._routes.get(topic)
         if route is None or route.is_led:
             waiting.end()

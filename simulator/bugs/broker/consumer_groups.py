@@ -16,12 +16,12 @@ from simulator.worlds.registry import ASKING, BROKERS, PUSHING
 
 
 def lock_never_given_up(patch: Patch) -> None:
-    """A lock that its client gives up is kept until its time has run out."""
+    """A released lock stays until it expires."""
     patch.set(QueueLocks, "unlock", lambda _locks, _group, _client_id, _queues: None)
 
 
 def closed_members_kept(patch: Patch) -> None:
-    """Whose connection closes is a member for as long as one that is silent."""
+    """A member stays in its group for two minutes after its connection has closed."""
 
     def blind(_clients: ConnectedClients, _connection: Connection) -> None:
         """Nobody is forgotten."""
@@ -30,7 +30,7 @@ def closed_members_kept(patch: Patch) -> None:
 
 
 def members_not_told(patch: Patch) -> None:
-    """Members are not told that others come and go."""
+    """Members are not notified when others come and go."""
     patch.set(ConnectedClients, "_notify", lambda _clients, _group: None)
 
 
@@ -49,7 +49,7 @@ def reply_to_another_client(patch: Patch) -> None:
 
 
 def acknowledged_when_pulled(patch: Patch) -> None:
-    """What was pulled counts as done with before the program is given it."""
+    """A pulled message counts as consumed before the program gets it."""
     take = Fetcher._take
 
     def eager(fetcher: Fetcher, answer: Any, address: str) -> None:
@@ -70,7 +70,7 @@ def queue_given_up_without_a_commit(patch: Patch) -> None:
 
 
 def batches_of_lost_queues_kept(patch: Patch) -> None:
-    """What was pulled of a queue is handed out after it went to another member."""
+    """A pulled message is handed out after its queue went to another member."""
 
     async def keep(consumer: Consumer, fetcher: Fetcher) -> None:
         del consumer

@@ -14,12 +14,12 @@ from simulator.worlds.registry import BROKERS
 
 
 def new_leader_not_announced(patch: Patch) -> None:
-    """A new leader is told to NameServers with its next regular registration."""
+    """A new leader registers at NameServers with its next regular registration only."""
     patch.set(Broker, "_announce_if_changed", lambda _broker: None)
 
 
 def nameserver_not_told_again(patch: Patch) -> None:
-    """A NameServer that was away is told again with the next regular registration."""
+    """A NameServer that was away gets the next regular registration only."""
     patch.set(Registrar, "_retry_soon", lambda _registrar, _nameserver: None)
 
 
@@ -34,7 +34,7 @@ def every_member_leads(patch: Patch) -> None:
 
 
 def routes_never_looked_up_again(patch: Patch) -> None:
-    """A client whose request fails asks nobody who leads now."""
+    """A client does not look for the new leader after a failed request."""
 
     async def stubborn(
         _routes: Routes, _topic: str, _culprit: str, *, until_led: bool = False

@@ -20,7 +20,7 @@ KINDS = ("expiry", "partition", "crash")
 
 
 def follower_behind_the_log_is_not_told(patch: Patch) -> None:
-    """The leader sees that a follower needs what is gone, and does nothing about it."""
+    """A leader does nothing for a follower that needs expired entries."""
 
     def silent(_catch_up: SnapshotReceiver, _leader: str, _notice: SnapshotNeededNotice) -> None:
         """As if no notice had come."""
@@ -42,7 +42,7 @@ def refill_skips_an_entry(patch: Patch) -> None:
 
 
 def refill_installed_without_its_mark(patch: Patch) -> None:
-    """The log is exchanged, and what is known of it stays as it was."""
+    """A refill replaces the log, but not the durable mark."""
 
     def forgetful(fs: FileSystem, directory: str, name: str, data: Bytes) -> None:
         if name != MARK_NAME:
@@ -57,7 +57,7 @@ def refill_taken_for_complete_too_early(patch: Patch) -> None:
 
 
 def given_up_entries_are_a_conflict(patch: Patch) -> None:
-    """An append that follows an entry which was given up is taken for a conflict, and cuts."""
+    """An append that follows an expired entry is taken for a conflict, and cuts."""
     accept = RaftLog.accept
 
     def cutting(

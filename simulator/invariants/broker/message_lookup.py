@@ -84,7 +84,7 @@ class MessageLookups(Invariant):
         return self._applied.get(address, -1)
 
     def indexed(self, address: str) -> int:
-        """The entry up to which it has all keys. While rows of its key index may have rotted that
+        """The entry up to which it has all keys. While rows of its key index may be corrupt, a miss
         is none: a query may miss some until the scrub has been there (``docs/safety.md``)."""
         host = self._hosts.get(address)
         if host is None or host.part_is_doubtful(KEYS):
@@ -97,7 +97,7 @@ class MessageLookups(Invariant):
     def found_by_key(
         self, topic: str, key: str, applied: int, records: Sequence[tuple[MessageRecord, bytes]]
     ) -> None:
-        """What a broker gives that had applied so much when it was asked."""
+        """The answer of a broker that had applied so much when it was asked."""
         given: set[int] = set()
         for record, data in records:
             known = self.by_position.get(record.position)

@@ -1,7 +1,7 @@
 """A NameServer tells who leads, soon after nothing is wrong any more (docs/safety.md, promise 7).
 
-What it must answer follows from what was seen: who leads, since when that and the NameServer run,
-and that nothing is wrong between them. Looked at as the leader sends its heartbeats.
+The right answer follows from what was seen: who leads, since when that and the NameServer run, and
+that nothing is wrong between them. Looked at as the leader sends its heartbeats.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class NameServerRoutes(Invariant):
             self._check(host, answering)
 
     def _calm_of(self, host: Host) -> tuple[object, ...]:
-        """Who leads in which term, and the processes of both; nothing where something is wrong."""
+        """The leader of each term, and the processes of both; nothing where something is wrong."""
         node, names = host.node, self._name_server
         if node is None or node.core.role is not Role.LEADER or names.process is None:
             return ()

@@ -1,9 +1,9 @@
-"""A message that could not be consumed comes again, its attempts counted, and ends as a dead letter
-after the last one that it was allowed (RocketMQ's section 10.3 of the reference).
+"""A message that could not be consumed comes again, with its attempts counted. After the last
+allowed attempt it ends as a dead letter (RocketMQ's section 10.3 of the reference).
 
-What was sent back is what its consumers say; what became of it is taken from the committed log.
-Each request stores one copy at most, and each that was acknowledged one at least. A copy waits for
-its time, goes out once, and not early. It holds what its producer sent.
+Consumers say what they sent back; what became of it is taken from the committed log. Each request
+stores one copy at most, and each that was acknowledged one at least. A copy waits for its time,
+goes out once, and not early. It holds what its producer sent.
 """
 
 from __future__ import annotations

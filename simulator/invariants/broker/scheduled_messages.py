@@ -1,8 +1,8 @@
 """Messages that wait are delivered exactly once, and not early.
 
-What is delivered, and when it was due, is taken from the committed log; what was promised, from
-what the clients were told. Due is what the leader's clock says: clocks that are wrong deliver at
-wrong times, and never twice or not at all. What waits is not removed, but from a full disk.
+The committed log says what is delivered, and when it was due; what was promised, from what the
+clients were told. Due is what the leader's clock says: clocks that are wrong deliver at wrong
+times, and never twice or not at all. Scheduled messages are not removed, except from a full disk.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is stored where: promises 1 to 3 of docs/safety.md, at the level of messages.
+"""Stored messages and their places: promises 1 to 3 of docs/safety.md.
 
 Offsets of a queue are dense and never name another message (bugs D2, D6 of the list there); an
 acknowledged message is where its producer was told, on the disks of a majority, and in the end on

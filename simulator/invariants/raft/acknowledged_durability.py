@@ -1,4 +1,4 @@
-"""What was acknowledged is never lost (docs/safety.md, promise 1).
+"""Acknowledged messages are never lost (docs/safety.md, promise 1).
 
 At the moment of the acknowledgement the entry is on the disks of a majority of the voters, so that
 it survives a power failure of all; later it is what every replica applies at that index, and it is

@@ -1,4 +1,4 @@
-"""Which configuration counts where, and who is a majority of it, computed from the entries seen.
+"""Which configuration counts where, and which majorities it has, computed from the entries seen.
 
 A configuration counts from its entry on, committed or not, and falls back where that is cut (thesis
 4.1); in a joint one a majority of the old and one of the new voters is needed (4.3). Nothing of
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Members(NamedTuple):
-    """What one entry says. ``old_voters``: none but in a joint configuration."""
+    """The content of one entry. ``old_voters``: none but in a joint configuration."""
 
     voters: tuple[str, ...]
     old_voters: tuple[str, ...] = ()

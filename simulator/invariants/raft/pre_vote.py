@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class PreVoteFirst(Invariant):
-    """Remembers who agreed to whose election in which term."""
+    """Remembers the pre-votes of each term."""
 
     sent_kinds = (VoteResponse, VoteRequest)
     received_kinds = (TimeoutNow,)

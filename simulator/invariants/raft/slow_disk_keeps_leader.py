@@ -36,7 +36,7 @@ class SlowDiskKeepsLeader(Invariant):
         self._quiet = self._quiet and action.name == "slow-disk"
 
     def sends(self, host: Host, _peer: str, message: Message) -> None:
-        """See :class:`Invariant`. Whoever leads next is elected by order."""
+        """See :class:`Invariant`. The next leader is elected by order."""
         known = self._leader and self._leader[:2]
         if isinstance(message, TimeoutNow) and known == (host.name, message.term):
             self._leader = None
