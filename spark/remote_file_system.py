@@ -1,4 +1,4 @@
-"""Replicas that do not lie on a local path: read by what Arrow or fsspec can open.
+"""Replicas that are not on a local path: read through Arrow or fsspec.
 
 ``s3://``, ``gs://``, ``hdfs://`` and ``file://`` go through Arrow's own file systems, any other
 scheme through fsspec. Files are read in ranges; nothing is ever written.

@@ -1,4 +1,4 @@
-"""The Spark session of a command: the one that runs already, or one of our own."""
+"""The Spark session of a command: the running one, or one of our own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a client that retries has to wait when brokers die."""
+"""How long a retrying client waits when brokers die."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A closed loop of sends: so many under way, the next when one is acknowledged."""
+"""A closed loop of sends: a fixed number in progress, the next one after each acknowledgement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading a topic from its beginning, as a consumer that looks at every body would."""
+"""Reading a topic from its beginning, as a consumer that looks at every body."""
 
 from __future__ import annotations
 

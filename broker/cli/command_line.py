@@ -8,10 +8,10 @@ A command is a module of this package with three names, or four::
                                                             # checked does not hold
     def import_server() -> None                             # of a server: imports what it needs
 
-and raises :class:`~broker.cli.terminal.command_error.CommandError` where it cannot do what it was
-asked. ``args.command_line`` is this command line, for a command that starts others in forks. A
-command is imported only when it is asked for: ``dledger --help`` and ``dledger start`` answer at
-once. Results go to stdout, everything else to stderr.
+and raises :class:`~broker.cli.terminal.command_error.CommandError` if it cannot do its work.
+``args.command_line`` is this command line, for a command that starts others in forks. Only the
+requested command is imported, so ``dledger --help`` and ``dledger start`` answer at once. Results
+go to stdout, everything else to stderr.
 """
 
 from __future__ import annotations

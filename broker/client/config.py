@@ -1,4 +1,4 @@
-"""How patient producers and consumers are. Defaults are RocketMQ's where it has them."""
+"""The patience of producers and consumers. Defaults are RocketMQ's if it has them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Why the client could not do what it was asked for.
+"""Errors of the client library.
 
-``retriable`` says whether the same call may succeed later, so that callers need no list of their
-own. Failures of single requests (:class:`~broker.remoting.protocol.errors.CallError`) have it too;
-the producer and the consumer retry those themselves and raise what is below when they give up.
+``retriable`` says whether the same call may succeed later, so callers need no list of their own.
+Failures of single requests (:class:`~broker.remoting.protocol.errors.CallError`) have it too.
+Producer and consumer retry those themselves, and raise the errors below when they give up.
 """
 
 from __future__ import annotations

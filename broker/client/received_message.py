@@ -1,7 +1,7 @@
 """Messages of a pull: views over the answer, decoded on access.
 
-A replay that wants nothing but bodies unpacks four numbers a record and never touches the rest;
-the layout is that of the stored record (``store/message/record.py``).
+A replay that wants only bodies unpacks four numbers a record and never touches the rest. The layout
+is that of the stored record (``store/message/record.py``).
 """
 
 from __future__ import annotations

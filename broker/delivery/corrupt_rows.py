@@ -1,7 +1,7 @@
 """Rows of ConsumeQueues that are corrupt, as far as the rows alone show it.
 
-Rows of a run are looked at together, with NumPy: its functions import it, so that a broker that
-starts does not wait for it.
+Rows of a run are checked together, with NumPy. Its functions import it, so a starting broker does
+not wait for it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The door of delivery: every wire fetches messages of a queue here.
 
 A fetch is checked, found by the rows of the queue (:mod:`broker.delivery.message_reader`), loaded,
-filtered, counted, and answered once. Where there is nothing yet it is held until a message arrives
-or its time is up (:mod:`broker.delivery.long_polling`). Leaders and followers serve what they have
-applied; the answer says from which of them to read on (:mod:`broker.delivery.replica_selection`).
+filtered, counted, and answered once. If nothing is there yet, it is held until a message arrives or
+its time is up (:mod:`broker.delivery.long_polling`). Leaders and followers serve what they have
+applied. The answer names the member to read from next (:mod:`broker.delivery.replica_selection`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Long polling: pulls that found nothing wait here for a message, or for their time to run out.
+"""Long polling: pulls without a result wait here for a message or for their deadline.
 
-A held pull runs again when a message arrives in its queue whose tag it wants, and at its deadline.
+A held pull runs again at its deadline, and when a message with a wanted tag arrives in its queue.
 No sweep is needed. A message wakes the pulls of its queue in the turn after its entry was applied.
 Every pull has a timer of its own.
 """

@@ -1,15 +1,14 @@
 """Finding messages of a queue and bringing their records, from memory or the disk.
 
-Which answer a pull gets is RocketMQ's table (``DefaultMessageStore.getMessage``); see
-:class:`GetMessageStatus`. Rows of a ConsumeQueue say where the records lie; rows that follow each
-other in the log are read as one range, so that a pull costs a few reads and not one for each
-message.
+The answers of a pull are RocketMQ's (``DefaultMessageStore.getMessage``); see
+:class:`GetMessageStatus`. Rows of a ConsumeQueue say where the records lie. Consecutive records are
+read as one range, so a pull costs a few reads and not one for each message.
 
-A corrupt row would lead to bytes that are no record, or another queue's. Each range must therefore
-begin and end with the records that its first and its last row are of; those between follow each
-other, so none of their rows is wrong either. Of rows that a filter passes over no record is read:
-they must lead to places that follow each other. If only the tags code is corrupt, a filter skips
-the message until the scrub has repaired the row, as in RocketMQ.
+A corrupt row would lead to bytes that are no record, or another queue's. So each range must begin
+and end with the records of its first and its last row. The rows between lead to consecutive
+records, so they are right too. A filter reads no record of the rows that it skips; they must lead
+to consecutive places. If only the tags code is corrupt, a filter skips the message until the scrub
+has repaired the row, as in RocketMQ.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Moving a group in its queues, also while it consumes: to a time, to an offset, or to the end.
 
-The new offsets are found, then committed like any others. The members are told (request 220), but
-not every client understands that, and one that does may commit what it had consumed before in
-between. So the leader ignores commits for each moved queue. If the next pull of the group does not
-begin at the new offset, the leader answers "offset moved" (21), as RocketMQ 5 does. This is the
-leader's alone, as in RocketMQ: after a failover in that moment the members' own commits count.
+The new offsets are found, then committed like any others. The members are notified (request 220).
+Not every client understands that, and one that does may first commit its old offset. So the leader
+ignores commits for each moved queue. If the next pull of the group does not begin at the new
+offset, the leader answers "offset moved" (21), as RocketMQ 5 does. Only the leader remembers this,
+as in RocketMQ: after a failover at that moment the members' own commits count.
 """
 
 from __future__ import annotations

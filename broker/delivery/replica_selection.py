@@ -1,10 +1,10 @@
-"""Which member a consumer reads from next: the leader, or a follower while it is far behind.
+"""Replica selection: a consumer that is far behind reads from a follower.
 
 RocketMQ's rule: if the last message of a consumer lies further behind the end of the log than 40 %
 of the machine's memory, its reads come from the disk. They would push out of the page cache what
-all others read; so it is sent to a slave until it has come near. A follower has only what is
-committed, and says the same of itself until then. The suggested_broker_id travels in the answer to
-a pull, as a broker id: 0 is the leader, and ``n<k>`` is k + 1 while it follows.
+all others read. So the consumer is sent to a slave until it has come near. A follower has only
+committed entries, and names itself until then. The suggested_broker_id travels in the answer to a
+pull, as a broker id: 0 is the leader, and ``n<k>`` is k + 1 while it follows.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Creates topics, groups and their retry topics on first use.
 
-All of it is a command in the log like any other; the message that made a topic travels in the same
-entry.
+Each creation is a command in the log. It travels in the entry of the message that caused it.
 """
 
 from __future__ import annotations

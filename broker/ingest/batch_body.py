@@ -5,9 +5,9 @@ Each, big-endian::
     i32 total size, i32 magic (0), i32 CRC (0), i32 flag, i32 body size, body,
     i16 properties size, properties
 
-Most messages of a batch are like the one before: their properties are of its template
-(:mod:`broker.ingest.property_templates`), and their unique key has the same size. Where the size of
-the properties is the same, and so are the bytes before and after the key, no more is read of them.
+Most messages of a batch resemble the one before: their properties have the same template
+(:mod:`broker.ingest.property_templates`) and the same size, and so has their unique key. If the
+bytes before and after the key are equal too, no more of them is read.
 """
 
 from __future__ import annotations

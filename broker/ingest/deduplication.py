@@ -1,11 +1,11 @@
-"""Requests that may be retries: each is stored once, and answered as its first try was.
+"""Requests that may be retries: each is stored once, and answered as its first try.
 
-A request is a suspect where the hash of its first key was seen lately. It is a retry where the log
-has the same messages: the same topic, UNIQ_KEY, other properties and bodies, in any queue. Our
-own producer makes the UNIQ_KEY of its id and a sequence number.
+A request is a suspect if the hash of its first key was seen lately. It is a retry if the log has
+the same messages: the same topic, UNIQ_KEY, other properties and bodies, in any queue. Our own
+producer makes the UNIQ_KEY of its id and a sequence number.
 
-The first try may still be on its way. So the suspect waits for all that was added before it, and is
-looked for then. A third try waits with the second.
+The first try may still be in progress. So the suspect waits for everything that was added before
+it, and is then looked up. A third try waits with the second.
 
 A request is stored again if its first try is older than the window or has expired from the log.
 """

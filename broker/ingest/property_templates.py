@@ -1,9 +1,8 @@
-"""Building the messages that producers send, with the least work for each.
+"""Builds the messages of producers with the least work for each.
 
-The properties of a producer's messages differ in their unique key: ``UNIQ_KEY`` with 32 characters
-between pairs such as ``WAIT true`` and ``TAGS a``. All else is the same over and over. That is
-their *template*. It is read once, and three things of it are remembered: the bytes to store, the
-code of the tag, and the words of the keys.
+The properties of a producer's messages differ in their unique key only: ``UNIQ_KEY`` with 32
+characters between pairs such as ``WAIT true`` and ``TAGS a``. The rest is their *template*. It is
+read once. Three things are kept: the bytes to store, the tags code, and the words of the keys.
 """
 
 from __future__ import annotations

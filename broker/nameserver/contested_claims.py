@@ -1,5 +1,4 @@
-"""Claims that were refused and are repeated: the NameServer believes a claim that is repeated for
-long enough."""
+"""Refused claims that are repeated: after long enough the NameServer believes them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Broker names of which no process is registered any more, for those who look after them.
+"""Broker names without a registered process, for operators.
 
-Clients are told nothing of them. Like everything here this is in memory: a NameServer that was
-started since knows nothing of what was gone before.
+Clients do not see them. They are in memory only: a restarted NameServer knows none of before.
 """
 
 from __future__ import annotations

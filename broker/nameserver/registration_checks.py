@@ -1,9 +1,10 @@
-"""Which registrations are refused: for want of room, or because another process has the place.
+"""Registrations that are refused: there is no room, or another process has the place.
 
-Nobody is authenticated here, so who lies can only be seen by what honest brokers do and do not do:
+Nobody is authenticated here. A liar can only be recognised by what honest brokers do:
 
 - An honest broker that is refused repeats itself, every 30 s. A deposed leader does not: without a
-  majority it gives up within seconds (check-quorum). Neither does what a slow link kept until now.
+  majority it gives up within seconds (check-quorum). Nor does a slow link repeat an old
+  registration.
 - Elections add a few terms a second at most, and only a member is elected.
 - A broker registers its address from the host of that address, as a rule.
 

@@ -9,10 +9,9 @@ once and for changes of the leader (brokers send their Raft ``term`` with the re
   register single topics that way; for them a missing topic stays.)
 - Only the latest connection of an address counts. An earlier process of that broker sent what comes
   over an older one, and a slow link kept it until now.
-- Where two processes claim the same, :mod:`broker.nameserver.registration_checks` says who is
-  believed.
-- The version of the topic table belongs to the broker *name*. Apache compares with the version last
-  sent from the same address, and so would ignore the table of a follower that became leader.
+- If two processes claim the same, :mod:`broker.nameserver.registration_checks` decides.
+- The version of the topic table belongs to the broker *name*. Apache's NameServer compares with the
+  version last sent from the same address, and so would ignore the table of a new leader.
 
 Everything is in memory: NameServers do not talk to each other, and brokers register for ever.
 """

@@ -1,5 +1,4 @@
-"""Messages that consumers could not consume and send back: each is stored once more for the next
-attempt."""
+"""Messages that consumers send back: each is stored once more for the next attempt."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Dispatches the messages of one delay level, on the leader (``ScheduleMessageService``).
 
-A queue of ``SCHEDULE_TOPIC_XXXX`` is in order of delivery, for all its messages wait equally long.
-So no message waits longer than that from now on, and a row with a longer time is corrupt.
+All messages of a queue of ``SCHEDULE_TOPIC_XXXX`` wait equally long, so the queue is in order of
+delivery. No message waits longer than that from now on: a row with a longer time is corrupt.
 """
 
 from __future__ import annotations

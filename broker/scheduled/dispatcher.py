@@ -1,10 +1,10 @@
-"""Dispatches what is due, step by step: what all that deliver waiting messages have in common.
+"""Dispatches due messages, step by step: the common part of delay levels and timers.
 
 A due message is stored once more, in the queue for which it was meant, in one entry with the
 command that says so. Both are committed or neither, so the next leader continues exactly where this
 one ended.
 
-Steps are added one after the other, and several may wait to be committed: what is due next need not
+Steps are added one after the other, and several may wait to be committed: the next step need not
 wait for them. That is safe because a step is never committed without those before it. If one fails,
 those behind it fail too, and the schedule starts again from the applied state.
 

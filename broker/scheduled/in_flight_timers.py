@@ -1,4 +1,4 @@
-"""The timed messages that are pending: on their way into the log."""
+"""The timed messages that are pending: in progress into the log."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Where a message waits that is not to be delivered at once, and until when.
+"""The queue in which a scheduled message waits, and until when.
 
 A delay level sends it to ``SCHEDULE_TOPIC_XXXX``, one queue a level, in which messages become due
-in the order in which they lie. A time of delivery sends it to the wheel
-(:mod:`broker.scheduled.timer_wheel`).
+in their order. A delivery time sends it to the timer wheel (:mod:`broker.scheduled.timer_wheel`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Stores a message once more: the one way for what is due, what a commit publishes, and retries.
+"""Stores a message once more: scheduled messages, committed half messages, and retries.
 
-Such a message first lies in a topic of the broker's own. Two properties name the topic and queue
-that it is meant for: ``REAL_TOPIC`` and ``REAL_QID``. A copy is made from a stored message, so no
-producer limit applies to it, and it is never taken for a retry of itself.
+Such a message first lies in a topic of the broker's own. Two properties name its real topic and
+queue: ``REAL_TOPIC`` and ``REAL_QID``. A copy is made from a stored message, so no producer limit
+applies to it, and it is never taken for a retry of itself.
 """
 
 from __future__ import annotations

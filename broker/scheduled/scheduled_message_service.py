@@ -1,4 +1,4 @@
-"""All that delivers waiting messages on a leader, and what the log must keep for it."""
+"""All dispatchers of a leader, and what the log must keep for them."""
 
 from __future__ import annotations
 

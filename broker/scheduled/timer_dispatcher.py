@@ -1,9 +1,9 @@
 """Dispatches timed messages, on the leader (RocketMQ 5's ``TimerMessageStore``).
 
-Messages of the slot whose turn it is are brought in order of their time, and of their offset where
-that is the same. The mark of the last one delivered is in the state; what is due up to it is
-delivered, what is due behind it is not. This holds because no message is added for a past time, and
-no delivery passes the time of a message in flight (:mod:`broker.scheduled.in_flight_timers`).
+The dispatcher reads the present slot and delivers its messages in order of their time, then of
+their offset. The progress, in the state, is the last message delivered: everything due before it is
+delivered, nothing behind it. This holds because no message is added for a past time, and no
+delivery passes the time of a message in flight (:mod:`broker.scheduled.in_flight_timers`).
 
 So a row with a wrong time must not be skipped: the schedule would pass its message, and a row that
 is repaired behind the schedule counts as delivered. A row with a time that its queue cannot have is

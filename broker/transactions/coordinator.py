@@ -1,10 +1,10 @@
-"""Transactions on the leader: they are ended as their producers say, or asked about.
+"""Transactions on the leader: producers end them, or are asked about them.
 
-The outcome of a transaction and what it publishes are one log entry, so there is no time in which
-only one of them is true. A producer that says nothing is asked (39), each time after the log has
-counted it. It is rolled back when that has not helped often enough; or when it is as old and nobody
-of its group is there to be asked. A producer that is there is asked first, however long the log
-could not count that.
+The outcome of a transaction and its message are one log entry, so never is only one of them true. A
+producer that decides nothing is asked (39), each time after the log has counted it. The transaction
+is rolled back after enough checks in vain, or if it is as old and no producer of its group is
+connected. A connected producer is always asked first, even if the log could not count that for
+long.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Half messages: where they are stored, what is published of them, and what producers are asked.
+"""Half messages: where they are stored, what a commit publishes, and the body of a check.
 
-A half message lies in ``RMQ_SYS_TRANS_HALF_TOPIC``, queue 0, with the topic and queue that it is
-meant for among its properties. A commit publishes what RocketMQ publishes: without those and
-without ``TRAN_MSG``, with *commit* in the system flag and the position of the half message as the
-prepared one.
+A half message lies in ``RMQ_SYS_TRANS_HALF_TOPIC``, queue 0. Its properties name its real topic and
+queue. A commit publishes what RocketMQ publishes: without these and without ``TRAN_MSG``, with
+*commit* in the system flag and the position of the half message as the prepared one.
 """
 
 from __future__ import annotations

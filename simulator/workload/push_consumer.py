@@ -1,6 +1,4 @@
-"""Consumers like RocketMQ's Java push consumer, as processes of a run; see
-``workload/push_member.py``.
-"""
+"""Consumers like RocketMQ's Java push consumer, each a process of the run."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The answers for clients of two broker groups: each group's checks hear what happens in its
-queues.
+"""The history of two broker groups: the checks of each hear what happens in its queues.
 
 And an operator who makes the topics at both.
 """

@@ -1,4 +1,4 @@
-"""Is what was acknowledged in the log? The list is what the command line printed, or bare ids.
+"""Looks for acknowledged messages in the log. Their list is printed output, or bare ids.
 
 A message is a JSON object. ``msg_id`` is RocketMQ's: address and port of the broker, then the
 position in the log, in hexadecimal. Optional fields are ``queue_id``, ``queue_offset`` and

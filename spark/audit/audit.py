@@ -1,9 +1,9 @@
 """The audit as Spark jobs: one task checks one range of the log over all replicas of a group.
 
-All groups are planned in one job, their ranges checked in the next, and then their derived files,
-so groups are audited side by side. Tasks read the replicas themselves and give back a summary of a
-range; no row of the log ever goes through Spark, and nothing is shuffled. The check is the one of
-``dledger verify`` (:mod:`store.verify`), so both find the same.
+One job plans all groups, the next checks their ranges, and one more their derived files, so groups
+are audited side by side. Tasks read the replicas themselves and give back a summary of a range. No
+row of the log goes through Spark, and nothing is shuffled. The check is the one of ``dledger
+verify`` (:mod:`store.verify`), so both find the same.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which replicas are meant by the directories of a command line."""
+"""The replicas that the directories of a command line mean."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""How fast the audit is: in Spark, and by plain processes with the same checks and no Spark.
+"""The speed of the audit: in Spark, and in plain processes with the same checks and no Spark.
 
-The time of a session's start and of its first query does not count; the data are in the page cache
-as far as they fit. Rates are bytes of log of all replicas a second, by the clock and by CPU time of
-all processes, Spark's own included. CPU time does not depend on other users of the machine.
+The start of a session and its first query do not count. The data are in the page cache as far as
+they fit. Rates are bytes of log of all replicas a second, by the clock and by CPU time of all
+processes, Spark's own included. CPU time does not depend on other users of the machine.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The audit's check in processes without Spark: what the benchmark compares Spark with.
+"""The audit's check in processes without Spark, for the comparison.
 
-And what one process takes for it, against reading the same files with a CRC32C over them
-(``cat | crc32c``, without the pipe): no check can take less.
+One process also reads the same files with a CRC32C over them (``cat | crc32c``, without the pipe):
+no check can take less.
 """
 
 from __future__ import annotations

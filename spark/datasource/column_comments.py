@@ -1,4 +1,4 @@
-"""The meaning of each column, in words: Spark shows them in ``DESCRIBE`` and keeps them in Parquet.
+"""The meaning of each column. Spark shows it in ``DESCRIBE`` and keeps it in Parquet.
 
 No comment has an apostrophe: they stand in DDL as they are.
 """

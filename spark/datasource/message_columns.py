@@ -1,4 +1,4 @@
-"""The messages of many entries as Arrow columns, each made at once.
+"""The messages of many entries as Arrow columns, each column made at once.
 
 Numbers are copied as they are. Arrow cuts a column of text out of the entries' bytes: an array over
 all bytes, of which every second element is wanted. So no text becomes a Python object.

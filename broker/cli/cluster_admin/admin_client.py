@@ -1,6 +1,6 @@
 """Asking a NameServer and its brokers, from a command that runs once.
 
-Every failure becomes a :class:`CommandError`: whom it asked, what came back, what to do.
+Every failure becomes a :class:`CommandError`: which address it asked, what came back, what to do.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Moving a snapshot from where a node has made it, on this machine."""
+"""Moves a snapshot from the place where a node of this machine has made it."""
 
 from __future__ import annotations
 

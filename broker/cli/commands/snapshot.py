@@ -1,6 +1,6 @@
 """``dledger snapshot``.
 
-A node writes a snapshot over HTTP only below the directories that its ``node.toml`` names, and else
+A node writes a snapshot over HTTP only below the directories that its ``node.toml`` names, or else
 in one of its own. A snapshot that a node of this machine made is moved to its target.
 """
 

@@ -1,13 +1,13 @@
 """Starting servers as forks of a command that has imported what they need.
 
-An interpreter that starts and imports a broker's modules takes half a second of processor time.
-Where several are started at once, they share that of the command; one alone saves the command's
-own. A fork runs the command line that it shows, in a session and with files of its own. Its name in
-`ps -e` and `top` is the node's, as that of any server (``cli/terminal/foreground.py``); what `ps
--f` shows as its arguments are those of the command that it was forked from.
+Starting an interpreter and importing a broker's modules takes half a second of CPU time. Servers
+that start together share the imports of the command; one alone saves its own. A fork runs the
+command line that it shows, in a session and with files of its own. `ps -e` and `top` show the
+node's name, as for any server (``cli/terminal/foreground.py``); `ps -f` shows the arguments of the
+command.
 
-Only a process with one thread may do this: a lock that another thread holds at that moment would
-be held for ever in the fork. Where there are more, and from programs that may have any number, the
+Only a process with one thread may do this: a lock that another thread holds at that moment would be
+held for ever in the fork. With more threads, and from programs that may have any number, the
 command line is executed.
 """
 

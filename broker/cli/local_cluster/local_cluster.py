@@ -1,5 +1,4 @@
-"""A cluster on this machine: its directory, its ports, its processes. The directory that `dledger
-up` makes.
+"""A cluster on this machine, as `dledger up` makes it: its directory, its ports, its processes.
 
 ::
 
@@ -87,7 +86,7 @@ class LocalCluster:
         return self.nodes[full]
 
     def process(self, name: str) -> ManagedProcess:
-        """The path of a node or of the NameServer."""
+        """The process of a node or of the NameServer."""
         return self.namesrv_process if name == NAMESRV else self.node(name).process
 
     @property

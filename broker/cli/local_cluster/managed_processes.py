@@ -1,9 +1,9 @@
 """Processes of a local cluster: started in the background, found again, and ended, by pid.
 
-A process is remembered in a file ``pid``: its number, its start time as the kernel counts it, and
-the inode of the directory. A number alone could be another process by now; with its start time it
-is this one or none. A copy of the directory has another inode, and no process yet. Signals go
-through a pidfd, which cannot come to mean another process between the look and the signal.
+A file ``pid`` identifies a process: its number, its start time as the kernel counts it, and the
+inode of the directory. The number alone could be another process by now; with the start time it is
+this one or none. A copy of the directory has another inode, and no process yet. Signals go through
+a pidfd, which always means the same process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which addresses the nodes of a local cluster get."""
+"""The addresses of the nodes of a local cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waiting until started processes do what they were started for, or have ended."""
+"""Waits until started processes are ready or have ended."""
 
 from __future__ import annotations
 

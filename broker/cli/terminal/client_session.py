@@ -1,4 +1,4 @@
-"""Running a client command: its event loop, signals, log lines, and how its failures are told."""
+"""Runs a client command: its event loop, signals, log lines, and the text of its failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading lines from a descriptor without a thread and without holding more than a piece of it."""
+"""Reads lines from a descriptor without a thread, holding only a piece of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The consumer: what a program calls to receive the messages of topics, alone or in a group."""
+"""The consumer that a program uses to receive messages of topics, alone or in a group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fetching one queue: pull after pull, from where its group left off, across changes of leader."""
+"""Fetches one queue: pull after pull, from its group's offset, across changes of the leader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Membership in a group: heartbeats to every leader, and the queues that fall to this member.
+"""Membership in a group: heartbeats to every leader, and this member's share of the queues.
 
 Brokers do not replicate who is connected. A new leader learns of the members by their heartbeats,
 so for a moment the first to come seems to be alone. Therefore the queues stay as they are for

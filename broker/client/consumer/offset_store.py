@@ -1,4 +1,4 @@
-"""Offsets of one consumer: what it has acknowledged, and what the brokers know of that."""
+"""Offsets of one consumer: acknowledged ones, and those that the brokers know."""
 
 from __future__ import annotations
 

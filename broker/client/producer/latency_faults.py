@@ -1,4 +1,4 @@
-"""The latency fault table (``LatencyFaultTolerance``): brokers to leave alone for a while."""
+"""Brokers that a producer avoids for a while (``LatencyFaultTolerance``)."""
 
 from __future__ import annotations
 

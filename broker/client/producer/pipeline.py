@@ -1,9 +1,8 @@
 """Sending a stream of messages: in batches, as fast as the brokers take them, in order.
 
-Each queue has one request under way at most, retries included, so what a queue gets it gets in the
-order in which it was put in. A batch goes to any idle queue, or to the queue of its order key. In
-the first case a queue without a leader holds up only its own batch. In the second, messages with
-the same key are in order.
+Each queue has one request in progress at most, retries included, so it gets messages in order. A
+batch goes to any idle queue, or to the queue of its order key. In the first case a queue without a
+leader holds up only its own batch. In the second, messages with the same key are in order.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The producer: what a program calls to send messages."""
+"""The producer that a program uses to send messages."""
 
 from __future__ import annotations
 

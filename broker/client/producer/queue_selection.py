@@ -1,4 +1,4 @@
-"""Which queue a message goes to: round robin over the brokers that are fit to take it."""
+"""The queue of a message: round robin over the brokers that are fit to take it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Requests and replies: a consumer answers a message.
 
-The request is an ordinary message whose properties name the client that asks. The reply (325) is
-not stored: the broker passes it on (326) to that client, over the connection on which it was
-greeted. A client therefore greets the leaders of the topic before it asks.
+The request is an ordinary message. Its properties name the client that asks. The reply (325) is not
+stored: the broker passes it on (326) to that client, over the connection of its heartbeat. So a
+client sends a heartbeat to the leaders of the topic before it asks.
 """
 
 from __future__ import annotations

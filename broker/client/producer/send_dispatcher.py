@@ -1,4 +1,4 @@
-"""Delivering requests: the quick first try, and the patient ones after it."""
+"""Delivers requests: the quick first try, and the patient ones after it."""
 
 from __future__ import annotations
 

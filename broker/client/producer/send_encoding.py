@@ -9,8 +9,8 @@ A batch's body is one message after the other (``MessageDecoder.encodeMessages``
     i16  properties size, properties
 
 The common part of all requests to a topic is encoded once, and so is that of all messages of a
-kind. A unique key is of fixed size, so the properties of such messages are too, and each costs two
-small formats beside its body.
+kind. Unique keys have a fixed size, so the properties of such messages have one too. Each message
+then costs two small formats beside its body.
 """
 
 from __future__ import annotations

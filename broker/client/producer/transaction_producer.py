@@ -1,7 +1,7 @@
-"""Transactions: a message that is published when, and only if, the program's own work succeeded.
+"""Transactions: a message that is published only if the program's own work succeeded.
 
 The message is stored first, as a half message that no consumer sees. Then the program does its own
-work, and says how it ended (request 37). Where that word is lost, because the program died or there
+work and reports the outcome (request 37). If that report is lost, because the program died or there
 was no leader, the broker asks any producer of the group (39) until it knows.
 """
 

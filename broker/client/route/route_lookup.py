@@ -1,4 +1,4 @@
-"""Asking the NameServers for a route, one after the other, and those who wait for the answer."""
+"""Asks the NameServers for a route, one after the other, and wakes the waiters."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Planted bugs A, B and C of membership: members that leave, join, hand over, or have lost their
-disk."""
+"""Planted bugs A, B and C of membership: changes of members and leaders, and lost disks."""
 
 from __future__ import annotations
 
