@@ -1,11 +1,11 @@
 """Planted bugs: each takes one defence out of the shipped code, for the length of a run.
 
-The simulator is tested by them: a check that never fires proves nothing. The ids name bugs that
-real systems had; an id that ends in a small letter is one more way to the same bug, and an ``X`` is
-a bug of our own. ``docs/planted-bugs.md`` says what the letters stand for. Ids L take out defences
-of ``dledger/``, ids M of ``store/``, ids N of ``broker/``; what defences there are, and which bug
-takes out which, says ``docs/defences.md``. The shipped code knows nothing of this: a bug replaces a
-function of it in memory, and puts it back.
+They test the simulator: a check that never fires proves nothing. The ids name bugs that real
+systems had. A small letter at the end marks another way to the same bug, an ``X`` a bug of our own.
+Ids L take out defences of ``dledger/``, ids M of ``store/``, ids N of ``broker/``.
+``docs/planted-bugs.md`` explains all letters, and ``docs/defences.md`` says which bug takes out
+which defence. The shipped code knows nothing of this: a bug replaces a function of it in memory,
+and puts it back.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Planted bugs K: what the checks of hand-overs, changes, routes and files in mid-run must see."""
+"""Planted bugs K, for checks that run with the cluster: transfers, changes, routes, files."""
 
 from __future__ import annotations
 

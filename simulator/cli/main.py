@@ -1,4 +1,4 @@
-"""The parser, and what all commands share: errors in one line, and quiet nodes."""
+"""The parser, and the common part of all commands: errors in one line, and quiet nodes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The seeds that passed already, in a file, so that hours of seeds can be run in several sittings.
+"""The seeds that passed already, in a file, so that a long run can be interrupted.
 
-One JSON object a line. The first says what was run: a digest of the source files, and the options.
-Each further one is a seed that kept every promise, with what :class:`Passed` holds. A file of other
+One JSON object a line. The first names the run: a digest of the source files, and the options. Each
+further one is a seed that kept every promise, with the fields of :class:`Passed`. A file of other
 code or other options starts empty: its seeds say nothing about these.
 """
 

@@ -1,6 +1,6 @@
-"""A disk in memory that loses what was not synced, tears sectors, fills up and fails on demand.
+"""A disk in memory that loses unsynced writes, tears sectors, fills up and fails on demand.
 
-The rules are those that POSIX allows a disk and a file system, not the kinder ones of one of them:
+The rules are the worst that POSIX allows a disk and a file system:
 
 * A written sector reaches the disk only with a sync of its file. At a power loss each unsynced
   sector is kept or lost on its own, in no order, and so is the growth of a file.

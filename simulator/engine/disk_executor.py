@@ -1,4 +1,4 @@
-"""Disk work at a virtual time: in order, as slow as the disk is, and gone when the process dies."""
+"""Disk work at a virtual time: in order, as slow as the disk is, lost with its process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The calls of a simulated disk, and what fails one of them: the n-th that matches."""
+"""The calls of a simulated disk, and faults of single calls: the n-th that matches fails."""
 
 from __future__ import annotations
 

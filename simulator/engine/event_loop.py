@@ -1,6 +1,6 @@
 """An asyncio event loop whose time jumps to the next timer instead of waiting for it.
 
-No thread, no socket, no wall clock: what runs in it is a function of the seed. Callbacks of one
+No thread, no socket, no wall clock: everything in it is a function of the seed. Callbacks of one
 instant run in the order in which they were scheduled.
 """
 

@@ -1,9 +1,8 @@
 """The peers' network of a simulated cluster: delay, loss, duplication, reordering, partitions.
 
-Messages pass through the shipped codec. A link that is cut is either noticed, as a closed socket
-is, or silently swallows what is sent, as a dead cable does. A process that dies breaks its links.
-So does one that is sent a frame whose bits have flipped on the way (``engine/bit_flips.py``), as
-the shipped transport does.
+Messages pass through the shipped codec. A cut link is either noticed, as a closed socket is, or
+silently swallows messages, as a dead cable does. A dead process breaks its links. So does a
+receiver of a frame with flipped bits (``engine/bit_flips.py``), as the shipped transport does.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """One life of a node's process, from its start to its end: it runs, it is stopped, it dies.
 
-Everything that happens to a node passes through :meth:`Process.run`: its timers, its completed
-disk work, the frames and link changes of its transport, and what its clients ask. So what belongs
-to a dead process is dropped, and what happens to a stopped one waits, in order.
+Everything that happens to a node passes through :meth:`Process.run`: its timers, its completed disk
+work, frames and link changes of its transport, and requests of its clients. So events of a dead
+process are dropped, and those of a paused one wait, in order.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """TCP between the processes of a simulated cluster: streams that are slow, cut, reset, or stuck.
 
-A stream keeps its bytes in order and loses none of them while it lives; that is what TCP does with
-a bad network. The sender repeats dropped bytes. So a cut direction holds bytes up until it is
-healed, or until the sender's kernel gives up. A process that dies has its sockets closed by its
-kernel, a machine that loses power says nothing, and its peers notice only when they wait too long.
+A stream keeps its bytes in order and loses none of them while it lives, as TCP does on a bad
+network. The sender repeats dropped bytes. So a cut direction holds bytes up until it is healed, or
+until the sender's kernel gives up. The kernel closes the sockets of a dead process. A machine
+without power says nothing, and its peers notice only when they wait too long.
 
-Chunks are cut anywhere: what was written at once may be read in pieces.
+Chunks are cut anywhere: bytes of one write may be read in pieces.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The hash covers the time and the numbers of every event, every frame, every digest of a state and
 the number of random draws. Two runs of one seed that differ anywhere, even in a draw without
-visible effect, have different hashes. It does not cover the words: an event may be told in other
-words, or by a class of another name, and the hashes of all seeds stay.
+visible effect, have different hashes. It covers no words: an event or a class may be renamed, and
+the hashes of all seeds stay.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Everything that can be done to a cluster, by the name that a schedule has for it.
+"""Everything that can be done to a cluster, by its name in a schedule.
 
-Each is small and says all in its arguments: no chance in here. A host that is not in a state for
-it (down already, say) is left alone, so that a schedule from which something was taken still runs.
+Each action is small and has only its arguments, no chance. It leaves a host alone that is not in a
+state for it (down already, for example), so that a shortened schedule still runs.
 """
 
 from __future__ import annotations

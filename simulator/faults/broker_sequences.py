@@ -1,4 +1,4 @@
-"""Faults that are several, one after another, in brokers; see ``faults/raft_sequences.py``."""
+"""Sequences of faults of brokers; see ``faults/raft_sequences.py``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A process that dies between the hand-out of messages and the commit of the offset behind them.
 
-The group must be given them again then: at least once, and never lost.
+The group must get them again then: at least once, and never lost.
 """
 
 from __future__ import annotations

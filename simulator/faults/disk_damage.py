@@ -3,10 +3,10 @@
 Damage strikes a machine whose process is down (it is crashed first). It strikes only a minority of
 the machines of a run, and only what the machine has marked as durable. So the others keep one good
 copy of every committed entry, and a node can notice each loss. A run that loses more has no right
-answer, and a store that fails it is not wrong.
+answer.
 
-A node whose log is damaged may refuse to start, or repair itself. It may not serve, vote or answer
-as if nothing had happened; the checks of the run see to that. Derived files are no reason to refuse
+A node with a damaged log may refuse to start, or repair itself. It may not serve, vote or answer as
+if nothing had happened; the checks of the run see to that. Derived files are no reason to refuse
 (``faults/derived_file_damage.py``).
 """
 

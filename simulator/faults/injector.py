@@ -1,11 +1,10 @@
-"""Which faults a run has, and when they strike: all of it decided by the seed.
+"""The faults of a run and their times: the seed decides all of it.
 
 Swarm testing: a run with every fault switched on hides bugs that need a quiet spell. So the seed
 first chooses which kinds exist at all, and how often they strike.
 
-A fault is a function that only chooses. It proposes actions to the schedule
-(``faults/actions.py``), which notes them. So the faults of a run can be played again, and fewer of
-them.
+A fault only chooses. It proposes actions to the schedule (``faults/actions.py``), which notes them.
+So the faults of a run can be played again, and fewer of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Every kind of fault, by the name that the summary of a run tells. A new one is registered in the
-table of its file; a new table here.
+"""Every kind of fault, by its name in the summary of a run.
 
-A seed draws its kinds in the order of these tables.
+A new one is registered in the table of its file, a new table here. A seed draws its kinds in the
+order of these tables.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Members that leave and come back, leaders that hand over, and voters that lose their disk.
+"""Members that leave and come back, leadership transfers, and voters that lose their disk.
 
 A minority of the hosts is away at most, and in a group of brokers one alone. So a majority of the
 hosts, as the checks there count it, is a majority of the voters too.

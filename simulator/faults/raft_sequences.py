@@ -1,4 +1,4 @@
-"""Faults that are several, one after another: chance alone hardly ever brings them together.
+"""Sequences of faults: chance alone hardly ever brings these together.
 
 Each step is an action of its own, so a run that is played again, or made smaller, may leave some of
 them out. A later step may depend on the state of the cluster by then.

@@ -3,8 +3,8 @@
 The generator of faults (``faults/injector.py``) does nothing to the cluster itself. It asks the
 :class:`Schedule` for actions (``faults/actions.py``), which notes each with its time and then
 performs it. The list of a run can be played again, without the generator of faults. The same list
-gives the same run; a list with one action less is a run with one fault less. That is what
-``shrink`` makes use of, and what a scenario file holds, one line each::
+gives the same run; a list with one action less is a run with one fault less. ``shrink`` uses that,
+and a scenario file holds such a list, one line each::
 
     at 1.250394 crash n0
 """

@@ -1,6 +1,6 @@
 """A fault as a group begins: one voter holds nothing yet, and another one is wiped.
 
-It strikes as the run begins; later no voter is empty that was not wiped itself.
+It strikes as the run begins. Later only a wiped voter is empty.
 """
 
 from __future__ import annotations

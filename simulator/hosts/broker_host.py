@@ -1,6 +1,6 @@
 """A machine with the shipped broker on it: opened, assembled and restarted by the shipped code.
 
-Only its environment is replaced: clock, files, peers' transport, executors, random source, and the
+Only its environment is replaced: clock, files, peers' transport, executors, random numbers, and the
 sockets below the remoting port. There is no HTTP port.
 """
 

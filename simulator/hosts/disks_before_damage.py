@@ -1,7 +1,7 @@
 """The content of a disk before it was damaged or lost: it counts for a moment, and then no more.
 
-A message may be acknowledged while the answer of one who held it is on its way, and his disk is
-damaged behind it, or lost. No promise is broken by that. The remaining disks must hold what is
+A message may be acknowledged just after a disk that held it was damaged or lost, because its answer
+was already on the way. No promise is broken by that. The remaining disks must hold what is
 acknowledged later.
 """
 

@@ -1,8 +1,8 @@
 """A digest of a broker's whole state, taken after every entry on every replica.
 
 Most entries change little of it. The rest is compared with a copy, which costs a tenth of packing
-it again. It is packed only if it differs; so the digest remains a function of the state. The copy
-has dicts of its own, with values that nobody can change.
+it again. It is packed only if it differs. The copy has dicts of its own, with values that nobody
+can change.
 """
 
 from __future__ import annotations

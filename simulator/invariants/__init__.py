@@ -1,6 +1,6 @@
 """The promises of ``docs/safety.md``, one file each, checked after every event of every node.
 
-Each is an :class:`Invariant` that is told what happens on each host and raises
+Each is an :class:`Invariant`. It hears what happens on each host and raises
 :class:`~simulator.engine.violation.Violation`.
 """
 

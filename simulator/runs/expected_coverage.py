@@ -1,7 +1,7 @@
-"""Situations that runs must get into: a defence that no run ever needed has not been tested.
+"""Situations that runs must reach: a defence that no run ever needed has not been tested.
 
-Any code may count marks (``Trace.mark``); these are the ones without which a long run of seeds
-proves too little, and fails.
+Any code may count marks (``Trace.mark``). Without these a long run of seeds proves too little, and
+fails.
 """
 
 from __future__ import annotations

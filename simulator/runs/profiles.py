@@ -1,4 +1,4 @@
-"""Profiles: how long runs are, how many, and among which faults their seeds choose."""
+"""Profiles: the length and number of runs, and the faults that their seeds may draw."""
 
 from __future__ import annotations
 

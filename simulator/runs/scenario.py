@@ -1,4 +1,4 @@
-"""Scenarios: a run in a few lines, which says what is done to the cluster and what must come of it.
+"""Scenarios: a run in a few lines, with its faults and the expected outcome.
 
 ::
 

@@ -1,7 +1,7 @@
 """The page of a run: a lane for each node over time, roles by colour, messages as arrows.
 
-The page is drawn from the trace, so it shows what ``replay --trace`` prints and nothing else. The
-page is one file without any reference to another (``trace_page.html`` is its frame).
+The page is drawn from the trace, so it shows what ``replay --trace`` prints and nothing else. It is
+one file without any reference to another (``trace_page.html`` is its frame).
 """
 
 from __future__ import annotations

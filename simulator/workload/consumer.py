@@ -1,4 +1,4 @@
-"""Members of a consumer group: they take what they are given, and acknowledge it."""
+"""Members of a consumer group: they take messages and acknowledge them."""
 
 from __future__ import annotations
 

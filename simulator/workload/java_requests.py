@@ -1,6 +1,6 @@
 """The requests of RocketMQ's Java push consumer, 4.9, field by field as it sends them.
 
-Of the project's own client only the connections are used, and the records' decoder.
+Only the connections of the project's own client are used, and the decoder of records.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The fields of a workload's message beside its body: flag, tags, keys, properties, born time.
 
-All of it follows from the message's number, so a record in the log, and a message that a consumer
-is given, can be compared with what was sent.
+All of it follows from the message's number, so records in the log and delivered messages can be
+compared with what was sent.
 """
 
 from __future__ import annotations

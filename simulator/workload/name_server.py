@@ -1,4 +1,4 @@
-"""The NameServer of a run: no registration that comes late undoes what a later leader has said.
+"""The NameServer of a run: no late registration undoes what a later leader has said.
 
 A registration of a deposed leader, or of an earlier process of a broker, may come at any time over
 a slow link.

@@ -1,7 +1,7 @@
 """Messages for consumers like RocketMQ's Java client, and their outcomes.
 
-All of it follows from the number of a message: its tag, whether a group wants it, and at which
-attempts it cannot be consumed. Two of the tags have the same hash.
+The number of a message decides everything: its tag, whether a group wants it, and at which attempts
+it cannot be consumed. Two of the tags have the same hash.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Offsets that registers are set to: forwards and back, within the range of their queue.
+"""Values of offset registers: forwards and back, within the range of their queue.
 
 A register that only rises cannot tell the last of two writes from the higher. Each value is written
-once to a register, so that a read names the write that it saw. When a register has had them all,
+once to a register, so a read names the write that it saw. When a register has had all values,
 another takes its place: the same queue, read by another group.
 """
 

@@ -1,8 +1,7 @@
-"""Clients that treat consumer offsets and topics as registers, to see whether those are ones.
+"""Clients that use consumer offsets and topics as registers, to test linearizability.
 
-Each waits for its answer before it asks again. A refused operation did not happen; what was not
-answered may happen at any later time. The values go up and down: see
-``workload/register_values.py``.
+Each waits for its answer before it asks again. A refused operation did not happen; an unanswered
+one may happen at any later time. The values go up and down: see ``workload/register_values.py``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Clients that ask, and clients that answer: requests whose replies are waited for.
+"""Clients that send requests, and clients that reply.
 
 A responder takes only a part of the questions, by an SQL92 expression over the properties.
 """

@@ -1,4 +1,4 @@
-"""A client whose messages are not to be delivered at once."""
+"""A client that sends scheduled messages."""
 
 from __future__ import annotations
 

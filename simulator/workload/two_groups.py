@@ -1,6 +1,6 @@
 """The history of two broker groups: the checks of each hear what happens in its queues.
 
-And an operator who makes the topics at both.
+An operator makes the topics at both.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""One run: hosts, clients, faults for a while, and then the question whether all is well.
+"""One run: hosts, clients, faults for a while, and then the check that all is well.
 
 In the second part faults end and everybody is started. Within a bound everything must come right:
 every call ends, one leader serves, a new proposal commits, all replicas hold the same, and then
-nothing moves any more. Safety alone would be kept by nodes that do nothing (bugs A6, A7, B12).
+nothing moves any more. Nodes that do nothing would keep safety alone (bugs A6, A7, B12).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""An exception that shipped code catches, logs and survives: where nobody expected it, a finding.
+"""An exception that shipped code only logs and survives is a violation, unless it was expected.
 
-A handler of requests that fails answers with an error, and so does a check of a transaction, a push
-to a client, and more. Clients try again, and no promise seems to be broken.
+A request handler that fails answers with an error; checks of transactions and pushes to clients
+fail in the same way. Clients try again, and no promise seems to be broken.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Producers, consumers, and clients that ask for offsets and topics, as all broker worlds have."""
+"""Producers, consumers, and clients of offsets and topics: the base of all broker worlds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A NameServer, and the check of what it says of the broker groups."""
+"""A NameServer, and the check of its answers about the broker groups."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Consumers that behave on the wire as RocketMQ's Java push consumer does.
 
-One group filters by tags, sends back what it cannot consume, and is moved back by an operator while
-it consumes; the other locks its queues and consumes them in order.
+One group filters by tags, sends back messages, and an operator resets it while it consumes. The
+other locks its queues and consumes them in order.
 """
 
 from __future__ import annotations

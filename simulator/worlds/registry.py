@@ -1,4 +1,4 @@
-"""The worlds that a run can have, and all that decides a run."""
+"""The worlds of runs, and everything that decides a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients that ask, and others that answer a part of it: requests, SQL92."""
+"""Clients that send requests, and others that reply to a part of them, by SQL92."""
 
 from __future__ import annotations
 

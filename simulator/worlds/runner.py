@@ -1,4 +1,4 @@
-"""Running a cluster through a script to its end, and what came of it."""
+"""Runs a cluster through a script to its end, and returns the outcome."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages that wait for their time: delay levels and times of delivery."""
+"""Scheduled messages: delay levels and delivery times."""
 
 from __future__ import annotations
 

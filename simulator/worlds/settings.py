@@ -1,4 +1,4 @@
-"""How busy the clients of a world are, and how its groups are set up."""
+"""How busy the clients of a world are, and the settings of its groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Planted bugs D: what clients are told, and what is derived from the log."""
+"""Planted bugs D: answers to clients, and derived files."""
 
 from __future__ import annotations
 

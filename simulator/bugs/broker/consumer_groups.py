@@ -1,4 +1,4 @@
-"""Planted bugs N, what a group shares: pulls that are held, locks, moved groups, members."""
+"""Planted bugs N of consumer groups: held pulls, locks, offset resets, members."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Planted bugs H: how far groups are, and what they are given, and given back."""
+"""Planted bugs H: offsets, delivery and retries of consumer groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Planted bugs N, requests that are sent again: the memory of them, and what is compared."""
+"""Planted bugs N of requests that are sent again: the memory of them, and the comparison."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Planted bugs I: what is derived from the log, and what is looked up in it."""
+"""Planted bugs I: derived files, and look-ups in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Planted bugs G: fields of messages beside their bodies, as they are stored and given."""
+"""Planted bugs G: fields of messages beside their bodies, as stored and as delivered."""
 
 from __future__ import annotations
 

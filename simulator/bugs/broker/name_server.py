@@ -1,4 +1,4 @@
-"""Planted bugs N, what NameServers are told, and clients ask them."""
+"""Planted bugs N: registrations at NameServers, and routes of clients."""
 
 from __future__ import annotations
 

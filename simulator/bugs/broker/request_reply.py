@@ -1,4 +1,4 @@
-"""Planted bugs F: requests and their replies, and what a consumer selects by SQL92."""
+"""Planted bugs F: requests and replies, and selection by SQL92."""
 
 from __future__ import annotations
 

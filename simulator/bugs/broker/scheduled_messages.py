@@ -1,4 +1,4 @@
-"""Planted bugs N, messages that wait for their time."""
+"""Planted bugs N of scheduled messages."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Planted bugs P: what is wrong is in the state of one replica alone, and the proof must find it.
+"""Planted bugs P: only one replica's state is wrong, and the proof must find it.
 
-The simulator compares the states of the replicas itself, after every entry. Here it does not: what
-must say that they differ is the shipped proof (``broker/maintenance/state_proofs.py``), within a
-second.
+Usually the simulator itself compares the states of the replicas after every entry. Here it does
+not: the shipped proof must report a difference within a second
+(``broker/maintenance/state_proofs.py``).
 """
 
 from __future__ import annotations

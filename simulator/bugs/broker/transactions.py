@@ -1,4 +1,4 @@
-"""Planted bugs N, half messages that wait for the end of their transactions."""
+"""Planted bugs N of transactions: half messages that wait for their end."""
 
 from __future__ import annotations
 

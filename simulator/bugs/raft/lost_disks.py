@@ -1,4 +1,4 @@
-"""Planted bugs L of disks that lost what they held: their votes are counted."""
+"""Planted bugs L of disks that lost entries: their votes are counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Planted bugs B and C of compaction: what a member lacks is gone, and has to be refilled."""
+"""Planted bugs B and C of compaction: a member lacks expired entries and must be refilled."""
 
 from __future__ import annotations
 

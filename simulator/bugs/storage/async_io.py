@@ -1,4 +1,4 @@
-"""Planted bugs in writes that end while nobody waits for them (``store/io/async_io.py``)."""
+"""Planted bugs in writes without a thread (``store/io/async_io.py``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Planted bugs M of damage at rest: how it is noticed, and put right."""
+"""Planted bugs M of damage at rest: how it is found and repaired."""
 
 from __future__ import annotations
 

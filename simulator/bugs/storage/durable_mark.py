@@ -1,4 +1,4 @@
-"""Planted bugs M of what a replica keeps: mark, checkpoints, the order of its writes."""
+"""Planted bugs M of a replica's files: mark, checkpoints, the order of its writes."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Derived files follow from the log: ConsumeQueues, key index, entry index, state.
 
-``dledger verify`` reads the disk of each replica when all is healed and nothing moves, and finds
-nothing. It makes all of it again from the log. It does so during a run, too: soon after a process
-has started or links were healed, and after damage is repaired. One disk at a time, and seldom, for
-a look costs as much as half a second of a run.
+``dledger verify`` reads the disk of each replica when all is healed and nothing moves, and must
+find nothing. It derives everything again from the log. The same happens during a run: soon after a
+process has started or links were healed, and after damage is repaired. It looks at one disk at a
+time, and seldom, because a look costs as much as half a second of a run.
 """
 
 from __future__ import annotations

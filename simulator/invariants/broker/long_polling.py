@@ -1,6 +1,6 @@
-"""A held pull is answered as soon as the broker that holds it has applied a message for it.
+"""A held pull is answered as soon as its broker has applied a message for it.
 
-Looked at where no fault is left: there an answer takes a round trip, and a pull that only its
+The check runs while no fault is active. Then an answer takes a round trip, and a pull that only its
 deadline wakes takes seconds.
 """
 

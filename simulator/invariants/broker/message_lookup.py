@@ -1,7 +1,7 @@
-"""A query by key, position or time gives what the log has: all of it, and nothing else.
+"""A query by key, position or time returns everything in the log that matches, and nothing else.
 
-Asked is any broker. It must know what it had applied when it was asked, and may know what has been
-committed since; what retention may have removed it need not know.
+Any broker may be asked. It must know what it had applied at that time, and may know what was
+committed since. It need not know what retention may have removed.
 """
 
 from __future__ import annotations

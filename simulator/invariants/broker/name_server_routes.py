@@ -1,7 +1,7 @@
-"""A NameServer tells who leads, soon after nothing is wrong any more (docs/safety.md, promise 7).
+"""A NameServer names the leader soon after all faults ended (docs/safety.md, promise 7).
 
 The right answer follows from what was seen: who leads, since when that and the NameServer run, and
-that nothing is wrong between them. Looked at as the leader sends its heartbeats.
+that nothing is wrong between them. The check runs as the leader sends its heartbeats.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A queue that is consumed in order has one owner at a time, and its messages come in order.
+"""A queue of an ordered group has one owner at a time, and its messages come in order.
 
-Locks are the leader's alone, as RocketMQ's are: a new leader knows none. So nothing is said here of
-locks that different leaders, or one leader in different terms, have granted.
+Only the leader has the locks, as in RocketMQ: a new leader knows none. So this check ignores locks
+that different leaders, or one leader in different terms, have granted.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A group that is moved back is given all from there on again (code 222), if its leader stays.
+"""After an offset reset (code 222) a group gets all from there on again, if its leader stays.
 
 A leader's memory of it ends with its office, as in RocketMQ: then an operator asks again.
 """

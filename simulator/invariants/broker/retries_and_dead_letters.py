@@ -1,9 +1,9 @@
-"""A message that could not be consumed comes again, with its attempts counted. After the last
-allowed attempt it ends as a dead letter (RocketMQ's section 10.3 of the reference).
+"""Messages that could not be consumed come again, and in the end are dead letters.
 
-Consumers say what they sent back; what became of it is taken from the committed log. Each request
-stores one copy at most, and each that was acknowledged one at least. A copy waits for its time,
-goes out once, and not early. It holds what its producer sent.
+Attempts are counted, up to the last one that is allowed (RocketMQ's section 10.3). Consumers say
+what they sent back; the committed log says what became of it. Each request stores one copy at most,
+and at least one if it was acknowledged. A copy waits for its time, goes out once, and not early. It
+holds what its producer sent.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Messages that wait are delivered exactly once, and not early.
+"""Scheduled messages are delivered exactly once, and not early.
 
-The committed log says what is delivered, and when it was due; what was promised, from what the
-clients were told. Due is what the leader's clock says: clocks that are wrong deliver at wrong
-times, and never twice or not at all. Scheduled messages are not removed, except from a full disk.
+The committed log says what is delivered, and when it was due. The clients' answers say what was
+promised. The leader's clock decides what is due: wrong clocks deliver at wrong times, but never
+twice or not at all. Scheduled messages are not removed, except from a full disk.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Transactions, as their producers see them: each is published once at most, and only if its
-producer has decided to commit it; what a producer was told to be committed is published (D7).
+"""Transactions: each is published at most once, and only if its producer has committed it.
 
-Brokers ask about one no more often than they may, under every leader. They roll back by themselves
-only after so many checks, or after so long. One that is open is not removed, but from a full disk.
+An acknowledged commit is published (D7). Brokers ask about one no more often than they may, under
+every leader. They roll back by themselves only after so many checks, or after so long. An open one
+is not removed, except from a full disk.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A leader does not lead for long without an answering majority (check-quorum, thesis 6.2). It does
-not wait for long for a stuck change of the voters either (``docs/safety.md``).
+"""A leader without a majority, or with a stuck change of the voters, does not lead for long.
 
-Both are looked at whenever it sends heartbeats, by its own clock. A leader that sent none for a
-while was paused, or its disk was slow; then the time starts again.
+The sources are check-quorum (thesis 6.2) and ``docs/safety.md``. The check runs whenever the leader
+sends heartbeats, by its own clock. A leader that sent none for a while was paused, or its disk was
+slow; then the time starts again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Which configuration counts where, and which majorities it has, computed from the entries seen.
+"""Which configuration counts where, and its majorities, computed from the entries seen.
 
-A configuration counts from its entry on, committed or not, and falls back where that is cut (thesis
-4.1); in a joint one a majority of the old and one of the new voters is needed (4.3). Nothing of
-that is asked of the nodes; of their logs it is asked which entries they have.
+A configuration counts from its entry on, committed or not, and falls back if that entry is cut
+(thesis 4.1). In a joint one a majority of the old and one of the new voters is needed (4.3). The
+check asks nodes only which entries their logs have.
 """
 
 from __future__ import annotations

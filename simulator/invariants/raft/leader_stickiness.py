@@ -2,8 +2,8 @@
 
 Otherwise one node with a bad link keeps deposing a leader that all others hear. An election that
 the leader ordered is another matter. So is a vote that was given before, waits for the disk, and is
-asked for once more meanwhile (a frame that came twice). How long a leader was not heard is asked of
-the voter's own clock, as the voter does: it may be faster than others.
+asked for once more meanwhile (a frame that came twice). The voter's own clock says how long it has
+heard no leader: it may be faster than others.
 """
 
 from __future__ import annotations

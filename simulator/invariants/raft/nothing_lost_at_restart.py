@@ -1,4 +1,4 @@
-"""A node that boots has all that it knew to be committed and durable (promise 6; bug C9).
+"""A booting node has all that it knew to be committed and durable (promise 6; bug C9).
 
 Damage in the middle of a log is no unfinished last write. A node that cuts there has lost what it
 had confirmed, and may elect a leader that lacks it. It must repair that from its peers, or not run.

@@ -1,4 +1,4 @@
-"""Situations that an operator brings about, or counts on: of members, disks, refills and reads."""
+"""Counts situations that an operator causes or relies on: members, disks, refills and reads."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """No election without the consent of a majority beforehand (pre-vote, thesis 9.6).
 
-Otherwise a node that was cut off for a while, or that hears nobody, deposes a healthy leader with
-the term that it raised meanwhile, again and again.
+Otherwise a node that was cut off for a while, or that hears nobody, raises its term meanwhile and
+so deposes a healthy leader, again and again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A slow disk is no reason to depose a leader: heartbeats do not wait for it.
 
-Looked at as long as nothing else has happened to a cluster. A leader may give up by itself, to
+The check runs as long as nothing else has happened to a cluster. A leader may give up by itself, to
 make room for one with a better disk; then it orders the election itself.
 """
 
