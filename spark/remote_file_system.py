@@ -36,7 +36,7 @@ def open_file_system(path: str) -> tuple[FileSystem, str]:
         try:
             opened, inner = fsspec.core.url_to_fs(path)
         except (ValueError, ImportError, OSError) as error:
-            # Of a scheme that Arrow knows, its own reason is the one that helps.
+            # If Arrow knows the scheme, its own reason is the helpful one.
             reason = str(first if isinstance(first, OSError) else error).partition("\n")[0]
             raise ReplicaError(f"{path}: this cannot be opened: {reason}") from error
         found = arrowfs.PyFileSystem(arrowfs.FSSpecHandler(opened))
@@ -58,8 +58,8 @@ READ_AHEAD = 4 << 20
 class RemoteFile:
     """One open file, for reading only.
 
-    The check compares replicas by pieces that a processor's cache can hold. To a store each read
-    is a request, so those that go into a buffer, one after the other, are answered from a larger.
+    The check compares replicas by pieces that a processor's cache can hold. Each read of a store is
+    a request. So reads into a buffer, one after the other, are served from a larger buffer.
     """
 
     def __init__(self, path: str, file: pa.NativeFile) -> None:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 PAUSE_SECONDS = 1.0
-"""Of undisturbed sending before brokers are killed, so that each time begins alike."""
+"""Undisturbed sending before brokers are killed, so that each round begins alike."""
 
 
 @dataclass(frozen=True, slots=True)

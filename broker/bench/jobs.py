@@ -10,12 +10,12 @@ from typing import Any
 import orjson
 
 CPU_MESSAGES = 100_000
-"""CPU time is reported for so many messages."""
+"""CPU time is reported for this number of messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadShape:
-    """How messages are sent: so many in a request, so many requests under way."""
+    """How messages are sent: ``batch`` in a request, ``in_flight`` requests at once."""
 
     batch: int
     in_flight: int

@@ -75,7 +75,7 @@ class ClosedLoop:
         return await self._run()
 
     async def run_count(self, count: int) -> int:
-        """Sends so many messages (rounded up to whole batches)."""
+        """Sends ``count`` messages (rounded up to whole batches)."""
         self._stop_at = None
         self._to_send = count
         return await self._run()

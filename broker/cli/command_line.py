@@ -177,8 +177,8 @@ def _nothing() -> None:
 
 @contextmanager
 def _quiet_interrupt() -> Iterator[None]:
-    """Ctrl-C ends the process by the signal, as nothing is begun yet, and not by a traceback out of
-    the modules that are being imported. A process that ignores it goes on to ignore it."""
+    """Ctrl-C ends the process by the signal, because nothing has begun yet, and not by a traceback
+    out of the imports. A process that ignores it goes on to ignore it."""
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return

@@ -61,11 +61,11 @@ class ConsumerConfig:
     rebalance_seconds: float = 20.0
 
     settle_seconds: float = 2.0
-    """So long after a new leader was found, queues are shared out again. The leader learns of the
+    """After a new leader was found, queues stay as they are for so long. The leader learns of the
     group's members by their heartbeats, and the first to ask would seem to be alone."""
 
     handover_seconds: float = 1.0
-    """A queue that another member may have had begins so much later. That member learns of the
+    """The delay before a queue begins that another member may have had. That member learns of the
     change at the same time and must commit its offset."""
 
     commit_seconds: float = 5.0
@@ -75,7 +75,7 @@ class ConsumerConfig:
     """How long sending a message back is tried."""
 
     max_reconsume_times: int = 16
-    """After so many attempts a message that is sent back goes to the dead letters."""
+    """The attempts after which a message that is sent back goes to the dead letters."""
 
     close_seconds: float = 5.0
     """How long closing tries to commit what was acknowledged."""

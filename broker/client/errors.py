@@ -120,7 +120,7 @@ class DeadlineError(ClientError):
 
 
 class TransactionEndedError(ClientError):
-    """The transaction has ended, and not as it was told to now."""
+    """The transaction has ended with another outcome."""
 
 
 class NoReplyError(ClientError):

@@ -75,12 +75,12 @@ class ReceivedMessage:
         return record.body
 
     def undecoded(self) -> ReceivedMessage:
-        """The same message with its body as it is stored, compressed or not."""
+        """The same message with its body as stored, compressed or not."""
         return _Undecoded(self.queue, self.queue_offset, self._buffer, self._start)
 
     @property
     def raw_body(self) -> bytes:
-        """The body as it is stored."""
+        """The body as stored."""
         return self.record.body
 
     @property

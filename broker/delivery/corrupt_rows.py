@@ -40,8 +40,8 @@ def columns(data: Bytes) -> NDArray[Any]:
 
 def first_corrupt_row(data: Bytes, start: int, end: int) -> int | None:
     """Which of these rows leads to no record of the log from ``start`` to ``end``, or to one that
-    does not lie behind that of the row before. Of two that do not follow each other either may be
-    wrong: it is the former that is told."""
+    does not lie behind that of the row before. Of two rows out of order either may be wrong: the
+    former is reported."""
     import numpy as np  # noqa: PLC0415 - a node that starts waits for no NumPy
 
     if not data:

@@ -80,7 +80,7 @@ class FetchRequest(NamedTuple):
     commit_offset: int | None = None
     """Committed for the group on the way, if it is given and can be."""
     hold_seconds: float = 0.0
-    """For so long it waits for a message where there is none yet."""
+    """How long the fetch waits for a message if there is none yet."""
     owner: Owner | None = None
     """The fetch is forgotten when this is closed."""
     admit: Callable[[int], None] | None = None

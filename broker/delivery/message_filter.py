@@ -21,8 +21,8 @@ SCAN_LIMITS = PullLimits(messages=256, bytes=1 << 20)
 
 
 _BODY_SIZE_AT = 84
-"""In a record whose hosts are IPv4, and all of ours are; the topic with its size, one byte, follows
-the body, and behind it the size of the properties, two bytes, and the properties."""
+"""In a record with IPv4 hosts, as ours are; the topic with its size, one byte, follows the body,
+and behind it the size of the properties, two bytes, and the properties."""
 
 _I32 = Struct(">i")
 

@@ -268,8 +268,8 @@ class MessageReader:
     def report_corrupt_row(self, wrong: CorruptRowError) -> CorruptRowError:
         """Has what the log says from the row before the wrong one on compared with the queue.
 
-        That row may be corrupt as well. So of the two nearest that can lead to a record, the one
-        that lies first counts; the log's beginning where there is none.
+        That row may be corrupt as well. So of the two nearest rows that can lead to a record, the
+        first counts; the log's beginning where there is none.
         """
         queue, applied = wrong.queue, self._applied
         first = max(queue.first_offset, wrong.offset - ROWS_BEFORE)

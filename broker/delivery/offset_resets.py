@@ -22,7 +22,7 @@ from broker.state.commands import CommitOffset
 from store.errors import StoreError
 
 RESET_SECONDS = 60.0
-"""For so long a group may take to follow; Java's clients need ten seconds, others a pull."""
+"""The time that a group has to follow; Java's clients need ten seconds, others a pull."""
 
 
 class _Reset(NamedTuple):
@@ -43,8 +43,8 @@ class PendingResets:
         return bool(self._resets)
 
     def begin(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """The command that moves the group to ``offset`` is on its way: what members commit from
-        now on would come behind it in the log, and undo it."""
+        """The command that moves the group to ``offset`` is in progress. Commits of members would
+        come behind it in the log from now on, and undo it."""
         self._note(group, topic, queue_id, offset, is_committed=False)
 
     def add(self, group: str, topic: str, queue_id: int, offset: int) -> None:
@@ -96,7 +96,7 @@ class ResetRequest(NamedTuple):
     timestamp_ms: int
     """To the first message that is not older; or :data:`TO_THE_END`."""
     offset: int = -1
-    """Counts in the place of a time unless it is negative."""
+    """Unless negative, it counts instead of the time."""
     force: bool = False
     """Also where that is forward; otherwise a group is only moved back."""
 
@@ -124,7 +124,7 @@ class OffsetResetter:
         self.long_polling = long_polling
 
     def reset(self, request: ResetRequest, done: Done) -> None:
-        """``done`` is told when the offsets are committed, before waiting pulls run again."""
+        """``done`` is called when the offsets are committed, before waiting pulls run again."""
         reset = OffsetReset(self, request, done)
         topic, offset = request.topic, request.offset
         for queue_id in request.queue_ids:

@@ -42,8 +42,9 @@ class ReplicaSelection:
     def suggested_broker_id(self, ranges: Sequence[LogRange], end: int, wished: int | None) -> int:
         """The broker id for the pull after one that brought ``ranges`` of a log up to ``end``.
 
-        ``wished`` is what the group is set to (``whichBrokerWhenConsumeSlowly``); where no follower
-        has that id, as RocketMQ's usual 1 may be the leader's, it is the one that has most.
+        ``wished`` is what the group is set to (``whichBrokerWhenConsumeSlowly``); if no follower
+        has that id, as RocketMQ's usual 1 may be the leader's, it is the follower with the longest
+        log.
         """
         if not ranges or not self._settings.follower_reads:
             return LEADER_ID

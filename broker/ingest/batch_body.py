@@ -38,7 +38,7 @@ def decode_batch_body(
     message_builder: MessageBuilder, of: Origin, data: bytes, of_all: bytes = b""
 ) -> list[PendingMessage]:
     """The messages of a batch, each as ``message_builder`` makes it by itself; the properties
-    ``of_all`` are added to those of each message, but for pairs that it has already.
+    ``of_all`` are added to each message that lacks them.
 
     Raises :class:`~broker.errors.IllegalMessageError` where the sizes
     contradict each other, and as :meth:`~broker.ingest.property_templates.MessageBuilder.build`.

@@ -36,7 +36,7 @@ _MAY_DIFFER: Mapping[bytes, None] = {REAL_QUEUE_ID: None, TIMER_OUT_MS: None}
 
 
 class RetryUndecidedError(ProposeError):
-    """Whether the request is stored cannot be told now; nothing was written."""
+    """Nobody can say now whether the request is stored; nothing was written."""
 
     def __init__(self, fault: StoreError) -> None:
         super().__init__(f"whether this was sent before cannot be told now: {fault}")

@@ -164,8 +164,8 @@ class MessageBuilder:
         )
 
     def with_cluster(self, properties: bytes) -> bytes:
-        """The properties of a message of which no template is remembered; those of a request get
-        the name of the cluster, where there is room for it."""
+        """The properties of a message without a known template; those of a request get the name of
+        the cluster, where there is room for it."""
         if REPLY_TO in properties and len(properties) + len(self._cluster) <= PROPERTIES_BYTES_MAX:
             return self._cluster + properties
         return properties

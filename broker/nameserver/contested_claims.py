@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 INSISTS_MS = 60_000
-"""A refused claim that is repeated for so long is believed."""
+"""A refused claim that is repeated for so many seconds is believed."""
 
 FRESH_MS = 45_000
 """A claim that was last repeated longer ago does not count: brokers repeat theirs every 30 s."""

@@ -188,7 +188,7 @@ class RouteTable:
         """The opposite of :meth:`wipe_write_perm`."""
         return self._set_perm(broker_name, lambda _: PERM_READ | PERM_WRITE)
 
-    # The names that were asked for. Documents are ready for JSON but for their integer keys.
+    # The names that were asked for. Documents are ready for JSON, except for their integer keys.
 
     def route(self, topic: str) -> dict[str, Any] | None:
         """``TopicRouteData``; None where no living broker has the topic."""

@@ -28,7 +28,7 @@ class DelayLevelDispatcher(Dispatcher):
         """Everything before it is in progress."""
 
     def arrived(self) -> None:
-        """A message was added; where others wait for their time, it waits behind them."""
+        """A message was added; if other messages wait, it waits behind them."""
         if self._timer is None:
             super().arrived()
 

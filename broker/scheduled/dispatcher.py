@@ -40,7 +40,7 @@ DISPATCH_BYTES = 1 << 20
 """The limit of one entry: it does not hold up the event loop."""
 
 DISPATCHES_MAX = 4
-"""Pace: so many steps of one kind may wait to be committed."""
+"""Pace: the steps of one kind that may wait to be committed."""
 
 WAIT_SECONDS_MAX = 2.0
 """Pace: the wall clock may be set; so nothing is waited for without looking at it again."""
@@ -50,8 +50,8 @@ RETRY_SECONDS_MAX = 2.0
 """Pace: between two tries to store what is due."""
 
 _LEFT_OUT = {TIMER_TOPIC: (REAL_TOPIC, REAL_QUEUE_ID)}
-"""The properties that a message loses as it is delivered. A timed one loses the names of its queue,
-as with RocketMQ 5; of others all stay, as with RocketMQ 4.9."""
+"""The properties that a message loses at its delivery. A timed one loses the names of its queue, as
+with RocketMQ 5; of others all stay, as with RocketMQ 4.9."""
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from store.message.record import MessageRecord, PendingMessage, make_pending_mes
 from store.message.scheduled_topics import SCHEDULED_TOPICS
 
 REPUBLISHED_TOPICS = SCHEDULED_TOPICS | {HALF_TOPIC}
-"""In which messages lie that are stored once more."""
+"""Topics of messages that are stored once more later."""
 
 REPUBLISH_OVERHEAD_BYTES = 1024
 """More than what an entry has beside a message that is stored once more, and a longer topic."""

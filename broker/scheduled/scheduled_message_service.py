@@ -77,7 +77,7 @@ class ScheduledMessageService:
         return max(self._within.batcher.now_ms(), self._within.machine.state.timer.deliver_ms)
 
     def tracked(self, deliver_ms: int, now_ms: int, waiter: SendWaiter) -> SendWaiter:
-        """The waiter for a timed message, in the place of ``waiter``.
+        """The waiter for a timed message, instead of ``waiter``.
 
         ``now_ms`` is what :meth:`now_ms` said when it was found to be due later. If no message
         waits, the schedule first moves on to this time, so the next leader need not search the time

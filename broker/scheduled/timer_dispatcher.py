@@ -196,7 +196,7 @@ def _key(of: _Timed | TimerProgress) -> tuple[int, int]:
 
 
 def oldest_timer_position(machine: Queues) -> int | None:
-    """The position of the first record that waits for its time on the wheel, if one does.
+    """The position of the first record that waits on the timer wheel, if one does.
 
     It may be one that is delivered, in the slot whose turn it is.
     """

@@ -2,9 +2,9 @@
 
 The outcome of a transaction and its message are one log entry, so never is only one of them true. A
 producer that decides nothing is asked (39), each time after the log has counted it. The transaction
-is rolled back after enough checks in vain, or if it is as old and no producer of its group is
-connected. A connected producer is always asked first, even if the log could not count that for
-long.
+is rolled back after the last check without an answer, or if it is as old and no producer of its
+group is connected. A connected producer is always asked first, even if the log could not count that
+for long.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LOOK_TRANSACTIONS = 64
 """How many are asked about in one turn of the event loop."""
 
 NOBODY_MS = 2_000
-"""When nobody of a producer group is connected, so long passes until it is looked again."""
+"""The pause until a producer group without a connection is looked at again."""
 
 log = logging.getLogger(__name__)
 
@@ -168,9 +168,9 @@ class TransactionCoordinator:
         """Ends the transaction of the half message at ``offset`` and ``position``.
 
         Raises :class:`~broker.errors.TransactionMismatchError` where the group has no such open
-        transaction, and :class:`~dledger.errors.NotLeaderError`. ``ended`` is told
-        :class:`~broker.errors.UnavailableError` where the half message cannot be read: the
-        transaction is still open.
+        transaction, and :class:`~dledger.errors.NotLeaderError`. ``ended`` gets
+        :class:`~broker.errors.UnavailableError` if the half message cannot be read: the transaction
+        is still open.
         """
         self._batcher.check_serving()
         transaction = self._machine.state.transactions.get(offset)

@@ -37,8 +37,8 @@ __all__ = ["SECTOR_SIZE", "Fault", "PowerLossError", "SimulatedFile", "Simulated
 class SimulatedFileSystem(FaultyCalls):
     """One machine's disk. See the module, and :class:`~store.io.filesystem.FileSystem`.
 
-    ``capacity`` bounds the bytes of all files together. ``on_call`` is told of each call.
-    ``writes`` does what files begin to append while nobody waits; without it nothing is.
+    ``capacity`` bounds the bytes of all files together. ``on_call`` gets each call. ``writes`` does
+    what files begin to append while nobody waits; without it nothing is.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class SimulatedFileSystem(FaultyCalls):
         return _clean(path)
 
     def make_directories(self, path: str, *, sync: bool = True) -> None:  # noqa: ARG002 - of the interface
-        # A directory's own name is durable at once, be it synced or not.
+        # A directory's own name is durable at once, also without a sync.
         path = _clean(path)
         missing = []
         while path not in self._directories:
@@ -261,7 +261,7 @@ class SimulatedFileSystem(FaultyCalls):
         directory.disk.pop(name, None)
 
     def copy(self) -> SimulatedFileSystem:
-        """The disk as it is, durable parts and all, in another machine."""
+        """The same disk, durable parts and all, in another machine."""
         other = SimulatedFileSystem(self.rng, capacity=self.capacity, sector_size=self.sector_size)
         copies: dict[int, Inode] = {}
 

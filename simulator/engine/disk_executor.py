@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 JOB_SECONDS = (0.0001, 0.002)
 WAITS_CHANCE = 0.05
-"""How often a write that was begun has to wait after all, and must be done again."""
+"""How often a begun write has to wait after all, and must be done again."""
 
 REFUSED_CHANCE = 0.05
 """How often the disk begins no such write, as where the system has no room for another."""
@@ -68,7 +68,7 @@ class SimulatedExecutor:
         self._waiting: deque[_Job] = deque()
         self._busy = False
         self._under_way: Callable[[], Any] | None = None
-        """The work that the disk has begun and not done."""
+        """The job in progress on the disk."""
         self._closed = False
 
     def submit(
@@ -181,7 +181,7 @@ def _tell(
 def executors_of(
     host: DiskOwner, process: Process, loop: VirtualLoop, streams: Streams
 ) -> tuple[Executors, Callable[[], None]]:
-    """The lanes of a process's disk work, and what ends the writes that its disk has begun.
+    """The lanes of a process's disk work, and the end of its writes in progress.
 
     Those have a lane of their own.
     """

@@ -45,8 +45,8 @@ class Fault:
 class FaultyCalls:
     """The checks before each call of a disk.
 
-    ``on_call`` is told operation and path of each call before it happens. ``calls`` counts the
-    calls that change something.
+    ``on_call`` gets operation and path of each call before it happens. ``calls`` counts the calls
+    that change something.
     """
 
     def __init__(self, on_call: Callable[[str, str], None] | None) -> None:

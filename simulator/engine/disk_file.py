@@ -103,8 +103,8 @@ class SimulatedFile:
         self._put(data, position)
 
     def _write_hidden(self, data: Bytes, position: int) -> None:
-        """Covers blocks that cannot be read, as a whole, or fails at the first of which it has but
-        a part, which the page cache would have to read."""
+        """Covers whole unreadable blocks, or fails at the first that it covers in part: the page
+        cache would have to read that one."""
         inode, end = self._inode, position + len(data)
         while (block := inode.first_hidden(position, end)) is not None:
             begin = block * BLOCK_SIZE

@@ -144,7 +144,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         heappush(self._timers, (when, next(self._order), (callback, args)))
 
     def after(self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts) -> None:
-        """As :meth:`at`, so many seconds from now."""
+        """As :meth:`at`, this number of seconds from now."""
         heappush(self._timers, (self.now + delay, next(self._order), (callback, args)))
 
     def _run_once(self) -> None:

@@ -45,7 +45,7 @@ class NetworkFaults:
 
 
 class PeerHost(Protocol):
-    """The machine at one end of the links. It is told of every message."""
+    """The machine at one end of the links. It hears every message."""
 
     name: str
     note: Callable[[str], None]

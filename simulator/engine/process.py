@@ -48,7 +48,7 @@ class Running:
             _set_running_loop(outside)
 
     def forget(self) -> None:
-        """Asyncio was told otherwise."""
+        """Asyncio knows another loop."""
         self.told = None
 
 

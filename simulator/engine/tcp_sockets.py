@@ -126,14 +126,14 @@ class SimulatedSocket(asyncio.Transport):
         protocol.data_received(data)
 
     def arrived(self, size: int) -> None:
-        """The peer has so many bytes of what was written."""
+        """The peer has this number of bytes of what was written."""
         self.in_flight -= size
         if self.writing_paused and self.in_flight <= self._low and not self._closing:
             self.writing_paused = False
             self._made().resume_writing()
 
     def lose(self, error: Exception | None) -> None:
-        """It is over; told to the protocol once."""
+        """It is over; passed to the protocol once."""
         if not self.lost:
             self.lost = self._closing = True
             self.interface.forget(self)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from hashlib import blake2b
 
 LINES_MAX = 256
-"""So many are hashed at once."""
+"""The number of lines that are hashed at once."""
 
 WORDS = bytes(byte for byte in range(256) if not chr(byte).isdigit() and byte != ord("\n"))
 """The rest of a line, beside its numbers."""

@@ -191,7 +191,7 @@ def withhold_commits(cluster: FaultTarget, host: str) -> None:
 
 @action(HostName, str, float)
 def delay_stream(cluster: FaultTarget, host: str, client_host: str, seconds: float) -> None:
-    """Its bytes to a client or a NameServer arrive so much later, until all is healed."""
+    """Its bytes to a client or a NameServer arrive ``seconds`` later, until all is healed."""
     cluster.network.late[host, client_host] = seconds
 
 
@@ -296,7 +296,7 @@ def set_clock(cluster: FaultTarget, host: str, milliseconds: int) -> None:
 
 @action(HostName, float)
 def drift_clock(cluster: FaultTarget, host: str, rate: float) -> None:
-    """From its next start on its clock counts so many seconds in a second."""
+    """From its next start on its clock counts ``rate`` seconds in a second."""
     cluster.host(host).clock.rate = rate
 
 
@@ -324,7 +324,7 @@ def lose_sector(cluster: FaultTarget, host: str, share: float) -> None:
 
 @action(HostName, float, int)
 def lose_unapplied(cluster: FaultTarget, host: str, share: float, size: int) -> None:
-    """So many bytes of the log cannot be read, between the newest checkpoint and the durable mark;
+    """``size`` bytes of the log cannot be read, between the newest checkpoint and the durable mark;
     ``share`` of the way from the one to the other."""
     disk_damage.lose_unapplied(cluster, cluster.host(host), share, size)
 
@@ -349,7 +349,7 @@ def copy_disk(cluster: FaultTarget, host: str) -> None:
 
 @action(HostName)
 def restore_disk(cluster: FaultTarget, host: str) -> None:
-    """The copy is put in the place of the disk, if that is a loss that can be recognised."""
+    """The copy replaces the disk, if the group can recognise that loss."""
     disk_damage.restore_disk(cluster, cluster.host(host))
 
 

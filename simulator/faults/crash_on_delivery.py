@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class CrashOnDelivery(Listener):
-    """Waits for the next answer to a pull of a consumer, once it is told to."""
+    """Waits for the next answer to a pull of a consumer, once it is asked to."""
 
     def __init__(self, cluster: FaultTarget) -> None:
         self._cluster = cluster

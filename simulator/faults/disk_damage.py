@@ -90,7 +90,7 @@ def lose_sector(cluster: FaultTarget, host: Host, share: float) -> None:
 
 
 def lose_unapplied(cluster: FaultTarget, host: Host, share: float, size: int) -> None:
-    """The disk cannot read so many bytes of what a start must read: behind the newest checkpoint,
+    """The disk cannot read ``size`` bytes of what a start must read: behind the newest checkpoint,
     and below the durable mark."""
     end = checkpoint_end(host)
     mark = durable_mark(host)
@@ -145,7 +145,7 @@ def restore_disk(cluster: FaultTarget, host: Host) -> None:
     """An old copy of a disk is put back, if all others have saved all that this disk held.
 
     That is what a group promises to recognise (``docs/safety.md``), until the copy holds as much
-    again. No other disk of the run is damaged: it might have been the one that knew.
+    again. No other disk of the run is damaged: it might have been the only one that knew.
     """
     copy = host.disk_copy
     if (

@@ -54,7 +54,7 @@ class Fault:
 
 
 class FaultInjector:
-    """Strikes now and then, until it is told to stop. ``rng`` is all chance of its faults."""
+    """Strikes now and then, until :meth:`end`. ``rng`` is all chance of its faults."""
 
     def __init__(
         self, cluster: FaultTarget, plan: FaultPlan, faults: Mapping[str, Fault], rng: Random

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def _ask(cluster: FaultTarget, what: str, request: Callable[[Membership], None]) -> None:
-    """An operator asks the leader; what comes of it is noted, and nobody is told."""
+    """An operator asks the leader; the trace notes the outcome, and nobody else hears of it."""
     leader = cluster.leader()
     if leader is not None:
         _ask_at(leader, what, request)
@@ -67,8 +67,9 @@ def hand_over(cluster: FaultTarget, host: str) -> None:
 
 @action(HostName)
 def remove_member(cluster: FaultTarget, host: str) -> None:
-    """Nothing happens if too many are away, or if another one has an empty disk that the log does
-    not count yet or may refuse to run: a group of two voters cannot lose one disk."""
+    """Nothing happens if too many are away. Nothing happens either if another one may refuse to
+    run, or has an empty disk that the log does not count yet: a group of two voters cannot lose one
+    disk."""
     leader = cluster.leader()
     if leader is not None and _may_leave(cluster, leader, host):
         _ask_to_remove(cluster, leader, host)
@@ -109,8 +110,8 @@ def _may_leave(cluster: FaultTarget, leader: Host, host: str) -> bool:
 
 @action(str)
 def replace_members(cluster: FaultTarget, voters: str) -> None:
-    """From now on the voters are those of such names, between commas: all in one step. No command
-    of an operator does it; the core does."""
+    """From now on the voters are these names, between commas: all in one step. No command of an
+    operator does it; the core does."""
     leader = cluster.leader()
     if leader is None or leader.process is None:
         return

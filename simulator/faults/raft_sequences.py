@@ -80,7 +80,7 @@ def _first_change(injector: FaultInjector) -> None:
 
 
 def _second_change(injector: FaultInjector, first: Host, victim: str, tries: int) -> None:
-    """Its successor is asked to remove it as soon as it is elected. Then the successor is cut off
+    """Its successor is asked to remove it right after its election. Then the successor is cut off
     from one of its voters, which hears the first leader again."""
     second = leader_beside(injector, first)
     if second is None:

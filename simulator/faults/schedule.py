@@ -84,7 +84,7 @@ class Schedule:
         """``target_of`` says to which group an action is done."""
         self.done: list[Action] = []
         self.observers: list[Callable[[Action], None]] = []
-        """Told of each action before it is done."""
+        """Hears of each action before it is done."""
         self._loop = loop
         self._trace = trace
         self._given = given

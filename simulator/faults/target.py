@@ -56,7 +56,7 @@ class FaultTarget(Protocol):
 
     @property
     def members_away_max(self) -> int:
-        """So many hosts may be no members of the group at a time."""
+        """The number of hosts that may be no members of the group at a time."""
 
     @property
     def known_members(self) -> Mapping[str, KnownMembers]:

@@ -118,7 +118,7 @@ class ObservedBroker(Broker):
     machine_class = ObservedStateMachine
 
     def retain(self, log_bytes_max: int) -> None:
-        """Retention looks now, as if the log might have no more than so many bytes."""
+        """Retention looks now, as if the log might have at most this number of bytes."""
         retention = self._retention
         policy = retention._policy
         retention._policy = replace(policy, log_bytes_max=log_bytes_max)

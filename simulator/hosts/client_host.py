@@ -30,7 +30,7 @@ class ClientHost:
         main: Main,
         ended: Callable[[ClientHost], None] = lambda _client_host: None,
     ) -> None:
-        """``ended`` is told of every process that ends before its time."""
+        """``ended`` is called for every process that ends too early."""
         self.name = name
         self.ip = ip
         self.boot = 0

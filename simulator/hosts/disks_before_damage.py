@@ -28,6 +28,6 @@ class DisksBeforeDamage:
         self._kept.append((now + UNDER_WAY_SECONDS, fs.copy()))
 
     def at(self, now: float) -> Sequence[SimulatedFileSystem]:
-        """Those that still count; what no longer does is dropped."""
+        """Those that still count; other content is dropped."""
         self._kept = [each for each in self._kept if each[0] >= now]
         return [fs for _, fs in self._kept]

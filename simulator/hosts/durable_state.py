@@ -40,7 +40,7 @@ def held_entry(host: Host, entry: Entry, segment_size: int) -> bool:
     """Whether it holds this entry, or did a moment ago (``hosts/disks_before_damage.py``), before
     its disk was damaged or taken away from it.
 
-    For what was told by many: an answer may be on its way while one of the disks is lost.
+    For promises of several nodes: an answer may be on its way while one of the disks is lost.
     """
     return holds_entry(host, entry, segment_size) or any(
         _is_on(disk, entry, segment_size) for disk in host.disks_before_damage.at(host.now)

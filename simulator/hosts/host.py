@@ -64,7 +64,7 @@ class Host(DiskHost):
         environment: Environment,
         ended: Callable[[Host], None],
     ) -> None:
-        """``ended`` is told of every process that ends."""
+        """``ended`` is called for every process that ends."""
         super().__init__(name, environment)
         self.ip = group.ip(name)
         self.clock = MachineClock(environment.loop)

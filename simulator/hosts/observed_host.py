@@ -96,7 +96,7 @@ class ObservedHost:
         self.watch(())
 
     def watch(self, observers: Sequence[HostObserver[Any]]) -> None:
-        """Tells them from now on what happens here, and each only what it wants to be told."""
+        """From now on the observers hear what happens here, each only what it asks for."""
         self.observers = observers
         stepped = [
             (int(each.step_parts), each.stepped) for each in observers if wants(each, "stepped")
@@ -120,7 +120,7 @@ class ObservedHost:
         """Counts a situation that runs should get into."""
         self._environment.trace.coverage_mark(what)
 
-    # --- what invariants are told
+    # --- events for invariants
 
     def _step(self) -> None:
         """An event was handled: all that must hold is checked, if anything of it changed."""

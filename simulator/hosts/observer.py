@@ -29,11 +29,11 @@ H = TypeVar("H")
 
 
 class HostObserver(Generic[H]):
-    """Is told what happens on the hosts of a group. It may raise
+    """Hears what happens on the hosts of a group. It may raise
     :class:`~simulator.engine.violation.Violation`."""
 
     step_parts: ClassVar[ChangedPart] = ChangedPart.ALL
-    """:meth:`stepped` is told of steps that changed one of these, and looks at nothing else."""
+    """:meth:`stepped` hears only of steps that changed one of these, and looks at nothing else."""
     sent_kinds: ClassVar[tuple[type[Message], ...]] = ()
     """Kinds of messages for :meth:`sends`; all of them, if none is named."""
     received_kinds: ClassVar[tuple[type[Message], ...]] = ()
@@ -61,7 +61,7 @@ class HostObserver(Generic[H]):
         """The state machine applied an entry; ``digest`` covers all it ever applied."""
 
     def acknowledged(self, host: H, number: int) -> None:
-        """The client was told that its payload of that number is committed."""
+        """The client got the answer that its payload of that number is committed."""
 
     def healed(self, host: H) -> None:
         """The run is over, its faults too, and the replicas agree with each other."""
@@ -70,7 +70,7 @@ class HostObserver(Generic[H]):
 def observers_of(
     observers: Sequence[HostObserver[Any]], told: str, kind: type[Message]
 ) -> Sequence[HostObserver[Any]]:
-    """Those to be told (``sends`` or ``receives``) of a kind of message."""
+    """The observers (by ``sends`` or ``receives``) of a kind of message."""
     place = "sent_kinds" if told == "sends" else "received_kinds"
     return [
         each

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from simulator.hosts.host import Host
 
 PASSES = 2
-"""Of the scrub: the first of them may have begun before the damage."""
+"""Passes of the scrub: the first of them may have begun before the damage."""
 
 
 class DamageRepaired:

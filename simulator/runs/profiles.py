@@ -34,9 +34,9 @@ class Profile:
     """``kinds`` are the faults that exist at all (``faults/kinds.py``), none given for every kind.
 
     ``minutes`` is simulated time with faults; ``seeds`` what is run where nothing else is asked;
-    ``worlds`` are taken in turn, seed by seed; ``nodes`` is how many a group has where nothing else
-    is asked, but for one seed in ``five_every``, which has five (0: none has). A ``thorough``
-    profile has failed too if its seeds missed a situation that they are for
+    ``worlds`` are taken in turn, seed by seed; ``nodes`` is the size of a group unless the command
+    line says otherwise. One seed in ``five_every`` has five (0: none has). A ``thorough`` profile
+    has failed too if its seeds missed a situation that they are for
     (``runs/expected_coverage.py``).
     """
 
@@ -56,8 +56,8 @@ class Profile:
         return tuple(kind for kind in self.kinds if kind in known)
 
     def nodes_of(self, seed: int) -> int:
-        """How many a group of that seed has. Of three voters a majority is all but one, and rules
-        that are wrong for others pass."""
+        """How many a group of that seed has. With three voters a majority is all but one, and some
+        wrong rules pass."""
         return (
             5 if self.five_every and seed % self.five_every == self.five_every - 1 else self.nodes
         )

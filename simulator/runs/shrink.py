@@ -49,7 +49,7 @@ class Shrunk:
 
 
 class Shrinker:
-    """Tries smaller scenarios, ``runs_max`` of them at most; ``tried`` is told after each."""
+    """Tries smaller scenarios, ``runs_max`` of them at most; ``tried`` is called after each."""
 
     def __init__(
         self, scenario: Scenario, *, runs_max: int, tried: Callable[[int, Scenario], None]

@@ -47,7 +47,7 @@ class Sent:
 
 
 class Listener:
-    """Is told what clients do; each check overrides what concerns it."""
+    """Hears what clients do; each check overrides what concerns it."""
 
     def sent(self, sent: Sent) -> None:
         """A client has handed a message to its producer."""
@@ -94,11 +94,11 @@ class History:
         return self.listeners
 
     def listeners_of(self, _queue: MessageQueue) -> Sequence[Listener]:
-        """Those to be told of what happens in a queue of this broker group."""
+        """The listeners for a queue of this broker group."""
         return self.listeners
 
     def acknowledge(self, sent: Sent, queue: MessageQueue, offset: int) -> None:
-        """The client was told that it is stored there."""
+        """The client got the answer that it is stored there."""
         self._end(sent)
         self.acknowledged += 1
         sent.place = (queue.topic, queue.queue_id, offset)
@@ -113,7 +113,7 @@ class History:
         self.note(sent.client, f"message {sent.number} is answered")
 
     def fail(self, sent: Sent, why: str, *, unknown: bool) -> None:
-        """The client was told that it failed, or nothing at all."""
+        """The client got an error, or no answer."""
         self._end(sent)
         if unknown:
             self.unknown += 1

@@ -11,7 +11,7 @@ from simulator.workload.history import Content, Sent
 
 TAGS = ("", "red", "green", "blue", "yellow")
 ALIKE = 4
-"""So many in a row have the same tags and properties: brokers read those but once."""
+"""The length of a run with the same tags and properties: brokers read those only once."""
 
 SIZES = ("", "small", "großer Kessel", "a=b,c|d")
 """Values of a property: none, plain, of several bytes a character, and full of separators."""

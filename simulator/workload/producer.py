@@ -45,10 +45,10 @@ class ProducingClient:
     """``pause_max``: the longest time between two sends, in seconds.
 
     With ``patient`` it waits for each acknowledgement before it sends again, and sends to one queue
-    after the other: then the order of its messages in each queue is promised. Otherwise it sends
-    again without asking whether the first try was stored. It may also send ``bursts``: so many
-    requests at the same instant, and a pause that is so many times as long after them. ``content``:
-    what a message of that number, born then, holds.
+    after the other. Then the order of its messages in each queue is promised. Otherwise it sends
+    again without asking whether the first try was stored. It may also send ``bursts`` of requests
+    at the same instant, with a pause that is as many times as long after them. ``content``: what a
+    message of that number, born then, holds.
     """
 
     def __init__(

@@ -196,7 +196,7 @@ class PushMember:
             self._wire.unlock(leader, process_queue.queue)
 
     async def _idle(self, process_queue: ProcessQueue) -> None:
-        """The program is done with the message that it has begun."""
+        """The program is done with its present message."""
         while process_queue.busy:  # noqa: ASYNC110 - as Java's clients wait for the queue's lock
             await asyncio.sleep(0.01)
 
@@ -360,7 +360,8 @@ class PushMember:
                     continue
 
     async def _begin_at(self, process_queue: ProcessQueue, offset: int) -> None:
-        """The queue goes on elsewhere: it is dropped, and begun again once that is said."""
+        """The queue goes on elsewhere: it is dropped, and starts again once its new offset is
+        known."""
         queue = process_queue.queue
         process_queue.dropped = True
         await asyncio.sleep(REBASE_SECONDS)

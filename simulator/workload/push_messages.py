@@ -12,7 +12,7 @@ from simulator.workload.message_content import content_of
 TAGS = ("Aa", "BB", "red", "")
 WANTED_TAGS = ("Aa", "red")
 RETRIES_MAX = 2
-"""A message that fails once more after so many further attempts is a dead letter."""
+"""A message that fails this number of further times is a dead letter."""
 
 RETRY_LEVEL = 1
 """The delay before the next attempt: 1 s."""
@@ -34,6 +34,6 @@ def is_wanted(number: int) -> bool:
 
 
 def fails(number: int, attempts: int) -> bool:
-    """Whether the message cannot be consumed, after so many attempts that failed."""
+    """Whether the message cannot be consumed, after that number of failed attempts."""
     kind = number // len(TAGS) % 8
     return kind == 0 or (kind == 1 and attempts == 0)

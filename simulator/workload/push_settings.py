@@ -14,8 +14,8 @@ from simulator.workload.push_listener import PushListener
 REBALANCE_SECONDS = 2.0
 PERSIST_SECONDS = 1.0
 BELIEF_SECONDS = 6.0
-"""For so long a lock is taken to be held that was not renewed; the broker's lives ten times as
-long. Java's clients say 30 s, and 60 s is the broker's."""
+"""How long a lock lasts without a renewal; the broker's lives ten times as long. Java's clients say
+30 s, and 60 s is the broker's."""
 
 ROUTES_SECONDS = 3.0
 """Between two looks at the routes where nothing has failed (Java's clients: 30 s): a broker that

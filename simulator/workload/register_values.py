@@ -16,7 +16,7 @@ from broker.client.producer.producer import Producer
 TOPIC = "registers"
 OFFSET_REGISTERS = 2
 QUEUE_END = 24
-"""Each queue of the topic holds so many messages at least, before an offset is written."""
+"""Each queue of the topic holds at least this number of messages before an offset is written."""
 
 BATCH = 8
 

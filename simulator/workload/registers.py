@@ -128,8 +128,9 @@ class RegisterClient:
     ) -> None:
         """``at_followers`` reads at any broker, and not at the leader alone. Of the operations
         ``write_share`` are writes: a client that only reads does not learn that its leader is
-        deposed. ``bursts``: it may ask for so many registers at the same instant. Who ``fills``
-        makes the queues first whose offsets are written; until then nobody asks for those."""
+        deposed. ``bursts``: the numbers of registers that it may ask for at the same instant. Who
+        ``fills`` makes the queues first whose offsets are written; until then nobody asks for
+        those."""
         self._name_servers = name_servers
         self._topic = topic
         self._history = history

@@ -42,10 +42,10 @@ class TransactionHistory:
 
     outcomes: dict[int, bool | None] = field(default_factory=dict)
     positions: dict[int, int] = field(default_factory=dict)
-    """Of the half messages that producers were told of. Where a clock has jumped a day, a retry may
-    be stored once more: that one is nobody's transaction."""
+    """Half messages that producers know of. Where a clock has jumped a day, a retry may be stored
+    once more: that one is nobody's transaction."""
     committed: Callable[[int], None] = lambda _number: None
-    """Told when a producer was told that its commit is stored."""
+    """Called when a producer has the answer that its commit is stored."""
 
     def begin(self) -> int:
         """A new number."""

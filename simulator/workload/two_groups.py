@@ -45,7 +45,7 @@ class TwoGroupsHistory(History):
 
 
 class TopicMaker:
-    """Makes topics of so many queues at the leader of each group, until all are there."""
+    """Makes topics with this number of queues at the leader of each group, until all are there."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Groups of brokers. Everything in them is the shipped code but for their environment."""
+"""Groups of brokers. Everything in them is the shipped code, except for their environment."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ from simulator.worlds.settings import BUSY, WorldSettings
 from simulator.worlds.workload import Workload
 
 QUIET_SECONDS = 2.0
-"""For so long nothing may change after that: several election timeouts."""
+"""After that nothing may change for so long: several election timeouts."""
 
 W = TypeVar("W", bound=Workload)
 
@@ -44,8 +44,8 @@ W = TypeVar("W", bound=Workload)
 class World(Generic[H]):
     """The parts of a run.
 
-    Each of ``workloads`` makes its clients and checks for a cluster; they start, and come to their
-    end, in this order.
+    Each of ``workloads`` makes its clients and checks for a cluster; they start and end in this
+    order.
     """
 
     kind: GroupKind[H]
@@ -125,7 +125,7 @@ class Cluster(Group[H]):
         return [host for group in self.groups for host in group.hosts]
 
     def _group_of(self, action: Action) -> Group[Any]:
-        """To whose hosts it is done; what is done to no host is done to all that groups share."""
+        """The group of its hosts; what is done to no host is done to all that groups share."""
         names = {word for each in action.arguments for word in str(each).split(",")}
         for group in self.groups:
             if names & {host.name for host in group.hosts}:

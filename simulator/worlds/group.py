@@ -33,7 +33,7 @@ class GroupKind(Generic[H]):
     """The hosts of a group, and the faults that can strike them.
 
     ``raft_config`` draws the limits of a run. ``invariants`` makes the checks that hold for every
-    workload. Of so many hosts ``members_away_max`` may be no members at a time.
+    workload. Of this number of hosts ``members_away_max`` may be no members at a time.
     """
 
     segment_sizes: Sequence[int]
@@ -70,7 +70,7 @@ class Group(Generic[H]):
         self.invariants = list(kind.invariants(self.hosts, config))
 
     def watch(self) -> None:
-        """All checks are there: from now on they are told what happens."""
+        """All checks are there: from now on they hear what happens."""
         for host in self.hosts:
             host.watch(self.invariants)
 

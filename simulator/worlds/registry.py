@@ -133,7 +133,7 @@ class Run:
         )
 
     def play(self, show: Callable[[str], None] | None = None) -> Outcome:
-        """To its end; ``show`` is told every event, a line each."""
+        """To its end; ``show`` gets every event, a line each."""
         return play(
             self.cluster(show), lambda cluster: cluster.run(self.seconds, self.client_seconds)
         )

@@ -52,7 +52,7 @@ class RequestReply(Workload):
             cluster.client_host(name, f"10.0.3.{place}", main)
             for place, (name, main) in enumerate(mains, 1)
         ]
-        # Questions have numbers of their own, so what is stored of them is told apart as well.
+        # Questions have numbers of their own, so they can be told apart in the log as well.
         stored = StoredMessages(cluster.hosts, (TOPIC,))
         self._selected = OnlySelectedBySql92(GROUP, TOPIC, is_wanted)
         content = MessageContentKept((TOPIC,), REQUEST_PROPERTIES)

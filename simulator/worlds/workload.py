@@ -14,8 +14,8 @@ class Workload:
     """Some clients of a cluster. Each overrides what concerns it.
 
     ``client_hosts`` are the machines of its clients, in the order in which they start. Faults
-    strike those in ``targets``. ``invariants`` are told of the hosts of the cluster's first group.
-    With ``prepares`` it starts, and comes to its end, before the others.
+    strike those in ``targets``. ``invariants`` observe the hosts of the cluster's first group. With
+    ``prepares`` it starts, and comes to its end, before the others.
     """
 
     prepares: ClassVar[bool] = False
@@ -54,7 +54,7 @@ class Workload:
     def client_ended(self, client_host: ClientHost) -> None:
         """The process of a client, of this workload or another one, died."""
 
-    # --- what came of it
+    # --- the outcome
 
     def open_calls(self) -> int:
         """How many calls have not ended."""
@@ -69,7 +69,7 @@ class Workload:
         return True
 
     async def heal(self) -> None:
-        """Faults are over: lets its clients come to their end, and checks what must hold then.
+        """Faults are over: ends its clients, and checks what must hold then.
 
         Raises :class:`~simulator.engine.violation.Violation`.
         """

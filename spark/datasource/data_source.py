@@ -87,7 +87,7 @@ class DledgerDataSource(DataSource):
 
 
 class Reader(DataSourceReader):
-    """One read of all that the manifests vouch for.
+    """One read of everything that the manifests cover.
 
     It takes no filters of Spark (``pushFilters``). Up to 4.3 PySpark keeps the filters of a reader
     with the relation, and every query of the same DataFrame or view shares them. So a join with

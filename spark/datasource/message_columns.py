@@ -1,7 +1,7 @@
 """The messages of many entries as Arrow columns, each column made at once.
 
-Numbers are copied as they are. Arrow cuts a column of text out of the entries' bytes: an array over
-all bytes, of which every second element is wanted. So no text becomes a Python object.
+Numbers are copied as they are. Arrow cuts a column of text out of the entries' bytes: every second
+element of an array over all bytes is text of the column. So no text becomes a Python object.
 :mod:`spark.datasource.view_rows` reads unusual messages: records that the leader's rows do not lead
 to, hosts of IPv6, a property twice, bytes that are not UTF-8.
 """
@@ -127,7 +127,7 @@ class MessageColumns:
 
 
 class _Pairs:
-    """Where names and values of properties lie, and of which message each pair is."""
+    """The places of names and values of properties, and the message of each pair."""
 
     def __init__(self, octets: Octets, begins: Numbers, ends: Numbers) -> None:
         self._count = len(begins)

@@ -85,7 +85,7 @@ class BrokerName:
 
 @dataclass(frozen=True, slots=True)
 class DepartedBroker:
-    """A broker name of which no process is registered any more."""
+    """A broker name without a registered process."""
 
     name: str
     seconds: float

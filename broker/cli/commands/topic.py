@@ -199,7 +199,8 @@ async def create_topic(
 async def _set_queues(
     admin: AdminClient, address: str, topic: str, config: TopicConfig, queues: int
 ) -> None:
-    """Gives the topic so many queues; all else stays as its ``config`` says, if there is one."""
+    """Sets the number of the topic's queues; all else stays as its ``config`` says, if there is
+    one."""
     await admin.ask(
         address,
         RequestCode.UPDATE_AND_CREATE_TOPIC,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def open_nonblocking(path: str, flags: int) -> int:
-    """For ``open(opener=...)``: a pipe in the place of a file is an error, and not waited for."""
+    """For ``open(opener=...)``: a pipe instead of a file is an error; nothing waits for it."""
     fd = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     os.set_blocking(fd, True)
     return fd

@@ -128,7 +128,7 @@ def _run(
 
 
 def _become(log: BinaryIO) -> None:
-    """A process as it is after exec: session, signals and files are its own."""
+    """A process like after exec: session, signals and files are its own."""
     os.setsid()
     for sig in handled_signals():
         signal.signal(sig, signal.SIG_DFL)

@@ -129,7 +129,7 @@ class LocalCluster:
         return stop_processes(self._all_processes())
 
     def _all_processes(self) -> list[ManagedProcess]:
-        """With those of nodes that were added since the cluster was opened."""
+        """Also those of nodes that were added since the cluster was opened."""
         known = {process.name: process for process in self.processes}
         with suppress(UsageError):  # not written yet, or removed
             known = find_processes(self.directory) | known

@@ -190,7 +190,7 @@ def _open_pidfd(process: ManagedProcess) -> tuple[int, int] | None:
         fd = os.pidfd_open(pid)
     except ProcessLookupError:
         return None
-    if process.pid == pid:  # still the one that was meant, so the descriptor is of it
+    if process.pid == pid:  # still the same process, so the descriptor is of it
         return fd, pid
     os.close(fd)
     return None

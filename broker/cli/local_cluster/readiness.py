@@ -78,7 +78,7 @@ def _ended(processes: Iterable[ManagedProcess]) -> list[ManagedProcess]:
 
 
 def _obstacles(cluster: LocalCluster) -> list[ManagedProcess]:
-    """The processes that ended and without which the cluster cannot come to serve."""
+    """The ended processes without which the cluster cannot serve."""
     ended = _ended([cluster.namesrv_process])
     for group in cluster.groups:
         nodes = [node.process for node in cluster.nodes.values() if node.config.group == group]

@@ -16,7 +16,7 @@ and its reader is slow."""
 
 
 def open_missing_streams() -> None:
-    """Puts ``/dev/null`` in the place of standard streams that the parent closed.
+    """Opens ``/dev/null`` for standard streams that the parent closed.
 
     Otherwise the next file or socket would get a descriptor that everybody takes for output, and
     the event loop would refuse to close it.

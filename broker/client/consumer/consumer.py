@@ -122,7 +122,7 @@ class Consumer:
         self._committing: asyncio.Task[None] | None = None
         self._resets: dict[asyncio.Task[None], None] = {}
         self._opened: _OpenedBatch | None = None
-        """Messages that :meth:`messages` has begun and not finished."""
+        """Messages that :meth:`messages` has started and not finished."""
         self._closed = False
 
     async def start(self) -> None:

@@ -30,8 +30,8 @@ EMPTY_PULL_SECONDS = 0.1
 """A pull that brings nothing takes at least so long, even where the broker does not hold it."""
 
 BEHIND_SECONDS = 10.0
-"""How long a broker must insist that a queue ends before what was already read of it. Until then it
-is taken for a deposed leader; later, for a topic that was deleted and created again."""
+"""How long a broker must repeat that a queue ends before its last read message. Until then it is
+taken for a deposed leader; later, for a topic that was deleted and created again."""
 
 
 class Sink(Protocol):
@@ -67,7 +67,7 @@ class Fetcher:
         broadcast: bool,
         wait_seconds: float,
     ) -> None:
-        """``wait_seconds`` pass before the queue is begun."""
+        """``wait_seconds`` pass before the queue starts."""
         self.queue = queue
         self.ahead = 0
         """Batches that were put into the sink and not yet taken out."""

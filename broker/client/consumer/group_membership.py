@@ -91,7 +91,7 @@ class GroupMembership:
         self._task = self._loop.create_task(self._run())
 
     async def stop(self) -> None:
-        """Ends the membership; brokers that can be reached are told."""
+        """Ends the membership; reachable brokers are notified."""
         if self._timer is not None:
             self._timer.cancel()
         if self._task is not None:

@@ -29,7 +29,7 @@ class OffsetStore:
         self._acknowledged: dict[MessageQueue, int] = {}
         self._committed: dict[MessageQueue, int] = {}
         self._handed_out: dict[MessageQueue, int] = {}
-        """Of queues that were reset: up to where their messages have come again."""
+        """For reset queues: the offset up to which messages have come again."""
 
     def acknowledge(self, queue: MessageQueue, next_offset: int) -> None:
         """All messages of the queue before ``next_offset`` are done with."""

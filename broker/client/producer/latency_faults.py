@@ -38,5 +38,5 @@ class LatencyFaults:
         return self._until.get(broker, 0) <= now_ms
 
     def least_bad(self, brokers: Sequence[str]) -> str:
-        """Of brokers none of which is available, the one that will be first."""
+        """Of brokers that are all unavailable, the one that will be available first."""
         return min(brokers, key=lambda broker: self._until.get(broker, 0))

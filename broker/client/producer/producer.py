@@ -157,7 +157,7 @@ class Producer:
         return await self.send_nowait(message, queues[queue_index(key, len(queues))])
 
     async def send_one_way(self, message: Message, queue: MessageQueue | None = None) -> None:
-        """Sends once and waits for no answer: the message may be lost, and nobody is told.
+        """Sends once and waits for no answer: the message may be lost without notice.
 
         Raises a :class:`ClientError` where no broker is known that would have it.
         """

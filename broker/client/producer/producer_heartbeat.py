@@ -87,7 +87,7 @@ class ProducerHeartbeats:
 
     async def join(self, topic: str, leaders: Mapping[str, str], seconds: float) -> None:
         """As :meth:`meet`. Returns when the leaders know this producer or have been tried once, or
-        after so many seconds; those that failed just now are not waited for.
+        after this time; those that failed just now are not waited for.
         """
         self.meet(topic, leaders)
         with suppress(TimeoutError):
@@ -107,7 +107,7 @@ class ProducerHeartbeats:
                 self._forget_heartbeat(group)
 
     async def close(self) -> None:
-        """Brokers that can be reached are told that the producer is gone."""
+        """Reachable brokers learn that the producer is gone."""
         self._closed = True
         for task in self._tasks:
             task.cancel()

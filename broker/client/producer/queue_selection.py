@@ -106,7 +106,7 @@ class QueueSelector:
         return self._take_turn(rotation, avoid)
 
     async def route(self, topic: str) -> TopicRoute:
-        """The topic's route, or the one that it will have when a message creates it."""
+        """The topic's route, or its future route when a message creates it."""
         route = self._routes.cached(topic)
         if route is not None:
             return route

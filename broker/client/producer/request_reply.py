@@ -76,7 +76,7 @@ class PendingReplies:
         )
 
     def expect(self, correlation_id: str) -> asyncio.Future[Reply]:
-        """From now on a reply of that id is waited for, until :meth:`forget`."""
+        """From now on a reply with that id is awaited, until :meth:`forget`."""
         reply: asyncio.Future[Reply] = self._loop.create_future()
         self._waiting[correlation_id] = reply
         return reply

@@ -45,7 +45,7 @@ KEY_PROPERTY_SIZE = len(PROPERTY_UNIQUE_KEY) + UNIQUE_KEY_SIZE + 2
 
 
 class SendTemplates:
-    """The requests that send to one topic (``SendMessageRequestHeaderV2``), but for what differs.
+    """The common part of the requests that send to one topic (``SendMessageRequestHeaderV2``).
 
     Last of what fills them in comes the id of the queue, which a retry may change; before it what
     :func:`single_values` and :func:`batch_values` say.

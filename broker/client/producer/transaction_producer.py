@@ -71,8 +71,8 @@ class _Handle(NamedTuple):
 
 
 class Transaction:
-    """One message of a :class:`TransactionProducer`. As a context manager it is begun, and
-    committed at the end, or rolled back where an error leaves the block.
+    """One message of a :class:`TransactionProducer`. As a context manager it starts, and is
+    committed at the end, or rolled back if an error leaves the block.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Transaction:
         self.message = message
         self.queue = queue
         self.result: SendResult | None = None
-        """Where the half message is, once it is begun."""
+        """The place of the half message, once it is stored."""
         self.outcome: Outcome | None = None
         """How the program said that it ends."""
 

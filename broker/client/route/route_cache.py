@@ -125,12 +125,12 @@ class Routes:
         return self._routes.get(topic)
 
     async def get(self, topic: str) -> TopicRoute:
-        """The known route, or the one that :meth:`refresh` finds."""
+        """The known route, or the result of :meth:`refresh`."""
         return self._routes.get(topic) or await self.refresh(topic)
 
     async def refresh(self, topic: str) -> TopicRoute:
-        """Asks a NameServer; callers at the same time share the answer, and so do those who were
-        woken by it only to find that there is no such topic.
+        """Asks a NameServer; callers at the same time share the answer, and so do waiters that
+        learn from it that there is no such topic.
 
         Raises :class:`TopicNotFoundError` or another :class:`ClientError`.
         """

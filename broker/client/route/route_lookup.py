@@ -151,7 +151,7 @@ class RouteLookup:
         )
 
     def give_up(self) -> None:
-        """The client is being closed: nothing more is asked, and nobody told of an answer."""
+        """The client is being closed: nothing more is asked, and no answer is given."""
         self.is_given_up = True
 
     def _answered(self, address: str, answer: Frame | None, failure: Failure | None) -> None:

@@ -35,7 +35,7 @@ def members_not_told(patch: Patch) -> None:
 
 
 def reply_to_another_client(patch: Patch) -> None:
-    """A reply is handed to another client than the one that it names."""
+    """A reply goes to another client than the one in its properties."""
     named = ConnectedClients.producer_named
 
     def any_of(clients: ConnectedClients, client_id: str) -> Connection | None:

@@ -42,7 +42,7 @@ def second_end_not_noticed(patch: Patch) -> None:
 
 
 def transaction_given_up_at_once(patch: Patch) -> None:
-    """A transaction is rolled back after the first check in vain."""
+    """A transaction is rolled back after the first check without an answer."""
 
     def hasty(policy: CheckPolicy, transaction: OpenTransaction) -> bool:
         del policy

@@ -84,7 +84,7 @@ def _in_all_groups(patch: Patch) -> None:
 
 
 STALE = "was committed when it was asked | is not linearizable"
-"""A broker that answers a read from an old state is seen first; then what clients were told."""
+"""A broker that answers a read from an old state is seen first; then the answers of clients."""
 
 
 def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:

@@ -51,7 +51,7 @@ def completions_told_one_late(patch: Patch) -> None:
 
 
 def truncation_that_never_reaches_the_disk(patch: Patch) -> None:
-    """The core cuts its log, and the file stays as it is."""
+    """The core cuts its log, and the file stays unchanged."""
     write = LogWriter._write
 
     def without_cut(writer: LogWriter, writes: Sequence[Write]) -> None:

@@ -27,7 +27,7 @@ class LongPollsAnswered(Invariant):
 
     def __init__(self, topics: Sequence[str], now: Callable[[], float]) -> None:
         self.calm_since: float | None = None
-        """From when on there are no faults, and every client has found its leader again."""
+        """The time after which there are no faults, and every client has found its leader again."""
         self.seen = 0
         """Pulls that were held, and answered with a message."""
         self._topics = topics

@@ -97,7 +97,7 @@ class MessageLookups(Invariant):
     def found_by_key(
         self, topic: str, key: str, applied: int, records: Sequence[tuple[MessageRecord, bytes]]
     ) -> None:
-        """The answer of a broker that had applied so much when it was asked."""
+        """The answer of a broker that had applied that much when it was asked."""
         given: set[int] = set()
         for record, data in records:
             known = self.by_position.get(record.position)

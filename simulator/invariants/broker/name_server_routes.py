@@ -74,7 +74,7 @@ class NameServerRoutes(Invariant):
         self._applied: dict[str, tuple[int, int]] = {}
         """By host: the process, and the term of the last entry that it applied."""
         self._stopping: dict[str, int] = {}
-        """By host the process that was asked to stop: it takes leave of the NameServer first."""
+        """By host the process that was asked to stop: it unregisters first."""
         self._calm: tuple[object, ...] = ()
         self._since = self._looked_at = 0.0
 

@@ -37,7 +37,7 @@ class _Scheduled:
 
 
 class ScheduledMessages(Invariant, Listener):
-    """Follows the messages of one topic, all of which wait before."""
+    """Follows the messages of one topic; all of them are scheduled."""
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
@@ -114,7 +114,7 @@ class ScheduledMessages(Invariant, Listener):
 
     @property
     def waiting(self) -> list[int]:
-        """The numbers of those that wait, but for what retention has removed."""
+        """The numbers of waiting messages, without those that retention has removed."""
         return [
             number
             for number, message in self._messages.items()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 BODY_SIZE_FIELD = -1  # the last of HEAD
 RETRY_MS = 60_000
-"""For so long brokers remember what was sent to them, as ``dedup_window_seconds`` has it."""
+"""How long brokers remember requests: ``dedup_window_seconds``."""
 
 
 MESSAGES_MANY = 10

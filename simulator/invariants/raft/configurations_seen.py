@@ -50,7 +50,7 @@ class Members(NamedTuple):
 class SeenConfigurations(Invariant):
     """No promise: remembers each configuration that a leader has ever added to its log.
 
-    It is told of each event before the checks that ask it.
+    It hears each event before the checks that use it.
     """
 
     step_parts = ChangedPart.LOG | ChangedPart.RAFT_STATE

@@ -3,7 +3,7 @@
 A machine got an empty disk, or an old copy of its own. The lost disk had confirmed entries, or had
 committed them as leader. Until the new one holds them again, a majority that needs it may know
 nothing of a committed entry. Entries that a leader alone held are not missed: nobody can have
-counted on them, and nobody else may have them.
+counted on them or have them.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from simulator.hosts.host import Host
 
 SETTLED_TIMEOUTS = 4
-"""A leadership is settled when it has lasted so many election timeouts."""
+"""A leadership is settled after this number of election timeouts."""
 
 
 class SlowDiskKeepsLeader(Invariant):
