@@ -165,10 +165,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 if type(event) is tuple:
                     callback, args = event
                 # An event is a tuple or a handle; mypy does not tell them apart by `type() is`.
-                elif event._cancelled:  # type: ignore[union-attr]
+                elif event._cancelled:  # type: ignore[union-attr]  # see above
                     continue
                 else:
-                    callback, args = event._callback, event._args  # type: ignore[union-attr, assignment]
+                    callback, args = event._callback, event._args  # type: ignore[union-attr, assignment]  # see above
                 try:
                     callback(*args)
                 except (SystemExit, KeyboardInterrupt):
@@ -184,7 +184,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         while timers:
             when, _, event = heappop(timers)
             # mypy does not take the other kind out of the union by that.
-            if type(event) is tuple or not event._cancelled:  # type: ignore[union-attr]
+            if type(event) is tuple or not event._cancelled:  # type: ignore[union-attr]  # see above
                 break
         else:
             raise StalledError(f"nothing is left to happen after {self.now:.6f} s")

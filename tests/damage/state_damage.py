@@ -66,7 +66,7 @@ def save_checkpoint(group: Group, member: Member, checkpoint: Checkpoint) -> Non
 
 def save_machine(group: Group, member: Member, **fields: object) -> None:
     checkpoint, machine = checkpoint_of(group, member)
-    state = encode_machine_state(machine._replace(**fields))  # type: ignore[arg-type]
+    state = encode_machine_state(machine._replace(**fields))  # type: ignore[arg-type]  # fields by name
     save_checkpoint(group, member, replace(checkpoint, state=state))
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from re import _constants as code  # type: ignore[attr-defined]
-from re import _parser as parser  # type: ignore[attr-defined]
+from re import _constants as code  # type: ignore[attr-defined]  # typeshed lacks it
+from re import _parser as parser  # type: ignore[attr-defined]  # typeshed lacks it
 from typing import Any, TypeAlias
 
 Next: TypeAlias = Callable[[int], int | None]

@@ -27,7 +27,7 @@ def due_messages_early(patch: Patch) -> None:
 
     def early(level: DelayLevelDispatcher) -> None:
         batcher = level._batcher
-        level._batcher = _Ahead(batcher)  # type: ignore[assignment]
+        level._batcher = _Ahead(batcher)  # type: ignore[assignment]  # it passes calls on
         try:
             find(level)
         finally:
