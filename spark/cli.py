@@ -86,7 +86,7 @@ def make_parser() -> argparse.ArgumentParser:
         epilog="example:\n  python -m spark package dledger.zip\n",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    package.add_argument("path", metavar="OUT.zip", help="the archive; one that is there goes")
+    package.add_argument("path", metavar="OUT.zip", help="the archive; an existing one is replaced")
     bench = commands.add_parser(
         "bench",
         help="measure the audit against plain processes, on data made for it",

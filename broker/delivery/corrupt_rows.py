@@ -27,7 +27,7 @@ class CorruptRowError(DamagedError):
         self.offset = offset
         super().__init__(
             *queue.locate(offset),
-            f"the row of offset {offset} leads to no such record; it is mended from the log",
+            f"the row of offset {offset} leads to no such record; it is repaired from the log",
         )
 
 

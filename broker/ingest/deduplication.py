@@ -39,7 +39,7 @@ class RetryUndecidedError(ProposeError):
     """Nobody can say now whether the request is stored; nothing was written."""
 
     def __init__(self, fault: StoreError) -> None:
-        super().__init__(f"whether this was sent before cannot be told now: {fault}")
+        super().__init__(f"it is unknown now whether this was sent before: {fault}")
 
 
 class _SuspectedRetry:

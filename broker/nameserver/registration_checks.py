@@ -87,7 +87,7 @@ class RegistrationChecks:
         elif channel < known.channel:
             refusal = EarlierConnectionError(address)
         elif fresh and self._contested_claims.believed(claim) == known.channel:
-            refusal = ContestedError(f"{address}: another connection has insisted that it has it")
+            refusal = ContestedError(f"{address}: another connection has repeated its claim to it")
         else:
             return
         self._refuse(claim, channel, refusal)
@@ -130,7 +130,9 @@ class RegistrationChecks:
             self._refuse(
                 claim,
                 channel,
-                ContestedError(f"{name}: {leader.registration.address} has insisted that it leads"),
+                ContestedError(
+                    f"{name}: {leader.registration.address} has repeated its claim to lead"
+                ),
             )
 
     def name_forgotten(self, name: str) -> None:

@@ -65,7 +65,7 @@ class NameServer:
         return self.server.port
 
     async def start(self) -> None:
-        """Listens. Raises ``OSError`` where the address cannot be had."""
+        """Listens. Raises ``OSError`` if the address cannot be used."""
         await self.server.start()
         self._scan_timer = self._loop.call_later(SCAN_SECONDS, self._scan)
 

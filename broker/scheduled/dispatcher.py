@@ -232,7 +232,7 @@ class Dispatcher:
             wrong = CorruptRowError(due.queue, due.offset)
             if own_ms > said_ms or not self._overdue(due, own_ms):
                 raise wrong
-            log.warning("a message that is due is late: %s", self._reader.report_corrupt_row(wrong))
+            log.warning("a due message is late: %s", self._reader.report_corrupt_row(wrong))
 
     def _delivered(self, error: ProposeError | None) -> None:
         self._committing -= 1

@@ -222,7 +222,7 @@ BUGS = (
     Bug(
         "J9x",
         rows_of_the_entry_index_believed,
-        "damage is mended: not within",
+        "damage is repaired: not within",
         40,
         seconds=8.0,
         kinds=("entry index damaged",),

@@ -33,7 +33,7 @@ def lost_end_taken_for_an_unfinished_write(patch: Patch) -> None:
     patch.set(dledger.node.startup_repair, "begin_incarnation", lambda *_given: 0)
 
 
-def lost_end_not_missed_once_damage_is_mended(patch: Patch) -> None:
+def lost_end_not_missed_once_damage_is_repaired(patch: Patch) -> None:
     """Segments are swapped, and only what peers repair is checked."""
     patch.set(store.recovery.log_scan, "displaced", lambda _log, _position, _floor: False)
     patch.set(store.recovery.opening, "misplaced", lambda _log, _position: None)
@@ -102,7 +102,7 @@ BUGS = (
     ),
     Bug(
         "E4x",
-        lost_end_not_missed_once_damage_is_mended,
+        lost_end_not_missed_once_damage_is_repaired,
         "to be committed and durable",
         40,
         seconds=8.0,

@@ -137,7 +137,7 @@ class Host(DiskHost):
     def upgrade(self) -> None:
         """A process of an earlier program ends, and one of the present program starts."""
         if self.process is not None and self.features != FEATURES:
-            self.note("is started anew with another program")
+            self.note("restarts with another program")
             self.crash()
             self.start()
 
@@ -229,7 +229,7 @@ class Host(DiskHost):
             f"commit {found.commit_index}, cut {found.torn_bytes_cut}"
         )
         if self._is_repaired:
-            self.coverage_mark("damage mended before the node started")
+            self.coverage_mark("damage repaired before the node started")
         self.refuses = self.files_swapped = self._is_repaired = False
         self.node = node
         for observer in self.observers:
@@ -283,7 +283,7 @@ class Host(DiskHost):
 
     def waits_for_repair(self, damage: DamagedLogError) -> None:
         """Its peers are to put back what keeps its log from being opened."""
-        self.note(f"is to be mended: {damage}")
+        self.note(f"must be repaired: {damage}")
         if not (self.damaged or self.damaged_parts or self._disk_failed):
             raise Violation(f"{self.name} takes its log for damaged: {damage}")
         self._is_repaired = True
@@ -304,7 +304,7 @@ class Host(DiskHost):
             raise error
         elif life.result() is None:
             self.coverage_mark(
-                "stopped before it was mended" if self._is_repaired else "stopped in order"
+                "stopped before its repair" if self._is_repaired else "stopped in order"
             )
         self._end(Ending.CRASH)
 

@@ -116,11 +116,11 @@ DAMAGE_PROFILE_KINDS = (*DAMAGE_KINDS, "crash", "power loss", "stop", "partition
 PROFILES = {
     profile.name: profile
     for profile in (
-        Profile("quick", "short runs, bare nodes and whole brokers in turn", 0.1, (1, 100)),
+        Profile("quick", "short runs, bare nodes and brokers in turn", 0.1, (1, 100)),
         Profile("nodes", "bare nodes for twenty seconds", 1 / 3, (1, 200), (NODES,)),
         Profile(
             "default",
-            "whole brokers for twenty seconds",
+            "brokers for twenty seconds",
             1 / 3,
             (1, 100),
             (
@@ -137,7 +137,7 @@ PROFILES = {
         ),
         Profile(
             "transactions",
-            "whole brokers whose clients have transactions",
+            "brokers whose clients have transactions",
             1 / 3,
             (1, 100),
             (TRANSACTIONS,),

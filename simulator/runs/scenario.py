@@ -85,9 +85,9 @@ class Scenario:
         if not self.violates:
             return outcome.violation
         if outcome.violation is None:
-            return f"every promise was kept, though {self.violates!r} was to be said"
+            return f"every promise was kept, though {self.violates!r} was expected"
         if self.violates not in outcome.violation:
-            return f"{self.violates!r} was to be said, not: {outcome.violation}"
+            return f"{self.violates!r} was expected, not: {outcome.violation}"
         return None
 
 
@@ -122,7 +122,7 @@ def _take(given: dict[str, str], word: str, rest: str) -> None:
     if word not in _WORDS:
         raise ScheduleError(f"{word!r} is none of {', '.join((*_WORDS, 'at'))}")
     if word in given:
-        raise ScheduleError(f"{word} is said twice")
+        raise ScheduleError(f"{word} is given twice")
     if not rest:
         raise ScheduleError(f"{word} says nothing")
     given[word] = rest

@@ -60,7 +60,7 @@ class Shrinker:
         self.runs = 1
         outcome = scenario.run()
         if outcome.violation is None:
-            raise NotBrokenError("the run keeps every promise: there is nothing to make smaller")
+            raise NotBrokenError("the run keeps every promise: there is nothing to shrink")
         self._kind = kind_of(outcome.violation)
         self.best = scenario
         self.outcome = outcome

@@ -103,7 +103,7 @@ class RaftClient:
 
     def _done(self, host: Host, number: int, error: ProposeError | None) -> None:
         if self.pending.pop(number, None) is None:
-            raise Violation(f"the outcome of payload {number} is told twice, now: {error}")
+            raise Violation(f"payload {number} has two outcomes, now: {error}")
         host.note(f"payload {number}: {error or 'acknowledged'}")
         if error is None:
             self.acknowledged[number] = None

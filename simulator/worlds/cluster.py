@@ -233,7 +233,7 @@ class Cluster(Group[H]):
         await self.until(self._all_are_back, "all are voters")
         await self._heal_workloads(self._prepares(True))
         await self._heal_workloads(self._prepares(False))
-        await self.until(lambda: all(each() for each in repaired), "damage is mended")
+        await self.until(lambda: all(each() for each in repaired), "damage is repaired")
         await self.until(lambda: all(group.agrees() for group in self.groups), "the replicas agree")
         settled = self._state()
         await self.pass_time(QUIET_SECONDS)

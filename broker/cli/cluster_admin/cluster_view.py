@@ -101,7 +101,7 @@ async def view_node(admin: AdminClient, address: str) -> dict[str, str]:
     code = RequestCode.GET_BROKER_RUNTIME_INFO
     table = document_of(await admin.ask(address, code, seconds=VIEW_SECONDS)).get("table")
     if not isinstance(table, dict) or "raftNode" not in table:
-        raise CommandError(f"{address} tells nothing of a Raft group; is it a dledger broker?")
+        raise CommandError(f"{address} reports no Raft group; is it a dledger broker?")
     return table
 
 

@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
         why = f": {left_out}; start its nodes" if gone else ""
         raise CommandError(f"no broker is registered at {args.namesrv}{why}")
     if gone:
-        print(f"dledger snapshot: {left_out}; the snapshot goes without", file=sys.stderr)
+        print(f"dledger snapshot: {left_out}; the snapshot lacks it", file=sys.stderr)
     taken = run_to_its_end(_take_all(nodes, out))
     results = [_fetched(result, out) for result in taken]
     failed = [result for result in results if "error" in result]

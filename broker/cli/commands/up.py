@@ -156,7 +156,7 @@ def _report_ended(cluster: LocalCluster, reported: frozenset[str]) -> frozenset[
             print(f"{process.name} was stopped", file=sys.stderr)
             continue
         # A node that ended by itself has said what to do first.
-        when = "once that is mended, " if (process.exit_code or 0) > 0 else ""
+        when = "once that is fixed, " if (process.exit_code or 0) > 0 else ""
         print(
             f"{process.describe_end()}\n"
             f"{when}`dledger start {process.name}{data_option(cluster.directory)}` brings it back",

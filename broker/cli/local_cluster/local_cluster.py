@@ -146,7 +146,7 @@ class LocalCluster:
             why = why_taken(endpoint)
             if why is not None:
                 raise CommandError(
-                    f"{endpoint}, meant for {user}, cannot be had ({why}): "
+                    f"{endpoint}, meant for {user}, cannot be used ({why}): "
                     f"stop what uses it, or choose another with {option}"
                 )
 

@@ -124,9 +124,9 @@ class Transaction:
 
     async def _end(self, outcome: Outcome) -> None:
         if self.result is None:
-            raise TransactionEndedError("the transaction was not begun")
+            raise TransactionEndedError("the transaction was not started")
         if self.outcome not in {None, outcome}:
-            raise TransactionEndedError("the transaction was told to end the other way before")
+            raise TransactionEndedError("the transaction has already ended the other way")
         self.outcome = outcome
         await self._producer.end(self, self.result, outcome)
 

@@ -51,8 +51,8 @@ def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str, world: str = 
 
 LEADERS = ("crash", "partition", "pause")
 BUGS = (
-    _bug("N51x", new_leader_not_announced, "tells no leader", 5, *LEADERS),
-    _bug("N52x", nameserver_not_told_again, "tells no leader", 10, "NameServer crash"),
-    _bug("N53x", every_member_leads, "which is none", 30, *LEADERS),
+    _bug("N51x", new_leader_not_announced, "names no leader", 5, *LEADERS),
+    _bug("N52x", nameserver_not_told_again, "names no leader", 10, "NameServer crash"),
+    _bug("N53x", every_member_leads, "as the leader of", 30, *LEADERS),
     _bug("N54x", routes_never_looked_up_again, "not within", 5, *LEADERS),
 )

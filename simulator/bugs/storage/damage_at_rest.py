@@ -75,7 +75,7 @@ def records_read_as_they_lie(patch: Patch) -> None:
     patch.set(ReplicaReads, "read_range", read_range)
 
 
-def damage_at_rest_not_mended(patch: Patch) -> None:
+def damage_at_rest_not_repaired(patch: Patch) -> None:
     """The scrub does not repair the damage that it finds."""
     patch.set(Scrubber, "_repair", lambda _scrubber: None)
 
@@ -114,6 +114,6 @@ BUGS = (
         kinds=("bit flip",),
         world=LOOKUPS,  # consumers read what is new; queries read all of the log
     ),
-    _bug("M8x", damage_at_rest_not_mended, "damage is mended: not within", 10),
-    _bug("M9x", nobody_reads_what_is_at_rest, "damage is mended: not within", 10),
+    _bug("M8x", damage_at_rest_not_repaired, "damage is repaired: not within", 10),
+    _bug("M9x", nobody_reads_what_is_at_rest, "damage is repaired: not within", 10),
 )

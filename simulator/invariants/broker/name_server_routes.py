@@ -134,10 +134,10 @@ class NameServerRoutes(Invariant):
             if told != host.addresses[1]:
                 seconds = host.now - self._since
                 raise Violation(
-                    f"{self._name_server.name} tells "
-                    f"{'no leader' if told is None else f'{told} as the leader, which is none,'} "
-                    f"of {self._group} to who asks for {what}, and {host.name} has led without a "
-                    f"fault for {seconds:.1f} s"
+                    f"{self._name_server.name} names "
+                    f"{'no leader' if told is None else f'{told}, not {host.name}, as the leader'} "
+                    f"of {self._group} for {what}, though {host.name} has led without a fault for "
+                    f"{seconds:.1f} s"
                 )
 
 

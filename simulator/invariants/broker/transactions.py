@@ -155,4 +155,4 @@ class PublishedOnce(Invariant):
 
     def _committed(self, number: int) -> None:
         if number not in self.published:
-            raise Violation(f"transaction {number} was told to be committed; nobody applied it")
+            raise Violation(f"transaction {number} is acknowledged as committed; nobody applied it")

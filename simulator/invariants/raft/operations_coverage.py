@@ -77,4 +77,4 @@ class OperationsCoverage(Invariant):
     def healed(self, host: Host) -> None:
         """See :class:`Invariant`."""
         if host.node is not None and host.node.scrubber.repaired:
-            host.coverage_mark("damage mended while the node served")
+            host.coverage_mark("damage repaired while the node served")
