@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
-INSISTS_MS = 60_000
-"""A refused claim that is repeated for so many seconds is believed."""
+BELIEVED_MS = 60_000
+"""A refused claim that is repeated for so many milliseconds is believed."""
 
 FRESH_MS = 45_000
 """A claim that was last repeated longer ago does not count: brokers repeat theirs every 30 s."""
@@ -32,15 +32,15 @@ class ContestedClaims:
         self._believed: dict[Hashable, int] = {}
         self._won: dict[int, dict[Hashable, None]] = {}
 
-    def insists(self, claim: Hashable, channel: int) -> bool:
-        """A claim is refused once more: whether it is to be believed now."""
+    def repeated(self, claim: Hashable, channel: int) -> bool:
+        """A refused claim comes again: whether it is believed from now on."""
         now = self._clock()
         claims = self._refused.setdefault(channel, {})
         found = claims.pop(claim, None)
         if found is None or now - found.last > FRESH_MS:
             found = _Refused(now, now)
         found.last = now
-        if now - found.since >= INSISTS_MS:
+        if now - found.since >= BELIEVED_MS:
             self._believe(claim, channel)
             return True
         claims[claim] = found

@@ -140,7 +140,7 @@ class RegistrationChecks:
         self._contested_claims.settled(("leader", name))
 
     def _refuse(self, claim: Hashable, channel: int, refusal: Exception) -> None:
-        if not self._contested_claims.insists(claim, channel):
+        if not self._contested_claims.repeated(claim, channel):
             raise refusal
 
     def _is_fresh(self, process: LiveProcess) -> bool:

@@ -117,7 +117,7 @@ def missing_key_files_not_missed(patch: Patch) -> None:
     patch.set(DerivedFilesCheck, "_find_keys", blind)
 
 
-def rotted_rows_decide_where_queues_begin(patch: Patch) -> None:
+def corrupt_rows_decide_where_queues_begin(patch: Patch) -> None:
     """When the log expires, rows of ConsumeQueues are believed without a look at the log."""
 
     def believing(
@@ -128,7 +128,7 @@ def rotted_rows_decide_where_queues_begin(patch: Patch) -> None:
     patch.set(broker.state.state_machine, "first_offsets", believing)
 
 
-def rotted_checkpoint_taken_for_the_newest(patch: Patch) -> None:
+def corrupt_checkpoint_taken_for_the_newest(patch: Patch) -> None:
     """A checkpoint is read without comparing its CRC."""
 
     def believing(data: bytes, path: str) -> Checkpoint:
@@ -149,7 +149,7 @@ def rows_of_the_entry_index_believed(patch: Patch) -> None:
     patch.set(store.log.entry_index, "_check_rows", counting)
 
 
-def rotted_rows_of_queues_not_looked_for(patch: Patch) -> None:
+def corrupt_rows_of_queues_not_looked_for(patch: Patch) -> None:
     """The scrub does not compare ConsumeQueues with the log."""
     patch.set(DerivedFilesCheck, "_differs", lambda _check, _topic, _queue_id, _first, _rows: None)
 
@@ -203,7 +203,7 @@ BUGS = (
     ),
     Bug(
         "J7x",
-        rotted_rows_decide_where_queues_begin,
+        corrupt_rows_decide_where_queues_begin,
         "has another state",
         60,
         seconds=8.0,
@@ -212,7 +212,7 @@ BUGS = (
     ),
     Bug(
         "J8x",
-        rotted_checkpoint_taken_for_the_newest,
+        corrupt_checkpoint_taken_for_the_newest,
         "that nobody had",
         40,
         seconds=8.0,
@@ -230,7 +230,7 @@ BUGS = (
     ),
     Bug(
         "J10x",
-        rotted_rows_of_queues_not_looked_for,
+        corrupt_rows_of_queues_not_looked_for,
         "is not as its log says",
         40,
         seconds=8.0,

@@ -82,7 +82,7 @@ def key_lost_until_the_scrub_comes(patch: Patch) -> None:
     patch.set(KeyFlush, "run", lossy)
 
 
-def new_leader_not_told_at_once(patch: Patch) -> None:
+def new_leader_registered_late(patch: Patch) -> None:
     """A new leader registers at its next round, half a minute later."""
     register_now = Registrar.register_now
 
@@ -173,7 +173,7 @@ BUGS = (
         "pause",
     ),
     _bug("K4x", key_lost_until_the_scrub_comes, "after it was healed", 20, BROKERS),
-    _bug("K5x", new_leader_not_told_at_once, "names no leader | as the leader of", 5, BROKERS),
+    _bug("K5x", new_leader_registered_late, "names no leader | as the leader of", 5, BROKERS),
     _bug("K5bx", forgotten_broker_keeps_silent, "names no leader", 10, BROKERS, "NameServer crash"),
     _bug("K5cx", first_leader_of_a_name_kept, "as the leader of", 10, BROKERS),
     _bug("K6x", proposals_taken_during_a_hand_over, "to campaign", 40, NODES, *HAND_OVER),

@@ -187,7 +187,7 @@ class SimulatedFileSystem(FaultyCalls):
         """The process ends; all that it wrote is seen by the next one."""
         self.boot += 1
         self.locks.clear()
-        self.begin_anew()
+        self.power_on()
 
     def power_loss(self, *, keep: float = 0.5) -> None:
         """The machine ends. Each unsynced sector and name survives with probability ``keep``."""

@@ -96,7 +96,7 @@ class FaultyCalls:
         """Takes back the faults that have not struck."""
         self._faults.clear()
 
-    def begin_anew(self) -> None:
+    def power_on(self) -> None:
         """The machine has power again, and nothing is armed."""
         self._dark = False
         self._faults.clear()

@@ -270,7 +270,7 @@ class Consumer:
                 for queue in queues
             )
         )
-        await self._begin_anew(dict(zip(queues, offsets, strict=True)))
+        await self._begin_again(dict(zip(queues, offsets, strict=True)))
 
     def acknowledge(self, queue: MessageQueue, next_offset: int) -> None:
         """Everything of the queue before ``next_offset`` is done with."""
@@ -324,11 +324,11 @@ class Consumer:
         if ext_str(request, "group") == self._group and not self._closed:
             offsets = reset_offsets(request.body)
             logger.warning("an operator reset the group: %s", offsets)
-            task = self._loop.create_task(self._begin_anew(offsets))
+            task = self._loop.create_task(self._begin_again(offsets))
             self._resets[task] = None
             task.add_done_callback(lambda done: self._resets.pop(done, None))
 
-    async def _begin_anew(self, offsets: Mapping[MessageQueue, int]) -> None:
+    async def _begin_again(self, offsets: Mapping[MessageQueue, int]) -> None:
         for queue, offset in offsets.items():
             fetcher = self._fetchers.get(queue)
             if fetcher is None:

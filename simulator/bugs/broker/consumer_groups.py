@@ -29,7 +29,7 @@ def closed_members_kept(patch: Patch) -> None:
     patch.set(ConnectedClients, "_closed", blind)
 
 
-def members_not_told(patch: Patch) -> None:
+def members_not_notified(patch: Patch) -> None:
     """Members are not notified when others come and go."""
     patch.set(ConnectedClients, "_notify", lambda _clients, _group: None)
 
@@ -88,7 +88,7 @@ CLIENTS = "client crash"
 BUGS = (
     _bug("N44x", lock_never_given_up, "not within", 30),
     _bug("N45x", closed_members_kept, "not within", 5, "client crash", world=BROKERS),
-    _bug("N46x", members_not_told, "not within", 30, "client crash"),
+    _bug("N46x", members_not_notified, "not within", 30, "client crash"),
     _bug("N47x", reply_to_another_client, "not within", 5, world=ASKING),
     _bug("N48x", acknowledged_when_pulled, "was delivered to nobody", 5, CLIENTS, world=BROKERS),
     _bug("N49x", queue_given_up_without_a_commit, "after offset", 5, CLIENTS, world=BROKERS),

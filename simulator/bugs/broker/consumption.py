@@ -141,7 +141,7 @@ def held_pulls_not_woken(patch: Patch) -> None:
     patch.set(LongPolling, "arrived", deaf)
 
 
-def lock_for_whoever_asks(patch: Patch) -> None:
+def lock_for_every_client(patch: Patch) -> None:
     """A locked queue is granted to the next client that asks."""
 
     def generous(
@@ -162,7 +162,7 @@ def group_moved_forward_unforced(patch: Patch) -> None:
     patch.set(OffsetReset, "_commit", forced)
 
 
-def moved_group_not_told(patch: Patch) -> None:
+def moved_group_not_notified(patch: Patch) -> None:
     """A group is moved back, but its members are not notified, and the leader forgets it."""
 
     def forgetful(
@@ -193,9 +193,9 @@ BUGS = (
     _pushing("H6x", one_attempt_too_many, "is to be tried again 3 times", 5),
     _pushing("H7x", dead_letters_dropped, "nobody stored it", 5),
     _pushing("H8x", returned_message_acknowledged_at_once, "nobody stored it", 5),
-    _pushing("H9x", lock_for_whoever_asks, "holds it | at once", 20, "client crash", "crash"),
+    _pushing("H9x", lock_for_every_client, "holds it | at once", 20, "client crash", "crash"),
     _pushing("H10x", group_moved_forward_unforced, "was delivered to nobody", 20, "client pause"),
-    _pushing("H11x", moved_group_not_told, "is given all again: not within", 5),
+    _pushing("H11x", moved_group_not_notified, "is given all again: not within", 5),
     _pushing("H12x", first_message_over_the_bytes_passed_over, "was delivered to nobody", 5),
     _pushing("H13x", held_pulls_not_woken, "though its pull was held there", 5),
 )

@@ -18,7 +18,7 @@ def new_leader_not_announced(patch: Patch) -> None:
     patch.set(Broker, "_announce_if_changed", lambda _broker: None)
 
 
-def nameserver_not_told_again(patch: Patch) -> None:
+def returned_nameserver_not_registered_at(patch: Patch) -> None:
     """A NameServer that was away gets the next regular registration only."""
     patch.set(Registrar, "_retry_soon", lambda _registrar, _nameserver: None)
 
@@ -52,7 +52,7 @@ def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str, world: str = 
 LEADERS = ("crash", "partition", "pause")
 BUGS = (
     _bug("N51x", new_leader_not_announced, "names no leader", 5, *LEADERS),
-    _bug("N52x", nameserver_not_told_again, "names no leader", 10, "NameServer crash"),
+    _bug("N52x", returned_nameserver_not_registered_at, "names no leader", 10, "NameServer crash"),
     _bug("N53x", every_member_leads, "as the leader of", 30, *LEADERS),
     _bug("N54x", routes_never_looked_up_again, "not within", 5, *LEADERS),
 )

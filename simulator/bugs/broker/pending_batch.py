@@ -39,7 +39,7 @@ def offsets_from_the_applied_state_alone(patch: Patch) -> None:
     patch.set(NextOffsets, "take", take)
 
 
-def staged_messages_survive_their_term(patch: Patch) -> None:
+def pending_messages_survive_their_term(patch: Patch) -> None:
     """A message that is pending as another term begins is proposed in it, or never."""
     refuse = Batcher._refuse_pending
 
@@ -65,7 +65,7 @@ def message_acknowledged_before_it_is_committed(patch: Patch) -> None:
     patch.set(Batcher, "_propose", eager)
 
 
-def refusal_told_as_success(patch: Patch) -> None:
+def refusal_answered_as_success(patch: Patch) -> None:
     """A refused message is acknowledged."""
 
     def failed(answer: _Answer, _error: ProposeError) -> None:
@@ -74,7 +74,7 @@ def refusal_told_as_success(patch: Patch) -> None:
     patch.set(_Answer, "failed", failed)
 
 
-def unknown_offset_told_as_none(patch: Patch) -> None:
+def unknown_offset_answered_as_none(patch: Patch) -> None:
     """A read of an offset that cannot be known now is answered with "none"."""
     query = OffsetProcessor.query_consumer_offset
 
@@ -117,10 +117,10 @@ BUGS = (
     _bug("N10x", offsets_of_another_term_go_on, "do not follow", 5, "partition", "pause"),
     _bug("N11x", offsets_of_refused_messages_kept, "do not follow", 30),
     _bug("N12x", offsets_from_the_applied_state_alone, "do not follow", 10, world=BURSTS),
-    _bug("N13x", staged_messages_survive_their_term, TWICE, 5, "partition", "pause"),
+    _bug("N13x", pending_messages_survive_their_term, TWICE, 5, "partition", "pause"),
     _bug("N14x", message_acknowledged_before_it_is_committed, "nobody applied it", 5),
-    _bug("N15x", refusal_told_as_success, "is acknowledged as", 10, *LEADERS),
-    _bug("N17x", unknown_offset_told_as_none, LINEAR, 5, *LEADERS),
+    _bug("N15x", refusal_answered_as_success, "is acknowledged as", 10, *LEADERS),
+    _bug("N17x", unknown_offset_answered_as_none, LINEAR, 5, *LEADERS),
     _bug(
         "N18x",
         topic_forgotten_by_the_version,

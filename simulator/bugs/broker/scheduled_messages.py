@@ -96,18 +96,18 @@ def level_begun_at_what_is_applied(patch: Patch) -> None:
     patch.set(DelayLevelDispatcher, "_advance_to", lambda _level, _offset: None)
 
 
-def step_not_begun_anew(patch: Patch) -> None:
+def step_not_repeated(patch: Patch) -> None:
     """If a step could not be stored, the next step goes on behind it."""
     patch.set(DelayLevelDispatcher, "_restart_from_applied", lambda _level: None)
     patch.set(TimerDispatcher, "_restart_from_applied", _begin_once)
 
 
-_begin_timers_anew = TimerDispatcher._restart_from_applied
+_restart_timers = TimerDispatcher._restart_from_applied
 
 
 def _begin_once(timers: TimerDispatcher) -> None:
     if not hasattr(timers, "_mark"):
-        _begin_timers_anew(timers)
+        _restart_timers(timers)
 
 
 def messages_in_flight_passed(patch: Patch) -> None:
@@ -136,7 +136,7 @@ def message_for_a_time_that_is_past(patch: Patch) -> None:
     )
 
 
-def level_not_watched_by_a_new_leader(patch: Patch) -> None:
+def level_not_dispatched_by_a_new_leader(patch: Patch) -> None:
     """A new leader delivers new messages only, not those that waited before."""
     changed = ScheduledMessageService.leadership_changed
 
@@ -183,11 +183,11 @@ BUGS = (
     _bug("N23x", copy_and_mark_apart, AGAIN, 40, *LEADERS),
     _bug("N24x", mark_not_moved, AGAIN, 5),
     _bug("N25x", level_begun_at_what_is_applied, AGAIN, 5),
-    _bug("N26x", step_not_begun_anew, "not within", 10, "full disk", "slow disk"),
+    _bug("N26x", step_not_repeated, "not within", 10, "full disk", "slow disk"),
     _bug("N27x", messages_in_flight_passed, "not within", 30),
     _bug("N28x", mark_of_the_wheel_not_in_the_checkpoint, AGAIN, 5, "stop", "crash"),
     _bug("N29x", message_for_a_time_that_is_past, "not within", 10),
-    _bug("N30x", level_not_watched_by_a_new_leader, "not within", 10, *LEADERS),
+    _bug("N30x", level_not_dispatched_by_a_new_leader, "not within", 10, *LEADERS),
     _bug("N31x", deposed_leader_delivers_on, AGAIN, 40, *LEADERS),
     _bug("N32x", waiting_messages_expire, "is removed up to", 5, "expiry"),
 )

@@ -67,7 +67,7 @@ def vote_not_saved(patch: Patch) -> None:
     patch.set(TwoSlotFile, "save", lambda _file, _payload: None)
 
 
-def vote_file_written_anew(patch: Patch) -> None:
+def vote_file_rewritten(patch: Patch) -> None:
     """The vote's file is emptied and written again, and an empty one counts as a new node's."""
     begin, replace_record = TwoSlotFile.open, TwoSlotFile.save
 
@@ -94,7 +94,7 @@ def vote_file_written_anew(patch: Patch) -> None:
     patch.set(TwoSlotFile, "open", staticmethod(trusting))
 
 
-def rotten_slot_brings_the_old_vote_back(patch: Patch) -> None:
+def corrupt_slot_brings_the_old_vote_back(patch: Patch) -> None:
     """The two slots are written in turn, one with each save, and the second is never synced."""
 
     def save(slots: TwoSlotFile, payload: bytes) -> None:
@@ -201,12 +201,12 @@ BUGS = (
     Bug("A3", vote_not_saved, "its disk holds", 5),
     Bug(
         "A4",
-        vote_file_written_anew,
+        vote_file_rewritten,
         "has spoken in term | takes its vote for | is below the log's last",
         80,
         kinds=("power loss within a call", "crash within a call"),
     ),
-    Bug("A4b", rotten_slot_brings_the_old_vote_back, "its disk holds", 20),
+    Bug("A4b", corrupt_slot_brings_the_old_vote_back, "its disk holds", 20),
     Bug("A5", last_term_taken_from_the_current_term, "lacks the committed entry", 100),
     Bug(
         "A5b",

@@ -19,7 +19,7 @@ from store.state.hard_state import MARK_NAME
 KINDS = ("expiry", "partition", "crash")
 
 
-def follower_behind_the_log_is_not_told(patch: Patch) -> None:
+def follower_behind_the_log_is_ignored(patch: Patch) -> None:
     """A leader does nothing for a follower that needs expired entries."""
 
     def silent(_catch_up: SnapshotReceiver, _leader: str, _notice: SnapshotNeededNotice) -> None:
@@ -80,7 +80,7 @@ BUGS = (
         seconds=12.0,
     ),
     Bug("B4", refill_skips_an_entry, "not within", 10, kinds=KINDS, seconds=10.0),
-    Bug("B11", follower_behind_the_log_is_not_told, "not within", 10, kinds=KINDS, seconds=10.0),
+    Bug("B11", follower_behind_the_log_is_ignored, "not within", 10, kinds=KINDS, seconds=10.0),
     Bug(
         "C13",
         refill_taken_for_complete_too_early,

@@ -27,7 +27,7 @@ def write_begun_without_its_sync(patch: Patch) -> None:
     patch.set(SimulatedAsyncWriter, "_write", write)
 
 
-def short_write_taken_for_whole(patch: Patch) -> None:
+def short_write_taken_for_complete(patch: Patch) -> None:
     """A short or refused write counts as done."""
     begin = Segment.begin_append
 
@@ -96,7 +96,7 @@ def cut_left_out_of_a_write_without_a_thread(patch: Patch) -> None:
 
 BUGS = (
     Bug("C21x", write_begun_without_its_sync, "its disk does not hold it", 20),
-    Bug("C22x", short_write_taken_for_whole, "its disk does not hold it", 20),
+    Bug("C22x", short_write_taken_for_complete, "its disk does not hold it", 20),
     Bug("C23x", log_ends_with_what_was_begun, "stops by itself", 20),
     Bug("C24x", write_that_must_be_done_again_is_forgotten, "not within", 20),
     Bug(

@@ -80,7 +80,7 @@ def damage_at_rest_not_repaired(patch: Patch) -> None:
     patch.set(Scrubber, "_repair", lambda _scrubber: None)
 
 
-def nobody_reads_what_is_at_rest(patch: Patch) -> None:
+def data_at_rest_never_read(patch: Patch) -> None:
     """The scrub reads nothing."""
     patch.set(Scrubber, "_step", lambda _scrubber: None)
 
@@ -115,5 +115,5 @@ BUGS = (
         world=LOOKUPS,  # consumers read what is new; queries read all of the log
     ),
     _bug("M8x", damage_at_rest_not_repaired, "damage is repaired: not within", 10),
-    _bug("M9x", nobody_reads_what_is_at_rest, "damage is repaired: not within", 10),
+    _bug("M9x", data_at_rest_never_read, "damage is repaired: not within", 10),
 )

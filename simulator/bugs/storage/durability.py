@@ -40,7 +40,7 @@ def completion_taken_for_a_later_write(patch: Patch) -> None:
     patch.set(RaftLog, "_truncate", careless)
 
 
-def completions_told_one_late(patch: Patch) -> None:
+def completions_reported_one_late(patch: Patch) -> None:
     """Only the first write of a sync counts as durable."""
     written = CoreDriver.written
 
@@ -240,7 +240,7 @@ def _unsynced(patch: Patch, concerns: Callable[[str], bool]) -> None:
 
 BUGS = (
     Bug("C1", completion_taken_for_a_later_write, "its disk does not hold it", 60),
-    Bug("C2", completions_told_one_late, "not within", 40),
+    Bug("C2", completions_reported_one_late, "not within", 40),
     Bug("C3", truncation_that_never_reaches_the_disk, "stops by itself", 60),
     Bug("C4", confirm_before_the_term_is_durable, "its disk holds", 40),
     Bug("C5", leader_counts_itself_before_its_sync, "only the disks of", 40),
