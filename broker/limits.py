@@ -65,6 +65,25 @@ REMOTING = RemotingLimits()
 
 
 @dataclass(frozen=True, slots=True)
+class ForwardingLimits:
+    """Of the requests that a follower passes on to the leader."""
+
+    wait_seconds: float = 1.0
+    """How long requests wait for a leader. After that they are refused at once until there is one:
+    a client of several broker groups then turns to another."""
+
+    waiting_max: int = 10_000
+    waiting_bytes_max: int = 32 * 1024 * 1024
+    """Requests, and bytes of their bodies, that may wait."""
+
+    answer_seconds: float = 5.0
+    """How long the leader may take to answer. Clients wait for 3 s by default."""
+
+
+FORWARDING = ForwardingLimits()
+
+
+@dataclass(frozen=True, slots=True)
 class StateLimits:
     """Of the replicated state: what a group of brokers keeps of topics, groups and offsets."""
 

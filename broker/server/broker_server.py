@@ -43,7 +43,14 @@ class BrokerServer(Generic[B]):
         loop.set_exception_handler(self._unhandled)
         self.broker = broker_class(config, store, environment, self._fail, limits)
         host, port = config.own.address
-        self._remoting = RemotingServer(loop, host, port, self.broker.dispatch, limits.remoting)
+        self._remoting = RemotingServer(
+            loop,
+            host,
+            port,
+            self.broker.dispatch,
+            limits.remoting,
+            forward=self.broker.forwarder.take,
+        )
         self._registrar = Registrar(loop, config.namesrv, self.broker.announcement)
         self._http = HttpServer(self.broker.context, limits.http) if limits.http else None
 
