@@ -178,7 +178,7 @@ def greeting(data: bytes) -> None:
     unpack_greeting(seal(msgpack.packb([PROTOCOL_VERSION, "g", "n0", data.decode()])))
 
 
-# What is long is looked at twice: each look is counted by itself, and neither from a size on alone.
+# Long input is read twice: each pass is counted by itself, and neither only from a size on.
 vars(http_jsonbody)["HTTP"] = replace(HTTP, containers_max=1 << 30, strings_max=1 << 30)
 
 

@@ -22,7 +22,7 @@ _EVERYWHERE = frozenset(("search", "findall", "finditer", "sub", "subn", "split"
 
 
 def regex_steps(pattern: re.Pattern[Any], method: str, args: Sequence[Any]) -> int:
-    """What ``pattern.method(*args)`` takes."""
+    """The cost of ``pattern.method(*args)``."""
     text = args[1] if method in {"sub", "subn"} else args[0]
     bounds = [arg for arg in args[1:3] if isinstance(arg, int)] if args[0] is text else []
     start = bounds[0] if bounds else 0
