@@ -50,7 +50,7 @@ def own_address(config: NodeConfig) -> MemberAddress:
 
 
 def membership_status(context: BrokerContext) -> str:
-    """What this node is to its group.
+    """The role of this node in its group.
 
     ``voter``, ``learner``, ``none`` (to be added, or removed), or ``refilling``: a voter on a disk
     that does not hold what it confirmed, and that counts for nothing until it does.
@@ -65,7 +65,7 @@ def membership_status(context: BrokerContext) -> str:
 
 
 def members_json(context: BrokerContext) -> dict[str, object]:
-    """Who is a member of what kind, for operators and tools."""
+    """The members of each kind, for operators and tools."""
     core = context.node.core
     found = core.configuration
     addresses = member_addresses(context.config, found)

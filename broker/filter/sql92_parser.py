@@ -42,8 +42,8 @@ from broker.filter.subscription import ExpressionError, remembered
 from broker.limits import CONSUME
 from store.quoting import quoted, shortened
 
-# What a token has taken is never given back (``++``). In the last line ``--`` is no comment but two
-# signs: to look for the end of the line at each of them would take quadratic time.
+# A token never gives characters back (``++``). In the last line ``--`` is no comment but two signs:
+# to look for the end of the line at each of them would take quadratic time.
 _REST = r"""
       |(?P<float>[0-9]++(?:\.[0-9]*+(?:[eE][+-]?[0-9]++)?|[eE][+-]?[0-9]++)
                 |\.[0-9]++(?:[eE][+-]?[0-9]++)?)

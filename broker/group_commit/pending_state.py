@@ -114,7 +114,7 @@ class PendingState:
         self._groups[name] = (batch, group)
 
     def applied(self, batch: PendingBatch) -> None:
-        """What ``batch`` brought is part of the applied state, or will never be."""
+        """The changes of ``batch`` are part of the applied state, or will never be."""
         self._totals = None
         if self._topics:
             _drop_of(self._topics, batch)

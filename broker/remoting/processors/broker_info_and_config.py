@@ -1,4 +1,4 @@
-"""What operators and tools ask: 25, 26, 28, 43, 202.
+"""Requests of operators and tools: 25, 26, 28, 43, 202.
 
 Apache's tools write some maps with JSON objects as keys, which no JSON reader but theirs accepts;
 they are reproduced here because those tools depend on it.

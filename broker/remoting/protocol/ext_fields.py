@@ -1,4 +1,4 @@
-"""Reading the ext fields of a request, whatever spelling the client chose.
+"""Reads the ext fields of a request in every spelling of clients.
 
 Apache's clients send every value as a string; ali-ons sends numbers and booleans of JSON; C++
 writes booleans as ``0`` and ``1``. Each reader takes all of them and raises :class:`FieldError`,
