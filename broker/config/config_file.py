@@ -32,7 +32,7 @@ found the day it was needed. ::
     transaction_timeout_ms = 6000   # the age at which its producer is asked about a transaction,
     transaction_check_interval_ms = 30000   # the pause before it is asked again,
     transaction_check_max = 15      # and the number of checks before it is rolled back
-    dedup_window_seconds = 60       # a request that is sent again within this time is stored once
+    dedup_window_seconds = 60       # a request sent again within this time is stored once; 0: off
     http_hosts = []                 # names to which HTTP answers, such as "broker.example.com",
                                     # beside localhost and the addresses of this node
     snapshot_dirs = []              # absolute paths below which HTTP may make snapshots, beside
