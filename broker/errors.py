@@ -1,6 +1,6 @@
-"""Why the broker refuses what it is asked for, in its own words.
+"""The broker's refusals, in its own words.
 
-The flows raise these, and know no wire. Each wire turns them into its answers in one place:
+The flows raise these and know no wire. Each wire turns them into its answers in one place:
 :mod:`broker.remoting.error_responses` and :mod:`broker.http.errors`.
 """
 

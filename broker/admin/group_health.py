@@ -1,7 +1,7 @@
 """Whether a broker group has a leader and a majority, and how many nodes it may still lose.
 
-Judged by what the nodes that answered say of themselves. It imports nothing of a broker: commands
-that ask from outside judge by it as well.
+The reports of the answering nodes decide. It imports nothing of a broker: commands that ask from
+outside use it as well.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The members of the group, with their addresses: what the log says, and what the settings say.
+"""The members of the group, with their addresses, by the log and by the settings.
 
 The log decides who is a member. Addresses come from there for members that were added online, and
 from this node's own settings for those that the group began with.

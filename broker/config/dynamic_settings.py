@@ -1,8 +1,8 @@
 """Settings that an operator changes while the brokers run (request 25).
 
-RocketMQ's brokers each keep their own. Changed settings are part of the replicated state. So they
-are the same on every member, hold across restarts and changes of the leader, and override
-``node.toml``. Other settings are read from there at the start.
+RocketMQ's brokers each keep their own settings. Here changed settings are part of the replicated
+state. So they are the same on every member, hold across restarts and changes of the leader, and
+override ``node.toml``. Other settings are read from there at the start.
 """
 
 from __future__ import annotations

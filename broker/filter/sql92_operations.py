@@ -1,8 +1,8 @@
 """The operations of filter expressions, in RocketMQ's three-valued logic.
 
-An operation is made of its operands once, and then evaluated for message after message. This
-refuses what RocketMQ refuses when it compiles an expression: an order of text or booleans, a
-comparison with NULL, a BETWEEN with exchanged bounds.
+An operation is made of its operands once, and then evaluated for each message. This refuses what
+RocketMQ refuses when it compiles an expression: an order of text or booleans, a comparison with
+NULL, a BETWEEN with exchanged bounds.
 """
 
 from __future__ import annotations

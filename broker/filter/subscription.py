@@ -1,8 +1,8 @@
 """The subscription of a group to a topic: the tag expression and the tags codes that pass it.
 
-The broker filters by the 32-bit hash of a tag, as a ConsumeQueue row holds it; hash collisions
-reach the client, which compares the text. The codes are computed here from the expression, because
-the C++ clients send ``codeSet`` [0, 0] with a right expression.
+The broker filters by the 32-bit hash of a tag, as in a ConsumeQueue row. Hash collisions reach the
+client, which compares the text. The codes are computed here from the expression, because the C++
+clients send ``codeSet`` [0, 0] with a right expression.
 """
 
 from __future__ import annotations

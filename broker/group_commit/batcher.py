@@ -2,10 +2,10 @@
 
 Consensus, checksums, syncs and frames cost per entry. So all messages and commands that wait at the
 same time share one. A batch is proposed at the end of the turn in which it began, while fewer than
-``PIPELINE_ENTRIES`` are on their way. Otherwise it grows until one of those is applied. So entries
+``PIPELINE_ENTRIES`` are in progress. Otherwise it grows until one of those is applied. So entries
 grow under load by themselves, and a lone message never waits.
 
-Offsets are given when an entry is built (:mod:`broker.group_commit.next_offsets`).
+Messages get their offsets when an entry is built (:mod:`broker.group_commit.next_offsets`).
 """
 
 from __future__ import annotations

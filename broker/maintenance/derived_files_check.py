@@ -1,8 +1,8 @@
-"""Comparing ConsumeQueues and key index with the log that they are derived from.
+"""Compares ConsumeQueues and key index with the log.
 
-Called by the scrub (``dledger/node/scrubber.py``) on the background executor, which is also the one
-that writes these files; so nobody else writes while a difference is looked at. Only the part that
-the newest checkpoint covers counts: rows behind it may still be in memory.
+The scrub calls it (``dledger/node/scrubber.py``) on the background executor. That executor also
+writes these files, so nobody else writes during a comparison. Only the part that the newest
+checkpoint covers counts: rows behind it may still be in memory.
 
 Unreadable rows count as wrong, because the log has everything. A failed write stops the node, as
 anywhere.

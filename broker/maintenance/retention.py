@@ -1,4 +1,4 @@
-"""Retention: the leader decides what of the log is given up, and every replica does the same.
+"""Retention: the leader decides which part of the log expires, and every replica follows.
 
 The decision is a command in the log, so the minimum offset of a queue is the same everywhere, and
 the same again after a restart.

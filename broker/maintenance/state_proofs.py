@@ -1,12 +1,12 @@
 """Continuous proof: the brokers of a group show each other that their states agree.
 
-Every so often, where something changed, the leader writes a command ``proof``. Each member takes
-the digests of its state after the entry with that command, the *point*, and tells the leader. The
-next ``proof`` lists the voters' digests of the point before. So every member judges itself by the
-log, not by the leader. For each table more than half of the voters are right. A member that
-differs, the leader too, drops its state (:mod:`dledger.node.state_divergence`). A member that comes
-to the entry later, or reads it again at a start, judges itself in the same way. Where no majority
-says one thing, all tell it, and go on.
+Every ``proof_ms`` in which something changed, the leader writes a command ``proof``. Each member
+takes the digests of its state after the entry with that command, the *point*, and reports them to
+the leader. The next ``proof`` lists the voters' digests of the point before. So every member judges
+itself by the log, not by the leader. For each table more than half of the voters are right. A
+member that differs, the leader too, drops its state (:mod:`dledger.node.state_divergence`). A
+member that comes to the entry later, or reads it again at a start, judges itself in the same way.
+Without a majority all members report it and go on.
 """
 
 from __future__ import annotations

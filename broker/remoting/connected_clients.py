@@ -1,9 +1,9 @@
 """The clients of this process: producers and consumers, as their heartbeats describe them.
 
-This is not replicated: a client sends its heartbeat to every broker that it talks to, every 30 s.
-A client is its connection; it is forgotten when that closes or says nothing for 120 s. Whenever the
-members of a consumer group or what they subscribe to changes, all of them are told (request 40), so
-that they share out the queues again.
+This is not replicated: a client sends its heartbeat to every broker that it talks to, every 30 s. A
+client is its connection; it is forgotten when that closes or is silent for 120 s. If the members of
+a consumer group or their subscriptions change, all of them are notified (request 40), so that they
+share out the queues again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Refusals as RocketMQ's clients are told them: a response code, and the error's text as remark.
+"""Refusals for RocketMQ's clients: a response code, and the error's text as remark.
 
 This is the one place in which the broker's own errors become answers of the remoting port. Handlers
-and flows raise them, or are told them later by a completion.
+and flows raise them, or get them later from a completion.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The sending half of a connection: answers, requests, and the write in which they leave."""
+"""The sending half of a connection: answers, requests, and the write that sends them."""
 
 from __future__ import annotations
 

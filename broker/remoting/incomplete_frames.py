@@ -1,4 +1,4 @@
-"""Frames that were begun and not finished: how many bytes of them are kept, and for how long."""
+"""Incomplete frames: how many bytes of them are kept, and for how long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many frames a server handles in one turn of the event loop, of all its connections together.
+"""The frames that a server handles in one turn of the event loop, of all its connections together.
 
 Small requests that were sent without waiting for answers arrive by the thousand. uvloop reads a
 connection up to 32 times before anything else is done, 8 MB in all: more than a second of work. In

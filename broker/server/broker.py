@@ -1,6 +1,6 @@
 """One broker, assembled: a node of the group, the state machine on it, and the ports to clients.
 
-Its data is opened, and its ports are, by ``broker/server/broker_server.py``.
+``broker/server/broker_server.py`` opens its data and its ports.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The broker's side of the NameServers: says who it is, to every one of them, again and again.
+"""The broker's side of the NameServers: registers at every one of them, again and again.
 
 Every member of a group registers: the leader as broker id 0, node ``n<k>`` as id k + 1 while it
-follows. So clients see one address that they may write to, and tools see all of them. A broker that
-is no member of its group, because it waits to be added or was removed, does not register.
+follows. So clients see one address for writes, and tools see all of them. A broker that is no
+member of its group, because it waits to be added or was removed, does not register.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The transactions that are open, as every replica knows them from the log.
+"""The open transactions, as every replica knows them from the log.
 
 Storing a half message opens one, in the entry that holds the message. The offset of the half
 message in its queue, and its position in the log, identify it. No other message ever has that

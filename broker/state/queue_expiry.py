@@ -1,12 +1,12 @@
-"""Where queues begin once the log has given up what lies below a position.
+"""Where queues begin once the log below a position has expired.
 
 It is part of the state, which must be the same on every replica. It is looked up in the
-ConsumeQueues, and a row may be corrupt on one of them. So a row of the disk counts only if the
-record that it leads to says the same. Where one does not, the log itself is read.
+ConsumeQueues, and a row may be corrupt on one of them. So a row of the disk counts only if its
+record says the same. If one does not, the log itself is read.
 
 One case is left. A replica with a corrupt newest checkpoint starts from the one before. Its log may
 begin behind ``position``: it was cut because of a later expiry, which comes again in that log.
-Until it does, rows that lead to what is gone are believed.
+Until it does, rows that lead to expired records are believed.
 """
 
 from __future__ import annotations

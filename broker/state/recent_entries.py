@@ -1,7 +1,8 @@
-"""The newest applied entries, kept in memory for those who read the end of the log.
+"""The newest applied entries, in memory for readers of the end of the log.
 
-A leader may apply what a majority holds before its own disk has it, so the newest messages cannot
-always be read from the log's files; and consumers that keep up should not cost system calls.
+A leader may apply entries that a majority holds before its own disk has them, so the newest
+messages cannot always be read from the log's files. Besides, consumers that keep up should cost no
+system calls.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The digests of the applied state, kept as it changes (see :mod:`store.state.state_digests`).
 
-Code that changes the state names the items of a command before it does; what the tables hold then
-is looked up when digests are asked for. So a change costs one entry in a dict, and several changes
-of one item between two proofs cost one digest. The digest covers the actual items, not the intended
-ones. Besides, a few items that nobody changed are looked at again with each proof: what went wrong
-in memory is found, too, at once in a small state.
+Code that changes the state names the items of a command before it does. Their values are looked up
+when digests are asked for. So a change costs one entry in a dict, and several changes of one item
+between two proofs cost one digest. The digest covers the actual items, not the intended ones. Each
+proof also digests a few items that nobody changed. So memory errors are found too, at once in a
+small state.
 """
 
 from __future__ import annotations

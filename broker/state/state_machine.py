@@ -2,7 +2,7 @@
 
 Applying costs per entry and per queue in it, not per message: the rows for ConsumeQueues and key
 index lie ready made in the entry (``store/message/batch.py``). Topics and offsets are
-:class:`~broker.state.broker_state.BrokerState`; both together are what a checkpoint holds.
+:class:`~broker.state.broker_state.BrokerState`. A checkpoint holds both.
 """
 
 from __future__ import annotations

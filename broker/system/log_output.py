@@ -1,9 +1,9 @@
 """Log lines of a server on stderr: short, few of a kind, in files that rotate.
 
 ``dledger up`` and ``dledger start`` append the stderr of a server to ``log/node.log``; other
-starters of ``dledger node`` or ``dledger namesrv`` may do the same with any file. Where stderr is a
-file that is appended to, the server rotates it: ``node.log`` becomes ``node.log.1``, that
-``node.log.2`` and so on. A terminal, a pipe and systemd's journal are left alone.
+starters of ``dledger node`` or ``dledger namesrv`` may do the same with any file. If stderr is such
+a file, the server rotates it: ``node.log`` becomes ``node.log.1``, that ``node.log.2`` and so on. A
+terminal, a pipe and systemd's journal are left alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How the C library of a process that moves messages gives memory back."""
+"""How the C library of a server gives memory back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors that nobody caught, as the event loop tells them: which of them stop a node."""
+"""Uncaught errors, as the event loop reports them: some of them stop a node."""
 
 from __future__ import annotations
 

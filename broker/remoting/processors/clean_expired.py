@@ -1,7 +1,7 @@
 """Housekeeping that an operator asks for: 306, 316, 329.
 
-ConsumeQueues of deleted topics, or before the log, go with the expired part of the log; so all
-three ask for the same: that retention looks now instead of when its ten seconds are over.
+ConsumeQueues of deleted topics, or before the log, go with the expired part of the log. So all
+three make retention look now instead of within ten seconds.
 """
 
 from __future__ import annotations

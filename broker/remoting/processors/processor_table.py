@@ -1,4 +1,4 @@
-"""Which request goes to which handler; a code that is not here is answered with 3."""
+"""The handler of each request code; an unknown code is answered with 3."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Requests of tools to a consumer, by way of its broker: 223, 307, 309.
 
-The consumer is asked over its own connection, and its answer is passed on as it is. A client that
+The consumer is asked over its own connection, and its answer is passed on unchanged. A client that
 does not know the request says so itself.
 """
 

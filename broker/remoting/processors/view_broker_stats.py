@@ -1,7 +1,7 @@
 """Counters by topic and group: 315 (``VIEW_BROKER_STATS_DATA``).
 
 The names are those of RocketMQ's ``BrokerStatsManager``; a key is a topic, ``topic@group``, or the
-cluster. Figures are those of this process since it leads.
+cluster. Numbers are those of this process since it leads.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Cutting a byte stream into frames, however the network split it."""
+"""Cuts a byte stream into frames, however the network split it."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Headers that are like one seen before, but for a few values.
+"""Header templates: headers that differ from an earlier one in a few values only.
 
 A sender of messages repeats the same header: another number here, another unique key there, else
-byte for byte the same; and so are the answers. Such a header is not parsed. It is cut where its
-model was, and the text between the values is compared with that of the model. The values must be
-letters and digits alone, which JSON reads as they are. Any other header goes through the parser.
+byte for byte the same. So do answers. Such a header is not parsed. It is cut where its model was,
+and the text between the values is compared with that of the model. The values must be letters and
+digits alone, which JSON reads as they are. Any other header goes through the parser.
 
-A model is tried before it is used: with other values in it, the parser must find just these, where
-they are expected, and nothing else changed.
+A model is tried before it is used: with other values in it, the parser must find just these, in
+their places, and nothing else changed.
 """
 
 from __future__ import annotations
