@@ -205,7 +205,7 @@ class NodeConfig:
 
     @property
     def logging(self) -> LogLimits:
-        """What the node's own log may take on the disk."""
+        """The limit of the node's own log on the disk."""
         return LogLimits(file_size=self.logging_file_mib << 20, files=self.logging_files)
 
     @property

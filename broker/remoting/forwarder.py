@@ -4,8 +4,8 @@ A client whose route is old asks a broker that leads no more. Its request is pas
 leader's answer comes back: the client loses a round trip, not the time until it asks for a route.
 
 A request is forwarded where it is refused with one of :data:`NOT_HERE`, which say that nothing was
-done. Whoever receives a forwarded request does not pass it on again, so there are no loops. Where
-no leader is known the request waits for one, for as long as an election takes.
+done. A receiver of a forwarded request does not pass it on again, so there are no loops. Where no
+leader is known the request waits for one, for as long as an election takes.
 
 Wire: request code :data:`RequestCode.FORWARD`. Its ext fields and its body are those of the
 request. One field more, ``forwarded``, holds the request's code, its version and the address of
@@ -74,7 +74,7 @@ class _Waiting(NamedTuple):
     connection: Connection
     request: Frame
     error: Refusal
-    """What it is refused with in the end."""
+    """Its refusal in the end."""
 
 
 class Forwarder:
@@ -136,7 +136,7 @@ class Forwarder:
         return any(each not in self._brokers for each in connections)
 
     def leadership_changed(self, leader: str | None) -> None:
-        """What waited is tried again."""
+        """Waiting requests are tried again."""
         waiting, self._waiting = self._waiting, []
         self._waiting_bytes = 0
         if leader is not None:
@@ -148,7 +148,7 @@ class Forwarder:
             self._stop_timer()
 
     async def close(self) -> None:
-        """What waits is refused. The outcome of what was passed on is unknown."""
+        """Waiting requests are refused. The outcome of what was passed on is unknown."""
         self._closed = True
         self._stop_timer()
         self._refuse_waiting()

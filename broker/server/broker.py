@@ -1,6 +1,6 @@
-"""One broker, assembled: a node of the group, the state machine on it, and who talks to clients.
+"""One broker, assembled: a node of the group, the state machine on it, and the ports to clients.
 
-Its data is opened, and its ports are, by ``broker/server/broker_server.py``.
+``broker/server/broker_server.py`` opens its data and its ports.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Broker(StateMachineListener):
     """Serves clients from a replicated log. ``dispatch`` takes their requests."""
 
     machine_class: ClassVar[type[BrokerStateMachine]] = BrokerStateMachine
-    """What applies the log; the simulator has one that can be watched."""
+    """The state machine; the simulator has one that can be watched."""
 
     def __init__(
         self,
@@ -217,7 +217,7 @@ class Broker(StateMachineListener):
         self.on_announcement_changed: Callable[[], None] = lambda: None
         """Called when what :meth:`announcement` says has changed."""
         self._announced_topics: tuple[DataVersion, dict[str, dict[str, object]]] | None = None
-        """What was announced last, by its version, which changes whenever a topic does."""
+        """The last registration, by its version, which changes whenever a topic does."""
         self._announced_members: tuple[Configuration, tuple[str, ...]] | None = None
         self._announced_serving = False
         self.draining = Draining(loop, node, self._leads_elsewhere)
@@ -251,14 +251,15 @@ class Broker(StateMachineListener):
 
     def _failed(self, error: BaseException) -> None:
         if isinstance(error, DamagedError):
-            # An entry could not be applied, as a derived file is damaged. What is in the log makes
-            # that file whole; without the note each start would come to the same entry and end.
+            # An entry could not be applied, as a derived file is damaged. The content of the log
+            # makes that file whole; without the note each start would come to the same entry and
+            # end.
             with suppress(OSError):
                 request_rebuild(self._fs, self._data)
         self._on_fatal(error)
 
     async def stop(self) -> None:
-        """Refuses what is staged, forgets who waits, and stops the node in order."""
+        """Refuses pending requests, forgets their waiters, and stops the node in order."""
         self._retention.stop()
         self.context.clients.stop()
         self.context.rates.stop()
@@ -271,7 +272,7 @@ class Broker(StateMachineListener):
         await self.context.node.stop()
 
     def announcement(self) -> Announcement:
-        """What NameServers are told: broker id 0 is the leader that serves."""
+        """The registration at NameServers: broker id 0 is the leader that serves."""
         config, node, state = self.context.config, self.context.node, self.context.machine.state
         configuration = node.core.configuration
         if self._announced_members is None or self._announced_members[0] is not configuration:
@@ -363,7 +364,7 @@ class Broker(StateMachineListener):
         self.on_announcement_changed()
 
     def _state_diverged(self) -> None:
-        """What clients would be told may be wrong: they are to go elsewhere."""
+        """Answers to clients may be wrong: they are to go elsewhere."""
         for code in self.handlers:
             if code not in SERVED_WHEN_STATE_DIVERGED:
                 self.handlers[code] = refuse_wrong_state

@@ -1,7 +1,7 @@
 """One broker on its open data: its ports, its registration, and a :class:`Broker` behind them.
 
-What it touches of the world is handed in (``broker/server/environment.py``), so that the simulator
-runs this assembly.
+Its surroundings are handed in (``broker/server/environment.py``), so the simulator runs this
+assembly.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A machine with the shipped broker on it: opened, assembled and restarted by the shipped code.
 
-Only its environment is replaced: clock, files, peers' transport, executors, random source, and the
+Only its environment is replaced: clock, files, peers' transport, executors, random numbers, and the
 sockets below the remoting port. There is no HTTP port.
 """
 
@@ -52,7 +52,7 @@ EXPIRED_SHARE = 0.7
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """What all brokers of a simulated group share beside the Raft settings."""
+    """Settings that all brokers of a simulated group share, beside the Raft settings."""
 
     name_servers: Sequence[str] = ()
     flush: str = "sync"
@@ -118,7 +118,7 @@ class ObservedBroker(Broker):
     machine_class = ObservedStateMachine
 
     def retain(self, log_bytes_max: int) -> None:
-        """Retention looks now, as if the log might have no more than so many bytes."""
+        """Retention looks now, as if the log might have at most this number of bytes."""
         retention = self._retention
         policy = retention._policy
         retention._policy = replace(policy, log_bytes_max=log_bytes_max)

@@ -1,4 +1,4 @@
-"""A bare node as what a process runs; see :class:`~dledger.node.service.Service`."""
+"""A bare node as the service of a process; see :class:`~dledger.node.service.Service`."""
 
 from __future__ import annotations
 

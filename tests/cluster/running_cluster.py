@@ -50,7 +50,7 @@ class RunningCluster:
         return Path(self._raft_log.node(node).config.data)
 
     def config(self, node: str) -> NodeConfig:
-        """What the node was started with."""
+        """The settings of the node."""
         return self._raft_log.node(node).config
 
     def view(self) -> GroupView:
@@ -137,7 +137,7 @@ class RunningCluster:
         )
 
     def ask(self, *arguments: str, stdin: str | None = None, code: int = 0) -> Any:
-        """What a command prints with ``--json``: a document, or a list where it prints a stream."""
+        """The output of a command with ``--json``: a document, or a list for a stream."""
         done = self.dledger(*arguments, "--json", stdin=stdin, code=code)
         documents = [json.loads(line) for line in done.stdout.splitlines()]
         return documents[0] if len(documents) == 1 else documents
@@ -186,7 +186,7 @@ def free_address() -> str:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[RunningCluster]:
-    """A group of three that serves; whatever of it runs at the end is stopped, by pid."""
+    """A group of three that serves; its processes that still run at the end are stopped, by pid."""
     running = start_cluster(tmp_path / "data")
     yield running
     running.stop()

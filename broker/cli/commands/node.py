@@ -64,8 +64,8 @@ def import_server() -> None:
 
 
 def tune_interpreter() -> None:
-    """The threads that write and sync hold the interpreter for microseconds, but wait for it for a
-    whole switch interval (5 ms by default) while the event loop is busy. And messages are too
+    """The threads that write and sync need the interpreter for microseconds. While the event loop
+    is busy, they wait for it for a whole switch interval (5 ms by default). And messages are too
     short-lived for the collector to look at them after every 700.
 
     NumPy, which comes when the first keys are sorted, would start a thread of linear algebra for

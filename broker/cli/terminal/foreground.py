@@ -1,4 +1,4 @@
-"""Running a server in the foreground until it is told to stop, as systemd or a container does."""
+"""Runs a server in the foreground until a signal ends it, as systemd or a container does."""
 
 from __future__ import annotations
 
