@@ -7,9 +7,10 @@ A request is forwarded where it is refused with one of :data:`NOT_HERE`, which s
 done. A receiver of a forwarded request does not pass it on again, so there are no loops. Where no
 leader is known the request waits for one, for as long as an election takes.
 
-Wire: request code :data:`RequestCode.FORWARD`. Its ext fields and its body are those of the
-request. One field more, ``forwarded``, holds the request's code, its version and the address of
-the client, separated by spaces.
+Wire: request code :data:`RequestCode.FORWARD`. Its body is that of the request. It has two fields:
+``forwarded`` holds the request's code, its version and the address of the client, separated by
+spaces; ``fields`` holds the ext fields of the request as a JSON object. So nothing of the request
+is mistaken for what the forwarding broker says of itself.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import NamedTuple, cast
+
+import orjson
 
 from broker.errors import Refusal
 from broker.limits import FORWARDING, ForwardingLimits
@@ -42,7 +45,8 @@ from broker.remoting.protocol.errors import (
 from broker.remoting.protocol.ext_fields import ext_str
 from broker.remoting.protocol.frame import Frame
 
-FIELD = "forwarded"
+FORWARDED = "forwarded"
+FIELDS = "fields"
 
 
 class ForwardedFrame(Frame):
@@ -228,19 +232,25 @@ class Forwarder:
 
 
 def _packed(request: Frame, client: str) -> Mapping[str, str]:
-    ext = cast("dict[str, str]", request.ext)
-    return {**ext, FIELD: f"{request.code} {request.version} {client}"}
+    return {
+        FORWARDED: f"{request.code} {request.version} {client}",
+        FIELDS: orjson.dumps(request.ext).decode(),
+    }
 
 
 def _unpacked(request: Frame) -> ForwardedFrame:
-    ext = dict(request.ext)
-    words = ext_str(request, FIELD).split(" ")
-    del ext[FIELD]
+    words = ext_str(request, FORWARDED).split(" ")
     if len(words) != 3 or not (words[0].isdecimal() and words[1].isdecimal()):
-        raise FieldError(f"{FIELD} is not the code, the version and the client of a request")
+        raise FieldError(f"{FORWARDED} is not the code, the version and the client of a request")
     code, version, client = int(words[0]), int(words[1]), words[2]
     if code == RequestCode.FORWARD:
         raise FieldError("a forwarded request is not forwarded again")
+    try:
+        ext = orjson.loads(ext_str(request, FIELDS))
+    except orjson.JSONDecodeError as error:
+        raise FieldError(f"{FIELDS} is not JSON: {error}") from None
+    if type(ext) is not dict:
+        raise FieldError(f"{FIELDS} is not a JSON object")
     frame = ForwardedFrame(
         code,
         request.opaque,
