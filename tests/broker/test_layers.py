@@ -23,13 +23,14 @@ ROOMS: dict[str, frozenset[str]] = {
         "metrics": "limits",
         "filter": "errors limits",
         "topics_and_groups": "errors",
+        "security": "errors limits system topics_and_groups",
         # The replicated state, and what stores through it.
         "state": "limits topics_and_groups",
         "config": "limits state system",
         "group_commit": "limits state topics_and_groups",
         # Frames, connections, and who is connected. Flows push to clients over them.
         "remoting/protocol": "limits",
-        "remoting": "errors filter limits remoting/protocol",
+        "remoting": "errors filter limits remoting/protocol security",
         # The flows.
         "delivery": ("config errors filter group_commit limits metrics state topics_and_groups"),
         "scheduled": "delivery errors group_commit state topics_and_groups",
@@ -52,7 +53,7 @@ ROOMS: dict[str, frozenset[str]] = {
         # The wires.
         "remoting/processors": (
             "admin config context delivery errors filter group_commit ingest limits maintenance"
-            " metrics remoting remoting/protocol state topics_and_groups"
+            " metrics remoting remoting/protocol security state topics_and_groups"
         ),
         "http": (
             "admin config context delivery errors group_commit ingest limits remoting"

@@ -1,0 +1,1 @@
+"""Who may do what: accounts, permissions, signatures, and TLS on the ports of clients."""
