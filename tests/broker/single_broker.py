@@ -13,7 +13,8 @@ from random import Random
 from struct import Struct
 from typing import Any, TypeVar
 
-from broker.config.node_config import Endpoint, Member, NodeConfig
+from broker.config.endpoint import Endpoint
+from broker.config.node_config import Member, NodeConfig
 from broker.remoting.client import RemotingClient
 from broker.remoting.protocol.codes import RequestCode
 from broker.remoting.protocol.frame import Frame

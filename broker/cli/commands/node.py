@@ -13,7 +13,8 @@ from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.foreground import announce, run_until_stopped, show_as
 from broker.cli.terminal.options import add_json
 from broker.config.config_file import read_config
-from broker.config.node_config import ConfigError, NodeConfig
+from broker.config.node_config import NodeConfig
+from broker.config.setting_checks import ConfigError
 from broker.system.log_output import log_to_stderr
 from broker.system.malloc_tuning import keep_freed_memory
 from dledger.node.service import run_service

@@ -30,7 +30,9 @@ from broker.cli.local_cluster.port_layout import Ports, change_ports, plan_clust
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.options import data_option
 from broker.config.config_file import read_config
-from broker.config.node_config import ConfigError, Endpoint, NodeConfig
+from broker.config.endpoint import Endpoint
+from broker.config.node_config import NodeConfig
+from broker.config.setting_checks import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
