@@ -20,7 +20,7 @@ from broker.security.accounts import (
     unpack_account,
     unpack_white_list,
 )
-from broker.security.authorize import ANONYMOUS, Access, Action, Caller, authorize
+from broker.security.authorize import ANONYMOUS, Access, Caller, authorize
 from broker.security.credentials import Credentials
 from broker.security.key_sealing import KeySealer, SealedKeyError
 from broker.security.signature import ACCESS_KEY, is_signed_by
@@ -65,24 +65,29 @@ class AccessControl:
         self._known: dict[str, _Known] = {}
         self._white_list: tuple[bytes | None, list[str]] = (None, [])
 
-    def check(self, caller: Callable[[], Caller], accesses: Iterable[Access], address: str) -> None:
+    def check(
+        self,
+        caller: Callable[[], Caller],
+        needed: Callable[[], Iterable[Access]],
+        address: str,
+        *,
+        always: bool = False,
+    ) -> None:
         """Raises :class:`~broker.errors.AccessDeniedError` for what must not be done.
 
-        ``caller`` tells who asks, or raises the same. ``address`` is for the log. Where access
-        control is permissive it is told only, unless accounts would be changed.
+        ``caller`` tells who asks, or raises the same; ``needed`` what that needs. ``address`` is
+        for the log. Where access control is permissive a refusal is told there only, unless
+        ``always``.
         """
-        accesses = tuple(accesses)
         try:
             found = caller()
-            for access in accesses:
+            for access in needed():
                 why = authorize(found, access)
                 if why:
                     raise AccessDeniedError(why)
         except AccessDeniedError as error:
             self.refused += 1
-            must = self.enforcing or any(
-                access.action is Action.ADMINISTER_ACCOUNTS for access in accesses
-            )
+            must = self.enforcing or always
             told = "refused" if must else "would be refused"
             log.warning("%s: %s: %s", address, told, error, extra=FROM_OUTSIDE)
             if must:
@@ -94,7 +99,7 @@ class AccessControl:
         if type(access_key) is not str:
             return self._unsigned(host, "the request is not signed: it has no AccessKey")
         known = self._find(access_key, host)
-        if type(known) is Caller:
+        if isinstance(known, Caller):
             return known
         secret_key, account = known
         if not is_signed_by(secret_key, ext, body):
@@ -104,7 +109,7 @@ class AccessControl:
     def with_password(self, access_key: str, secret_key: str, host: str) -> Caller:
         """Who told its keys."""
         known = self._find(access_key, host)
-        if type(known) is Caller:
+        if isinstance(known, Caller):
             return known
         right, account = known
         if not hmac.compare_digest(right, secret_key.encode(errors="replace")):
@@ -116,7 +121,7 @@ class AccessControl:
         try:
             token = read_token(text)
             known = self._find(token.access_key, host)
-            if type(known) is Caller:
+            if isinstance(known, Caller):
                 return known
             secret_key, account = known
             token.check(secret_key, self._now_ms())

@@ -44,9 +44,6 @@ class Action(Enum):
     ADMINISTER = auto()
     """Change topics, groups, settings, members or accounts, or reset offsets. Has no resource."""
 
-    ADMINISTER_ACCOUNTS = auto()
-    """The same, and refused also where access control only tells what it would refuse."""
-
 
 class Access(NamedTuple):
     """One action on one resource. At most one of ``topic`` and ``group`` is not empty."""
@@ -60,7 +57,6 @@ OPEN = (Access(Action.OPEN),)
 DESCRIBE = (Access(Action.DESCRIBE),)
 CONSUME_ANY = (Access(Action.CONSUME_ANY),)
 ADMINISTER = (Access(Action.ADMINISTER),)
-ADMINISTER_ACCOUNTS = (Access(Action.ADMINISTER_ACCOUNTS),)
 
 
 def publish(topic: str) -> Access:

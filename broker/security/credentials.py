@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from broker.security.accounts import AccountError, check_access_key, check_secret_key
 from broker.security.signature import ACCESS_KEY, SIGNATURE, signature_of
 from broker.system.bounded_file_read import read_bounded
+from store.io.filesystem import Bytes
 
 PROFILE_SIZE_MAX = 64 << 10
 """Setting: bytes of a profile."""
@@ -43,7 +44,7 @@ class Credentials:
     access_key: str
     secret_key: str = field(repr=False)
 
-    def sign(self, ext: Mapping[str, str] | None, body: Sequence[bytes]) -> dict[str, str]:
+    def sign(self, ext: Mapping[str, str] | None, body: Sequence[Bytes]) -> dict[str, str]:
         """The ext fields with those that sign the request."""
         signed = {**(ext or {}), ACCESS_KEY: self.access_key}
         signed[SIGNATURE] = signature_of(self.secret_key.encode(), signed, body).decode()

@@ -10,14 +10,20 @@ import hmac
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 
+from store.io.filesystem import Bytes
+
 ACCESS_KEY = "AccessKey"
 SIGNATURE = "Signature"
+CALLER_FIELDS = frozenset((ACCESS_KEY, SIGNATURE, "SecurityToken"))
+"""Fields that say who asks."""
+
 UNSIGNED = frozenset((SIGNATURE, "_UNIQUE_KEY_QUERY"))
 """Fields that are not signed. The second is added by clients behind the signature."""
 
 
 def signed_text(ext: Mapping[str, object]) -> str:
-    """What is signed of the ext fields. Numbers and booleans count as Java writes them."""
+    """What is signed of the ext fields. Numbers and booleans count as Java writes them, and null as
+    nothing: ali-ons leaves it out."""
     return "".join(
         [
             value if type(value) is str else _java_text(value)
@@ -27,7 +33,7 @@ def signed_text(ext: Mapping[str, object]) -> str:
     )
 
 
-def signature_of(secret_key: bytes, ext: Mapping[str, object], body: Sequence[bytes]) -> bytes:
+def signature_of(secret_key: bytes, ext: Mapping[str, object], body: Sequence[Bytes]) -> bytes:
     """The value of the field ``Signature``. ``body`` may come in parts.
 
     Raises :class:`UnicodeEncodeError` for text that is not UTF-8.
@@ -49,7 +55,7 @@ def is_signed_by(secret_key: bytes, ext: Mapping[str, object], body: bytes) -> b
 
 def _java_text(value: object) -> str:
     if value is None:
-        return "null"
+        return ""
     if type(value) is bool:
         return "true" if value else "false"
     return str(value)

@@ -58,22 +58,22 @@ def _is_address(text: str) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _ranges(pattern: str) -> tuple[frozenset[int] | range, ...] | None:
-    """For each part of an IPv4 address the numbers that it may have."""
+def _ranges(pattern: str) -> list[list[tuple[int, int]]] | None:
+    """For each part of an IPv4 address the first and last numbers that it may have."""
     if len(pattern) > 255:
         return None
     parts = pattern.split(".")
     if len(parts) != 4:
         return None
-    allowed: list[frozenset[int] | range] = []
+    allowed: list[list[tuple[int, int]]] = []
     for place, part in enumerate(parts):
         if place == 3 and _SET.fullmatch(part):
-            allowed.append(frozenset(map(int, part[1:-1].split(","))))
+            allowed.append([(int(each), int(each)) for each in part[1:-1].split(",")])
         elif not _PART.fullmatch(part):
             return None
         elif part == "*":
-            allowed.append(range(256))
+            allowed.append([(0, 255)])
         else:
             first, _, last = part.partition("-")
-            allowed.append(range(int(first), int(last or first) + 1))
-    return tuple(allowed)
+            allowed.append([(int(first), int(last or first))])
+    return allowed

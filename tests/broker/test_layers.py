@@ -23,7 +23,7 @@ ROOMS: dict[str, frozenset[str]] = {
         "metrics": "limits",
         "filter": "errors limits",
         "topics_and_groups": "errors",
-        "security": "errors limits system topics_and_groups",
+        "security": "errors system topics_and_groups",
         # The replicated state, and what stores through it.
         "state": "limits topics_and_groups",
         "config": "limits state system",
@@ -43,11 +43,11 @@ ROOMS: dict[str, frozenset[str]] = {
             "config delivery errors group_commit limits metrics retry scheduled state"
             " topics_and_groups transactions"
         ),
-        "maintenance": "config group_commit state",
+        "maintenance": "config errors group_commit limits security state topics_and_groups",
         # All parts of one broker by name: what the wires and the answers to operators reach.
         "context": (
             "config delivery group_commit ingest maintenance metrics remoting remoting/protocol"
-            " scheduled state transactions"
+            " scheduled security state transactions"
         ),
         "admin": "config context limits remoting remoting/protocol state topics_and_groups",
         # The wires.
@@ -62,7 +62,7 @@ ROOMS: dict[str, frozenset[str]] = {
         # One broker, assembled; and one NameServer.
         "server": (
             "admin config context delivery group_commit http ingest limits maintenance metrics"
-            " remoting remoting/processors remoting/protocol scheduled state system"
+            " remoting remoting/processors remoting/protocol scheduled security state system"
             " topics_and_groups transactions"
         ),
         "nameserver": "limits remoting remoting/protocol system",
