@@ -45,7 +45,8 @@ def matches(pattern: str, host: str) -> bool:
         return False
     parts = host.split(".")
     return len(parts) == len(ranges) and all(
-        part.isdigit() and int(part) in allowed for part, allowed in zip(parts, ranges, strict=True)
+        part.isdigit() and any(first <= int(part) <= last for first, last in allowed)
+        for part, allowed in zip(parts, ranges, strict=True)
     )
 
 
