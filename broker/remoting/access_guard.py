@@ -21,12 +21,14 @@ def guarded(
     dispatch: Handler,
     access: AccessControl,
     needs: Mapping[int, Classifier],
+    *,
     always: Collection[int] = (),
+    without: Collection[int] = (),
 ) -> Handler:
     """A handler that checks a request by the row of its code in ``needs``, and passes it on.
 
     A code without a row is for admins. The codes ``always`` are refused also where access control
-    is permissive.
+    is permissive. Those ``without`` are for everybody, with an account or without.
     """
 
     def needed(request: Frame) -> Iterable[Access]:
@@ -39,6 +41,9 @@ def guarded(
             return ()  # the handler says what is wrong with it
 
     def guard(connection: Connection, request: Frame) -> None:
+        if request.code in without:
+            dispatch(connection, request)
+            return
         address = connection.remote_address
         try:
             access.check(

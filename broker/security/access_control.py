@@ -1,8 +1,9 @@
 """Access control of one server: who asks, and whether that may be done.
 
 Each wire asks in one place, before a request is handled. The accounts are those that this node has
-applied. While none of that name is there, the account of the node's own ``admin.toml`` counts, so
-that a cluster can be given its first accounts.
+applied. While none of that name is there, the account of the server's own ``admin.toml`` counts. So
+a cluster can be given its first accounts, and a NameServer, which has none, knows an admin. Whoever
+signs with the cluster's secret is trusted.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from broker.security.accounts import (
     unpack_white_list,
 )
 from broker.security.authorize import ANONYMOUS, Access, Caller, authorize
-from broker.security.credentials import Credentials
+from broker.security.cluster_secrets import CLUSTER_ACCESS_KEY, ClusterSecrets
 from broker.security.key_sealing import KeySealer, SealedKeyError
 from broker.security.signature import ACCESS_KEY, is_signed_by
 from broker.security.tokens import TokenError, read_token
@@ -48,20 +49,19 @@ class AccessControl:
         self,
         *,
         enforcing: bool,
-        sealer: KeySealer,
-        table: Callable[[], Mapping[str, bytes]],
+        secrets: ClusterSecrets,
         now_ms: Callable[[], int],
-        local_admin: Credentials | None = None,
+        table: Callable[[], Mapping[str, bytes]] = dict,
     ) -> None:
         """``table`` gives definitions by name (:mod:`broker.security.accounts`). ``now_ms`` gives
-        milliseconds since 1970. ``local_admin`` is the account of this node's own file."""
+        milliseconds since 1970."""
         self.enforcing = enforcing
-        self.sealer = sealer
+        self.sealer = KeySealer(secrets.secrets)
         self.refused = 0
         """Requests that were refused, or would have been, since the start."""
         self._table = table
         self._now_ms = now_ms
-        self._local_admin = local_admin
+        self._secrets = secrets
         self._known: dict[str, _Known] = {}
         self._white_list: tuple[bytes | None, list[str]] = (None, [])
 
@@ -98,6 +98,10 @@ class AccessControl:
         access_key = ext.get(ACCESS_KEY)
         if type(access_key) is not str:
             return self._unsigned(host, "the request is not signed: it has no AccessKey")
+        if access_key == CLUSTER_ACCESS_KEY:
+            if self._secrets.signs(ext, body):
+                return Caller(access_key, trusted=True)
+            raise UnauthenticatedError("the request is not signed with this cluster's secret")
         known = self._find(access_key, host)
         if isinstance(known, Caller):
             return known
@@ -145,7 +149,7 @@ class AccessControl:
         definition = self._table().get(access_key) if access_key != WHITE_LIST else None
         if definition is None:
             self._known.pop(access_key, None)
-            local = self._local_admin
+            local = self._secrets.admin
             if local is not None and local.access_key == access_key:
                 return local.secret_key.encode(), Account(access_key, b"", admin=True)
             raise UnauthenticatedError(f"there is no account {quoted(access_key)}")

@@ -26,9 +26,6 @@ from store.quoting import quoted
 class Action(Enum):
     """What a request wants to do with its resource."""
 
-    OPEN = auto()
-    """Anybody may, without an account. Has no resource."""
-
     DESCRIBE = auto()
     """Ask about topics, groups and brokers. Every account may. Has no resource."""
 
@@ -53,7 +50,6 @@ class Access(NamedTuple):
     group: str = ""
 
 
-OPEN = (Access(Action.OPEN),)
 DESCRIBE = (Access(Action.DESCRIBE),)
 CONSUME_ANY = (Access(Action.CONSUME_ANY),)
 ADMINISTER = (Access(Action.ADMINISTER),)
@@ -94,7 +90,7 @@ ANONYMOUS = Caller("nobody")
 def authorize(caller: Caller, access: Access) -> str:
     """Why the caller may not, for the caller and the log; empty where it may."""
     action, topic, group = access
-    if caller.trusted or action is Action.OPEN:
+    if caller.trusted:
         return ""
     account = caller.account
     if account is None:

@@ -47,15 +47,6 @@ class ClusterSecrets:
             is_signed_by(_credentials(each).secret_key.encode(), ext, body) for each in self.secrets
         )
 
-    def signs_as_admin(self, ext: Mapping[str, object], body: bytes) -> bool:
-        """Whether a request is signed by the first admin."""
-        admin = self.admin
-        return (
-            admin is not None
-            and ext.get(ACCESS_KEY) == admin.access_key
-            and is_signed_by(admin.secret_key.encode(), ext, body)
-        )
-
 
 def read_cluster_secrets(secret_path: str, admin_path: str) -> ClusterSecrets:
     """Reads the two files, of which the second may be absent.

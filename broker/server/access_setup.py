@@ -7,7 +7,6 @@ from broker.config.security_config import ENFORCING, OFF
 from broker.group_commit.batcher import Batcher
 from broker.maintenance.account_changes import AccountChanges
 from broker.security.access_control import AccessControl
-from broker.security.key_sealing import KeySealer
 from broker.server.environment import Environment
 from broker.state.state_machine import BrokerStateMachine
 from dledger.node.member_features import MemberFeatures
@@ -22,10 +21,9 @@ def make_access_control(
         return None
     return AccessControl(
         enforcing=config.security.access_control == ENFORCING,
-        sealer=KeySealer(secrets.secrets),
+        secrets=secrets,
         table=lambda: machine.state.access,
         now_ms=environment.wall_clock,
-        local_admin=secrets.admin,
     )
 
 

@@ -216,7 +216,7 @@ class Broker(StateMachineListener):
         self.handlers = dict(broker_handlers(self.context, self._retention))
         self.dispatch: Handler = dispatch_by_code(self.handlers)
         if access is not None:
-            self.dispatch = guarded(self.dispatch, access, BROKER_ACCESS, ALWAYS_ENFORCED)
+            self.dispatch = guarded(self.dispatch, access, BROKER_ACCESS, always=ALWAYS_ENFORCED)
         self.on_announcement_changed: Callable[[], None] = lambda: None
         """Called when what :meth:`announcement` says has changed."""
         self._announced_topics: tuple[DataVersion, dict[str, dict[str, object]]] | None = None

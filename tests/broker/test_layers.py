@@ -65,7 +65,7 @@ ROOMS: dict[str, frozenset[str]] = {
             " remoting remoting/processors remoting/protocol scheduled security state system"
             " topics_and_groups transactions"
         ),
-        "nameserver": "limits remoting remoting/protocol system",
+        "nameserver": "limits remoting remoting/protocol security system",
         # The library.
         "client": "limits remoting/protocol",
         "client/route": "client remoting remoting/protocol",

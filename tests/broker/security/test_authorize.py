@@ -12,7 +12,6 @@ from broker.security.authorize import (
     ANONYMOUS,
     CONSUME_ANY,
     DESCRIBE,
-    OPEN,
     Access,
     Action,
     Caller,
@@ -46,7 +45,7 @@ ACCOUNTS = st.builds(
     st.integers(0, 2**40),
 )
 ACCESSES = st.one_of(
-    st.sampled_from((*OPEN, *DESCRIBE, *CONSUME_ANY, *ADMINISTER)),
+    st.sampled_from((*DESCRIBE, *CONSUME_ANY, *ADMINISTER)),
     st.builds(publish, NAMES),
     st.builds(consume, NAMES),
     st.builds(consume_as, NAMES),
@@ -55,7 +54,7 @@ ACCESSES = st.one_of(
 
 def may(account: Account, access: Access) -> bool:
     """The rules once more, as a table of texts."""
-    if access.action in {Action.OPEN, Action.DESCRIBE} or account.admin:
+    if access.action is Action.DESCRIBE or account.admin:
         return True
     if access.action is Action.ADMINISTER:
         return False
@@ -76,7 +75,7 @@ def test_an_account_may_what_its_permissions_say(account: Account, access: Acces
 
 @given(ACCESSES)
 def test_without_an_account_one_may_nothing_and_trusted_everything(access: Access) -> None:
-    assert (authorize(ANONYMOUS, access) == "") == (access.action is Action.OPEN)
+    assert authorize(ANONYMOUS, access)
     assert authorize(Caller("x", trusted=True), access) == ""
 
 

@@ -201,5 +201,3 @@ def test_the_files_of_a_cluster_are_read(tmp_path: Path) -> None:
     signed = found.credentials().sign({"brokerName": "b"}, (b"x",))
     assert found.signs(signed, b"x")
     assert not found.signs(signed, b"y")
-    assert not found.signs_as_admin(signed, b"x")
-    assert found.signs_as_admin(Credentials("ALICE12345", "alice-secret").sign({}, ()), b"")
