@@ -67,7 +67,7 @@ ROOMS: dict[str, frozenset[str]] = {
         ),
         "nameserver": "limits remoting remoting/protocol security system",
         # The library.
-        "client": "limits remoting/protocol",
+        "client": "limits remoting/protocol security",
         "client/route": "client remoting remoting/protocol",
         "client/consumer": (
             "client client/route filter remoting remoting/protocol system topics_and_groups"
@@ -75,16 +75,16 @@ ROOMS: dict[str, frozenset[str]] = {
         "client/producer": (
             "client client/route remoting remoting/protocol system topics_and_groups"
         ),
-        "client/__init__": "client client/consumer client/producer",
+        "client/__init__": "client client/consumer client/producer security",
         "bench": "client client/consumer client/producer remoting/protocol system",
         # The command line.
-        "cli/terminal": "client remoting/protocol system topics_and_groups",
-        "cli/cluster_admin": "admin cli/terminal remoting remoting/protocol",
+        "cli/terminal": "client remoting/protocol security system topics_and_groups",
+        "cli/cluster_admin": "admin cli/terminal remoting remoting/protocol security",
         "cli/local_cluster": "bench cli/cluster_admin cli/terminal config remoting/protocol system",
         "cli/commands": (
             "admin bench cli/cluster_admin cli/local_cluster cli/terminal client client/consumer"
-            " client/producer config delivery filter limits nameserver remoting/protocol server"
-            " system topics_and_groups"
+            " client/producer config delivery filter limits nameserver remoting/protocol security"
+            " server system topics_and_groups"
         ),
         "cli": "cli/terminal",
         "__main__": "cli",
