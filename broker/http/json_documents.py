@@ -43,6 +43,8 @@ def status_document(context: BrokerContext) -> dict[str, Any]:
         "get_messages": context.stats.get_messages,
         "boot_timestamp": context.stats.boot_ms,
         "flush": context.config.flush,
+        "access_control": context.config.security.access_control,
+        "access_refused": context.access.refused if context.access is not None else 0,
     }
 
 

@@ -18,7 +18,7 @@
 
 Errors are {"error": "..."} with a fitting status; 503 names the leader where it is known, and says
 "outcome": "unknown" where the message may have been stored. Who may
-ask is said in :mod:`broker.http.origin_guard`, how much at a time in
+ask is said in :mod:`broker.http.origin_guard` and :mod:`broker.http.access`, how much at a time in
 :class:`~broker.limits.HttpLimits`.
 """
 
@@ -35,6 +35,7 @@ from broker.admin.group_members import member_addresses
 from broker.admin.node_status import role_name
 from broker.context import BrokerContext
 from broker.errors import WrongStateError
+from broker.http.access import HttpAccess
 from broker.http.connections import Connections
 from broker.http.console import Console
 from broker.http.consume import ConsumeHandler
@@ -74,11 +75,13 @@ class HttpServer:
         config = self._context.config
         memory = MemoryBudget(self._limits, _JSON_OVERHEAD * config.max_message_size + (64 << 10))
         guard = OriginGuard([*config.http_hosts, *(endpoint.host for endpoint in config.own)])
+        access = self._context.access
         app = web.Application(
             middlewares=[
                 memory.account,
                 refuse_as_json(self._leader),
                 guard.refuse_foreign,
+                *([] if access is None else [HttpAccess(access).check]),
                 self._refuse_wrong_state,
             ],
             client_max_size=memory.body_size_max,

@@ -57,7 +57,7 @@ ROOMS: dict[str, frozenset[str]] = {
         ),
         "http": (
             "admin config context delivery errors group_commit ingest limits remoting"
-            " remoting/protocol"
+            " remoting/protocol security"
         ),
         # One broker, assembled; and one NameServer.
         "server": (
