@@ -23,6 +23,7 @@ ROOMS: dict[str, frozenset[str]] = {
         "metrics": "limits",
         "filter": "errors limits",
         "topics_and_groups": "errors",
+        "security": "",
         # The replicated state, and what stores through it.
         "state": "limits topics_and_groups",
         "config": "limits state system",
