@@ -1,1 +1,1 @@
-"""Who may do what: accounts, permissions, signatures, and TLS on the ports of clients."""
+"""Who may do what: accounts, permissions, signatures, and the certificates of a cluster."""
