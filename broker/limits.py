@@ -93,13 +93,18 @@ class StateLimits:
 
     retry_queues_max: int = 256
     """Of one group's retry topic."""
-
     offsets_max: int = 262_144
     """Committed offsets: of each group one for each queue that it consumes. They are packed for
     each checkpoint, which takes 0.2 s for so many."""
 
     transactions_max: int = 65_536
     """Half messages are refused while so many transactions are open."""
+
+    accounts_max: int = 1_000
+    account_permissions_max: int = 1_000
+    """Of one account for topics, and as many for groups."""
+    account_changes_max: int = 64
+    """Requests for such changes that wait for each other."""
 
 
 STATE = StateLimits()
@@ -184,7 +189,6 @@ class ClientLimits:
 
     groups_max: int = 1024
     """Of producers and consumers, over one connection. An application has a few."""
-
     ids_max: int = 64
     """Client ids over one connection. An application has one."""
 
@@ -234,7 +238,6 @@ class NameServerLimits:
 
     members_max: int = 64
     """Addresses of one broker name, and those that a leader tells; also filter servers."""
-
     name_size_max: int = 512
     """Characters of a name or an address."""
 
@@ -245,7 +248,6 @@ class NameServerLimits:
     """How long a silent broker may want to be known."""
 
     term_max: int = 1 << 62
-
     key_values_max: int = 10_000
     """Key-value pairs in all namespaces."""
 
@@ -324,7 +326,6 @@ class HttpLimits:
 
     path_size_max: int = 4096
     """Characters of a path, as on Linux."""
-
     path_depth_max: int = 64
     """Directories of a path."""
 
@@ -374,7 +375,6 @@ class LogLimits:
 
     file_size: int = 32 * 1024 * 1024
     """Bytes after which another file is begun; 0: never."""
-
     files: int = 4
     """How many are kept, the newest included."""
 

@@ -18,6 +18,7 @@ from broker.remoting.protocol.errors import (
     ConnectionLostError,
 )
 from broker.remoting.protocol.frame import Frame, RequestTemplate, TemplateValues
+from broker.security.credentials import NO_SECURITY, ClientSecurity
 
 
 class RemotingClient:
@@ -37,7 +38,12 @@ class RemotingClient:
         *,
         serialization: int = 0,
         on_lost: Callable[[str], None] | None = None,
+        security: ClientSecurity = NO_SECURITY,
     ) -> None:
+        """Raises :class:`~broker.security.credentials.CredentialsError` where ``security`` names an
+        authority that cannot be read."""
+        self._sign = security.credentials.sign if security.credentials is not None else None
+        self._tls = security.tls()
         self._loop = loop
         self._on_lost = on_lost
         self._dispatch = dispatch_by_code({} if handlers is None else handlers)
@@ -153,6 +159,7 @@ class RemotingClient:
             self._limits,
             address=address,
             serialization=self._serialization,
+            sign=self._sign,
         )
         connection.on_close(self._lost)
         self._connections[address] = connection
@@ -164,7 +171,12 @@ class RemotingClient:
         try:
             host, port = split_address(address)
             async with asyncio.timeout(self._limits.connect_seconds):
-                await self._loop.create_connection(lambda: connection, host, port)
+                if self._tls is None:
+                    await self._loop.create_connection(lambda: connection, host, port)
+                else:
+                    await self._loop.create_connection(
+                        lambda: connection, host, port, ssl=self._tls
+                    )
         except (OSError, ValueError) as error:
             self._forget(connection)
             failure: type[CallError] = ConnectFailedError

@@ -1,1 +1,1 @@
-"""Making the certificates and secrets of a cluster, and telling how they are."""
+"""Who may do what: accounts, permissions and signatures; and the certificates of a cluster."""

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 from broker.config.node_config import NodeConfig
 from broker.http.server import HttpServer
 from broker.remoting.server import RemotingServer
+from broker.security.credentials import NO_SECURITY, ClientSecurity
 from broker.server.broker import Broker
 from broker.server.environment import BrokerLimits, Environment
 from broker.server.name_server_registration import Registrar
@@ -44,7 +45,13 @@ class BrokerServer(Generic[B]):
         self.broker = broker_class(config, store, environment, self._fail, limits)
         host, port = config.own.address
         self._remoting = RemotingServer(loop, host, port, self.broker.dispatch, limits.remoting)
-        self._registrar = Registrar(loop, config.namesrv, self.broker.announcement)
+        secrets = environment.secrets
+        self._registrar = Registrar(
+            loop,
+            config.namesrv,
+            self.broker.announcement,
+            security=ClientSecurity(secrets.credentials()) if secrets else NO_SECURITY,
+        )
         self._http = HttpServer(self.broker.context, limits.http) if limits.http else None
 
     async def start(self) -> None:

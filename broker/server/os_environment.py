@@ -9,7 +9,10 @@ from importlib import import_module
 from random import SystemRandom
 
 from broker.config.node_config import NodeConfig
+from broker.config.security_config import OFF
+from broker.config.setting_checks import ConfigError
 from broker.limits import HTTP, DescriptorLimits
+from broker.security.cluster_secrets import read_cluster_secrets
 from broker.server.broker import Broker
 from broker.server.broker_server import BrokerServer, open_broker
 from broker.server.environment import BrokerLimits, Environment
@@ -47,9 +50,22 @@ async def serve(config: NodeConfig) -> BrokerServer[Broker]:
 
 
 def os_environment(config: NodeConfig, peers_max: int) -> Environment:
-    """Of the running loop. ``peers_max`` bounds the connections on the peers' port."""
+    """Of the running loop. ``peers_max`` bounds the connections on the peers' port.
+
+    Raises :class:`~broker.config.setting_checks.ConfigError` where the files of ``[security]``
+    cannot be used.
+    """
     loop = asyncio.get_running_loop()
     rng = SystemRandom()
+    security = config.security
+    secrets = None
+    if security.directory and security.access_control != OFF:
+        try:
+            secrets = read_cluster_secrets(
+                security.files.cluster_secret, security.files.admin_profile
+            )
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
     writes = AsyncWrites.open(loop.time) if config.flush == "sync" else None
     if writes is not None:
         loop.add_reader(writes.fileno(), writes.completed)
@@ -66,6 +82,7 @@ def os_environment(config: NodeConfig, peers_max: int) -> Environment:
         fs.close()
 
     return Environment(
+        secrets=secrets,
         fs=fs,
         make_transport=_transports(config, peers_max),
         executors=executors,

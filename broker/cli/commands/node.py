@@ -91,6 +91,8 @@ async def _start(config: NodeConfig, *, as_json: bool) -> BrokerServer[Broker]:
 
     try:
         server = await serve(config)
+    except ConfigError as error:
+        raise UsageError(str(error)) from error
     except StoreError as error:
         raise CommandError(f"{config.name}: {error}") from error
     except OSError as error:
