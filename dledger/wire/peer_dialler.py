@@ -1,4 +1,4 @@
-"""Dialling a peer: over TLS if the node has credentials, and who answers must be the peer."""
+"""Dialling a peer: over TLS if the node has a certificate, and who answers must be the peer."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import aiohttp
 
 from dledger.errors import PeerError
 from dledger.wire.codec import MESSAGE_BYTES_MAX
-from dledger.wire.credentials import Credentials
 from dledger.wire.features import FEATURES, HEADER, pack_features
 from dledger.wire.peer_identity import IdentityCheck, identity_of
 from dledger.wire.peer_link import PATH, DialledConnection
+from dledger.wire.tls_contexts import TlsContexts
 from dledger.wire.tls_server import tls_reason
 from store.quoting import FROM_OUTSIDE, shortened
 
@@ -37,7 +37,7 @@ KEEPALIVE = (
 class PeerSecurity:
     """What a node shows its peers, and what it asks of them."""
 
-    credentials: Credentials
+    contexts: TlsContexts
     check: IdentityCheck
 
 
@@ -95,7 +95,7 @@ class PeerDialler:
         self, peer: str, url: str, security: PeerSecurity
     ) -> DialledConnection:
         try:
-            connection = await self._connect(url, security.credentials.client_context())
+            connection = await self._connect(url, security.contexts.client_context())
         except aiohttp.ClientConnectorCertificateError as error:
             raise PeerError(tls_reason(error.certificate_error)) from error
         except aiohttp.ClientConnectorSSLError as error:

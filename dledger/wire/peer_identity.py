@@ -2,7 +2,7 @@
 
 A certificate's subject alternative name is a URI: ``dledger://CLUSTER/GROUP/NODE`` of a node, and
 ``dledger://CLUSTER/NAME`` of a NameServer. Checking that a trusted authority has signed the
-certificate is the business of TLS (:mod:`dledger.wire.credentials`).
+certificate is the business of TLS (:mod:`dledger.wire.tls_contexts`).
 """
 
 from __future__ import annotations

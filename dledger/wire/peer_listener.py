@@ -53,7 +53,7 @@ class PeerListener:
             return
         self._server = TlsServer(
             self._connected,
-            self._security.credentials.server_context,
+            self._security.contexts.server_context,
             plain=not self._security.check.required,
             refused=lambda remote, reason: self.refused(remote, PeerError(reason)),
             limits=TlsServerLimits(self._limits.ungreeted_max, self._limits.greeting_seconds),

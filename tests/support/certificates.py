@@ -6,8 +6,8 @@ from functools import cache
 from pathlib import Path
 
 from broker.security.certificate_authority import CertificateAuthority, pem_of
-from dledger.wire.credentials import CredentialFiles
 from dledger.wire.peer_identity import PeerIdentity
+from dledger.wire.tls_contexts import TlsFiles
 
 
 @cache
@@ -20,14 +20,14 @@ def issued(by: str, identity: PeerIdentity, days: int) -> tuple[bytes, bytes]:
     return authority(by).issue(identity, ["127.0.0.1"], days)
 
 
-def write_credentials(
+def write_tls_files(
     directory: Path,
     identity: PeerIdentity,
     *,
     by: str = "ours",
     trusts: str = "ours",
     days: int = 9,
-) -> CredentialFiles:
+) -> TlsFiles:
     """Files of who is certified as ``identity``."""
     directory.mkdir(parents=True, exist_ok=True)
     certificate, key = issued(by, identity, days)
@@ -36,4 +36,4 @@ def write_credentials(
         paths, (pem_of(authority(trusts).certificate), certificate, key), strict=True
     ):
         path.write_bytes(data)
-    return CredentialFiles(*map(str, paths))
+    return TlsFiles(*map(str, paths))

@@ -18,15 +18,15 @@ import uvloop
 
 from dledger.config import PeerLimits
 from dledger.raft.messages import AppendRequest, Heartbeat
-from dledger.wire.credentials import CredentialFiles, Credentials
 from dledger.wire.greeting import Greeting, pack_greeting
 from dledger.wire.peer_dialler import PeerSecurity
 from dledger.wire.peer_identity import IdentityCheck, PeerIdentity
 from dledger.wire.peer_link import PATH
+from dledger.wire.tls_contexts import TlsContexts, TlsFiles
 from dledger.wire.websocket_transport import WebSocketTransport
 from store.log.entry import EntryKind, build_entry
 from tests.dledger.wire.test_websocket_transport import Recorder, free_ports
-from tests.support.certificates import write_credentials
+from tests.support.certificates import write_tls_files
 
 QUIET_SECONDS = 0.3
 OURS = "ours"
@@ -43,8 +43,8 @@ class Peers:
     directory: Path
     ports: dict[str, int]
 
-    def secured(self, files: CredentialFiles, node: str, *, required: bool) -> PeerSecurity:
-        return PeerSecurity(Credentials(files), IdentityCheck(named(node), required))
+    def secured(self, files: TlsFiles, node: str, *, required: bool) -> PeerSecurity:
+        return PeerSecurity(TlsContexts(files), IdentityCheck(named(node), required))
 
     def transport(self, node: str, security: PeerSecurity | None) -> WebSocketTransport:
         peers = {peer: f"127.0.0.1:{port}" for peer, port in self.ports.items() if peer != node}
@@ -69,7 +69,7 @@ class Peers:
     ) -> PeerSecurity | None:
         if mode == "off":
             return None
-        files = write_credentials(
+        files = write_tls_files(
             self.directory / node, certified or named(node), by=by, trusts=trusts
         )
         return self.secured(files, node, required=mode == "enforcing")
@@ -194,8 +194,8 @@ async def test_a_name_in_the_greeting_that_is_not_the_certificates_is_refused(
 ) -> None:
     """What an attacker does who has the files of one node."""
     a = peers.transport("n0", peers.security("n0", "enforcing"))
-    files = write_credentials(peers.directory / "stolen", named("n7"))
-    context = Credentials(files).client_context()
+    files = write_tls_files(peers.directory / "stolen", named("n7"))
+    context = TlsContexts(files).client_context()
     async with running(a) as (heard,), aiohttp.ClientSession() as session:
         url = f"https://127.0.0.1:{peers.ports['n0']}{PATH}"
         for name in ("n1", "n2"):
@@ -213,9 +213,7 @@ async def test_a_new_certificate_is_used_without_a_restart(peers: Peers) -> None
     a = peers.transport("n0", security)
 
     async def serial() -> str:
-        context = Credentials(
-            write_credentials(peers.directory / "n1", named("n1"))
-        ).client_context()
+        context = TlsContexts(write_tls_files(peers.directory / "n1", named("n1"))).client_context()
         _, writer = await asyncio.open_connection("127.0.0.1", peers.ports["n0"], ssl=context)
         found = writer.get_extra_info("peercert")["notAfter"]
         writer.close()
@@ -223,18 +221,18 @@ async def test_a_new_certificate_is_used_without_a_restart(peers: Peers) -> None
 
     async with running(a):
         before = await serial()
-        write_credentials(peers.directory / "n0", named("n0"), days=99)
+        write_tls_files(peers.directory / "n0", named("n0"), days=99)
         after = await serial()
         assert before != after
         (peers.directory / "n0" / "node.pem").write_text("half a certific")
         assert await serial() == after
-        write_credentials(peers.directory / "n0", named("n0"))
+        write_tls_files(peers.directory / "n0", named("n0"))
         assert await serial() == before
 
 
 def test_an_expired_certificate_is_refused(peers: Peers) -> None:
     async def scenario() -> None:
-        files = write_credentials(peers.directory / "n1", named("n1"), days=0)
+        files = write_tls_files(peers.directory / "n1", named("n1"), days=0)
         a = peers.transport("n0", peers.security("n0", "enforcing"))
         b = peers.transport("n1", peers.secured(files, "n1", required=True))
         async with running(a, b) as (heard, _):

@@ -18,12 +18,12 @@ from dledger.errors import DLedgerError
 log = logging.getLogger(__name__)
 
 
-class CredentialsError(DLedgerError):
+class TlsFilesError(DLedgerError):
     """Certificates that cannot be used: one line that names the file."""
 
 
 @dataclass(frozen=True, slots=True)
-class CredentialFiles:
+class TlsFiles:
     """PEM files: the authorities that are trusted, the own certificate, and its key."""
 
     ca: str
@@ -41,14 +41,14 @@ class _Contexts:
     client: ssl.SSLContext
 
 
-class Credentials:
+class TlsContexts:
     """Contexts for TLS 1.3 in which both sides show a certificate.
 
     With ``clients_optional`` the accepting side also takes who shows none. Raises
-    :class:`CredentialsError` where the files cannot be used at the start.
+    :class:`TlsFilesError` where the files cannot be used at the start.
     """
 
-    def __init__(self, files: CredentialFiles, *, clients_optional: bool = False) -> None:
+    def __init__(self, files: TlsFiles, *, clients_optional: bool = False) -> None:
         self._files = files
         self._clients_optional = clients_optional
         self._refused: _Stamps = ()  # of files that could not be used
@@ -68,7 +68,7 @@ class Credentials:
             try:
                 self._contexts = self._read(stamps)
                 log.info("%s was read again", self._files.certificate)
-            except CredentialsError as error:
+            except TlsFilesError as error:
                 self._refused = stamps
                 log.error("%s; what was read before stays in use", error)
         return self._contexts
@@ -102,8 +102,8 @@ class Credentials:
             # A password would be asked for at the terminal.
             context.load_cert_chain(path, files.key, password="")
         except ssl.SSLError as error:
-            raise CredentialsError(f"{path} cannot be used: {error.reason or error}") from None
+            raise TlsFilesError(f"{path} cannot be used: {error.reason or error}") from None
         except OSError as error:  # it does not say of which file
             missing = [each for each in (path, files.key) if not os.access(each, os.R_OK)]
-            raise CredentialsError(f"{(missing or [path])[0]}: {error.strerror}") from None
+            raise TlsFilesError(f"{(missing or [path])[0]}: {error.strerror}") from None
         return context
