@@ -46,7 +46,9 @@ from broker.http.origin_guard import OriginGuard, protect
 from broker.http.produce import ProduceHandler
 from broker.http.snapshot import SnapshotHandler
 from broker.limits import HTTP, HttpLimits
+from broker.security.port_tls import PortTls
 from dledger.wire.bad_request_log import BadRequestLog
+from dledger.wire.tls_server import TlsServer, TlsServerLimits
 from store.quoting import FROM_OUTSIDE
 
 log = logging.getLogger(__name__)
@@ -63,11 +65,14 @@ WITHOUT_STATE = frozenset(("/", "/cluster", "/healthz", "/nodes", "/status"))
 class HttpServer:
     """Serves HTTP for one broker."""
 
-    def __init__(self, context: BrokerContext, limits: HttpLimits = HTTP) -> None:
+    def __init__(
+        self, context: BrokerContext, limits: HttpLimits = HTTP, tls: PortTls | None = None
+    ) -> None:
         self._context = context
         self._limits = limits
         self._runner: web.AppRunner | None = None
-        self._server: asyncio.Server | None = None
+        self._tls = tls
+        self._server: asyncio.Server | TlsServer | None = None
         self._connections: Connections | None = None
 
     def app(self) -> web.Application:
@@ -129,9 +134,12 @@ class HttpServer:
         await self._runner.setup()
         assert self._runner.server is not None  # noqa: S101 - it is set up
         self._connections = Connections(loop, limits, self._runner.server)
-        self._server = await loop.create_server(
-            self._connections.accept, host, port, backlog=limits.backlog
-        )
+        accept = self._connections.accept
+        if self._tls is None:
+            self._server = await loop.create_server(accept, host, port, backlog=limits.backlog)
+        else:
+            waiting = TlsServerLimits(limits.handshakes_max, limits.stall_seconds, limits.backlog)
+            self._server = await self._tls.listen(accept, host, port, waiting)
         self._connections.start()
 
     async def stop(self) -> None:

@@ -44,7 +44,9 @@ class BrokerServer(Generic[B]):
         loop.set_exception_handler(self._unhandled)
         self.broker = broker_class(config, store, environment, self._fail, limits)
         host, port = config.own.address
-        self._remoting = RemotingServer(loop, host, port, self.broker.dispatch, limits.remoting)
+        self._remoting = RemotingServer(
+            loop, host, port, self.broker.dispatch, limits.remoting, tls=environment.tls
+        )
         secrets = environment.secrets
         self._registrar = Registrar(
             loop,
@@ -52,7 +54,9 @@ class BrokerServer(Generic[B]):
             self.broker.announcement,
             security=ClientSecurity(secrets.credentials()) if secrets else NO_SECURITY,
         )
-        self._http = HttpServer(self.broker.context, limits.http) if limits.http else None
+        self._http = (
+            HttpServer(self.broker.context, limits.http, environment.tls) if limits.http else None
+        )
 
     async def start(self) -> None:
         """Recovers, joins the group, opens the ports, registers. ``OSError`` if a port is taken."""

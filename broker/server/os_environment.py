@@ -16,6 +16,7 @@ from broker.security.cluster_secrets import read_cluster_secrets
 from broker.server.broker import Broker
 from broker.server.broker_server import BrokerServer, open_broker
 from broker.server.environment import BrokerLimits, Environment
+from broker.server.port_security import read_port_tls
 from broker.system.file_descriptor_limits import connections_of_broker, raise_file_limit
 from broker.system.wall_clock import system_clock_ms
 from dledger.config import PeerLimits
@@ -83,6 +84,7 @@ def os_environment(config: NodeConfig, peers_max: int) -> Environment:
 
     return Environment(
         secrets=secrets,
+        tls=read_port_tls(config.security, config.name),
         fs=fs,
         make_transport=_transports(config, peers_max),
         executors=executors,
