@@ -55,7 +55,7 @@ COMMANDS = {
     "snapshot": "copy every replica of running groups to a directory, without stopping them",
     "leader": "hand the leadership of a group to another voter",
     "member": "add, promote, remove, replace and list the members of a group",
-    "security": "make, list, change and remove accounts",
+    "security": "certificates and secrets of a cluster, and its accounts",
     "verify": "check the data of stopped replicas, or of snapshots, and compare them",
     "bench": "measure producing, consuming and failover",
 }

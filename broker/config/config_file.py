@@ -89,8 +89,22 @@ def read_config(path: str) -> NodeConfig:
     return read_settings(path, parse_config)
 
 
+def read_exposed_config(path: str) -> NodeConfig:
+    """As :func:`read_config`, for who only looks: it may listen for others without protection."""
+    return read_settings(path, _parse)
+
+
 def parse_config(text: str, directory: str) -> NodeConfig:
     """As :func:`read_config`, for a text that would stand in ``directory``."""
+    config = _parse(text, directory)
+    if config.exposed and not config.insecure:
+        own: dict[str, Endpoint] = config.own._asdict()
+        key = next(key for key, endpoint in own.items() if not endpoint.is_loopback)
+        refuse_exposed(f"members.{config.node}.{key}", str(own[key]))
+    return config
+
+
+def _parse(text: str, directory: str) -> NodeConfig:
     given = parse_toml(text)
     check_keys(given, list(TYPES), "")
     given.setdefault("data", directory)
@@ -106,12 +120,7 @@ def parse_config(text: str, directory: str) -> NodeConfig:
         )
     namesrv = tuple(str(endpoint_setting("namesrv", address)) for address in given["namesrv"])
     members = {node: _member(node, value) for node, value in given["members"].items()}
-    config = NodeConfig(**{**given, "members": members, "namesrv": namesrv})
-    if config.exposed and not config.insecure:
-        own: dict[str, Endpoint] = config.own._asdict()
-        key = next(key for key, endpoint in own.items() if not endpoint.is_loopback)
-        refuse_exposed(f"members.{config.node}.{key}", str(own[key]))
-    return config
+    return NodeConfig(**{**given, "members": members, "namesrv": namesrv})
 
 
 def _member(node: str, value: object) -> Member:

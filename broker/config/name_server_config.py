@@ -12,7 +12,10 @@ insecure = false                # true: listens for other machines though nothin
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
 
 from broker.config.node_config import GROUP_NAME
 from broker.config.security_config import SECURITY_OFF, SecurityConfig
@@ -60,18 +63,23 @@ class NameServerConfig:
             refuse_exposed("host", f"{self.host}:{self.port}")
 
 
-def read_name_server_config(path: str) -> NameServerConfig:
-    """Reads and checks a file. Raises :class:`~broker.config.setting_checks.ConfigError`."""
-    return read_settings(path, parse_name_server_config)
+def read_name_server_config(path: str, changed: Mapping[str, object]) -> NameServerConfig:
+    """Reads and checks a file; ``changed`` settings go before what it says.
+
+    Raises :class:`~broker.config.setting_checks.ConfigError`.
+    """
+    return read_settings(path, partial(parse_name_server_config, changed=changed))
 
 
-def parse_name_server_config(text: str, directory: str) -> NameServerConfig:
+def parse_name_server_config(
+    text: str, directory: str, changed: Mapping[str, object] = MappingProxyType({})
+) -> NameServerConfig:
     """As :func:`read_name_server_config`, for a text that would stand in ``directory``."""
     given, types = parse_toml(text), types_of(NameServerConfig)
     check_keys(given, list(types), "")
     take_security(given, directory)
     require_types(given, types)
-    config = NameServerConfig(**given)
+    config = NameServerConfig(**{**given, **changed})
     config.refuse_exposed()
     return config
 

@@ -108,5 +108,11 @@ class SecurityConfig:
         return ["[security]", *(f"{key} = {json.dumps(value)}" for key, value in values)]
 
 
+EXPOSED = (
+    "INSECURE: other machines reach this server, and whoever does may read, change and delete "
+    "everything; see docs/security.md"
+)
+"""What is said of a server to which nothing but ``insecure = true`` lets others."""
+
 SECURITY_OFF = SecurityConfig()
 """What holds without the section."""

@@ -164,15 +164,6 @@ class WebSocketTransport:
                 link.address = self._known.get(link.peer, link.address)
         self._dial(link)
 
-    def unauthenticated(self) -> list[str]:
-        """The peers to which a link is up, and that no certificate names on both connections."""
-        links = [link for link in self._links.values() if link.up]
-        return [
-            link.peer
-            for link in links
-            if not all(identity_of(each) for each in (link.heard, link.socket))
-        ]
-
     # --- the connection that we dialled
 
     def _dial(self, link: PeerLink) -> None:

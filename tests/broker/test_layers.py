@@ -27,6 +27,7 @@ ROOMS: dict[str, frozenset[str]] = {
         # The replicated state, and what stores through it.
         "state": "limits topics_and_groups",
         "config": "limits state system",
+        "certificates": "config system",
         "group_commit": "limits state topics_and_groups",
         # Frames, connections, and who is connected. Flows push to clients over them.
         "remoting/protocol": "limits",
@@ -83,8 +84,8 @@ ROOMS: dict[str, frozenset[str]] = {
         "cli/local_cluster": "bench cli/cluster_admin cli/terminal config remoting/protocol system",
         "cli/commands": (
             "admin bench cli/cluster_admin cli/local_cluster cli/terminal client client/consumer"
-            " client/producer config delivery filter limits nameserver remoting/protocol security"
-            " server system topics_and_groups"
+            " certificates client/producer config delivery filter limits nameserver"
+            " remoting/protocol security server system topics_and_groups"
         ),
         "cli": "cli/terminal",
         "__main__": "cli",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from broker.security.certificate_authority import CertificateAuthority, pem_of
+from broker.certificates.certificate_authority import CertificateAuthority, pem_of
 from dledger.wire.peer_identity import PeerIdentity
 from dledger.wire.tls_contexts import TlsFiles
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import logging
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from broker.cli.terminal.foreground import announce, run_until_stopped, show_as
 from broker.cli.terminal.options import add_json
 from broker.config.config_file import read_config
 from broker.config.node_config import NodeConfig
+from broker.config.security_config import EXPOSED
 from broker.config.setting_checks import ConfigError
 from broker.system.log_output import log_to_stderr
 from broker.system.malloc_tuning import keep_freed_memory
@@ -46,6 +48,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(str(error)) from error
     show_as(config.name)
     log_to_stderr(config.logging)
+    if config.exposed:
+        logging.getLogger("dledger").warning(EXPOSED)
     import_server()
     tune_interpreter()
     return run_until_stopped(lambda stopped: _serve(config, stopped, as_json=args.json))

@@ -18,6 +18,7 @@ from broker.cli.cluster_admin.accounts import (
     remove_account,
 )
 from broker.cli.cluster_admin.admin_client import AdminClient, run_on_leaders
+from broker.cli.commands.security_files import DIRECTORY_ACTIONS, add_directory_arguments
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.name_arguments import checked
 from broker.cli.terminal.options import (
@@ -39,6 +40,11 @@ _permissions = checked(parse_permissions, PermissionTextError)
 _white_list = checked(split_white_list, WhiteListError)
 
 EXAMPLES = """\
+  dledger security init security broker-a/n0=10.0.0.1 broker-a/n1=10.0.0.2 broker-a/n2=10.0.0.3 \\
+                   namesrv=10.0.0.9       authority, certificates, cluster secret, first admin
+  dledger security init security node.toml --renew          new certificates for all its members
+  dledger security status security        until when they last, and what is wrong with them
+  dledger security status                 how the running nodes are set
   dledger security user add billing-app --topic bills=PUB --group billing=SUB --out billing.toml
   dledger security user set billing-app --topic bills=PUB,refunds=PUB
   dledger security user set billing-app --new-key --out billing.toml     replaces its secret key
@@ -46,8 +52,8 @@ EXAMPLES = """\
   dledger security user remove billing-app
   dledger security token --hours 8       for HTTP: curl -H "Authorization: Bearer $(...)" ...
 
-These need an admin: --profile FILE, $DLEDGER_PROFILE, or $DLEDGER_ACCESS_KEY and
-$DLEDGER_SECRET_KEY. docs/security.md tells the rest.
+Those that change accounts need an admin: --profile FILE, $DLEDGER_PROFILE, or
+$DLEDGER_ACCESS_KEY and $DLEDGER_SECRET_KEY. docs/security.md tells the rest.
 """
 
 SECRET_BYTES = 24
@@ -55,6 +61,7 @@ SECRET_BYTES = 24
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    add_directory_arguments(actions)
     user = actions.add_parser("user", help="accounts of the cluster")
     add_user_arguments(user)
     token = actions.add_parser("token", help="print a token for HTTP, made of this client's keys")
@@ -98,6 +105,8 @@ def add_user_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.action in DIRECTORY_ACTIONS:
+        return DIRECTORY_ACTIONS[args.action](args)
     if args.action == "token":
         return _token(args)
     actions = {"add": _add, "set": _set, "remove": _remove, "list": _list}

@@ -20,7 +20,7 @@ from dledger.config import PeerLimits
 from dledger.raft.messages import AppendRequest, Heartbeat
 from dledger.wire.greeting import Greeting, pack_greeting
 from dledger.wire.peer_dialler import PeerSecurity
-from dledger.wire.peer_identity import IdentityCheck, PeerIdentity
+from dledger.wire.peer_identity import IdentityCheck, PeerIdentity, identity_of
 from dledger.wire.peer_link import PATH
 from dledger.wire.tls_contexts import TlsContexts, TlsFiles
 from dledger.wire.websocket_transport import WebSocketTransport
@@ -130,8 +130,9 @@ def test_peers_find_each_other_and_carry_messages(
                 b.send("n0", message)
                 assert await heard_a.next() == ("message", "n1", message)
             plain = other == "off"
-            assert a.unauthenticated() == (["n1"] if plain else [])
-            assert b.unauthenticated() == (["n0"] if plain else [])
+            for link, peer in ((a._links["n1"], "n1"), (b._links["n0"], "n0")):
+                for connection in (link.heard, link.socket):
+                    assert identity_of(connection) == (None if plain else named(peer))
 
     run_on(loop, scenario())
 

@@ -20,6 +20,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from dledger.wire.peer_identity import PeerIdentity
 
 CA_DAYS = 3650
+_AUTHORITY = "dledger authority of "
 BACKDATED = datetime.timedelta(hours=1)
 """Of the start of the validity: clocks of other machines may be behind."""
 
@@ -39,7 +40,7 @@ class CertificateAuthority:
     def create(cls, cluster: str) -> Self:
         """A new one."""
         key = ec.generate_private_key(ec.SECP256R1())
-        name = _name(f"dledger {cluster} authority")
+        name = _name(_AUTHORITY + cluster)
         builder = _builder(name, name, key, CA_DAYS)
         usage = _key_usage(signs_certificates=True)
         certificate = (
@@ -65,6 +66,13 @@ class CertificateAuthority:
             if certificate.public_key() == key.public_key():
                 return cls(certificate, key)
         raise AuthorityError("the key fits none of the certificates")
+
+    def is_of(self, cluster: str) -> bool:
+        """Whether it may certify nodes of that cluster. One that was made elsewhere may."""
+        name = self.certificate.subject
+        return not name.rfc4514_string().startswith(f"CN={_AUTHORITY}") or name == _name(
+            _AUTHORITY + cluster
+        )
 
     def issue(self, identity: PeerIdentity, hosts: Iterable[str], days: int) -> tuple[bytes, bytes]:
         """A certificate and its key, as PEM. ``hosts`` are names and addresses."""
