@@ -14,7 +14,7 @@ import aiohttp
 import orjson
 from aiohttp import hdrs, web
 
-from broker.config.security_config import DISABLED
+from broker.config.client_security import client_security
 from broker.context import BrokerContext
 from broker.http.cluster_view import ClusterView
 from broker.http.errors import json_response
@@ -23,7 +23,6 @@ from broker.remoting.client import RemotingClient
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.errors import CallError
 from broker.remoting.protocol.java_json import decode_json
-from broker.security.credentials import ClientSecurity
 
 PEER_SECONDS = 1.0
 """How long another node may take to answer before it is shown as down."""
@@ -40,11 +39,9 @@ class Console:
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
         self._client: RemotingClient | None = None
-        security = context.config.security
-        self._tls = None
+        self._security = client_security(context.config.security)
+        self._tls = self._security.tls()
         """With TLS nodes ask each other by it alone: they pass on keys."""
-        if security.tls != DISABLED:
-            self._tls = ClientSecurity(ca=security.files.ca).tls()
 
     async def page(self, _request: web.Request) -> web.Response:
         """See the module."""
@@ -104,7 +101,7 @@ class Console:
     async def _names(self) -> dict[str, Any]:
         """Of the first NameServer that answers."""
         if self._client is None:
-            self._client = RemotingClient(self._context.loop)
+            self._client = RemotingClient(self._context.loop, security=self._security)
         for address in self._context.config.namesrv:
             try:
                 answer = await self._client.invoke(

@@ -10,10 +10,10 @@ import asyncio
 from contextlib import ExitStack
 from typing import Any, Generic, TypeVar
 
+from broker.config.client_security import client_security
 from broker.config.node_config import NodeConfig
 from broker.http.server import HttpServer
 from broker.remoting.server import RemotingServer
-from broker.security.credentials import NO_SECURITY, ClientSecurity
 from broker.server.broker import Broker
 from broker.server.environment import BrokerLimits, Environment
 from broker.server.name_server_registration import Registrar
@@ -52,7 +52,7 @@ class BrokerServer(Generic[B]):
             loop,
             config.namesrv,
             self.broker.announcement,
-            security=ClientSecurity(secrets.credentials()) if secrets else NO_SECURITY,
+            security=client_security(config.security, secrets.credentials() if secrets else None),
         )
         self._http = (
             HttpServer(self.broker.context, limits.http, environment.tls) if limits.http else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -39,6 +40,15 @@ class RunningCluster:
         self.namesrv = str(local.namesrv)
         self.group = local.groups[0]
         self.directory = local.directory
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Of commands: where the NameServer is, and who this process is."""
+        known = ("DLEDGER_PROFILE",)
+        return {
+            "NAMESRV_ADDR": self.namesrv,
+            **{k: os.environ[k] for k in known if k in os.environ},
+        }
 
     @property
     def nodes(self) -> list[str]:
@@ -81,6 +91,12 @@ class RunningCluster:
         """Starts the process, and does not wait for it."""
         self._raft_log.node(node).process.start()
 
+    def restart_name_server(self) -> None:
+        """Ends the NameServer's process, and starts it as its file says now."""
+        assert end_processes([self._raft_log.namesrv_process], kill=False)
+        self._raft_log.namesrv_process = open_cluster(self.directory).namesrv_process
+        self._raft_log.namesrv_process.start()
+
     def wait_until_answering(self, node: str) -> None:
         """Returns when the node answers requests."""
         wait_until_answering(self._raft_log.node(node))
@@ -110,7 +126,7 @@ class RunningCluster:
             capture_output=True,
             text=True,
             timeout=COMMAND_SECONDS,
-            env={"NAMESRV_ADDR": self.namesrv},
+            env=self.environment,
             check=False,
         )
         assert done.returncode == code, done.stderr + done.stdout
@@ -122,7 +138,7 @@ class RunningCluster:
             [sys.executable, "-m", "broker", *arguments],
             stdout=subprocess.PIPE,
             text=True,
-            env={"NAMESRV_ADDR": self.namesrv},
+            env=self.environment,
         )
 
     def ask(self, *arguments: str, stdin: str | None = None, code: int = 0) -> Any:

@@ -166,3 +166,23 @@ def test_a_handshake_that_is_nonsense_ends_its_connection_alone(
         assert await echoed(address, ClientSecurity(ca=files.ca)) == b"hello"
 
     run(new_loop, port_tls(files, plain=True), scenario)
+
+
+def test_a_permissive_client_asks_without_tls_whom_it_must_and_believes_no_other_authority(
+    new_loop: Callable[[], asyncio.AbstractEventLoop], files: TlsFiles, tmp_path: Path
+) -> None:
+    other = write_tls_files(tmp_path / "other", NODE, by="another", trusts="another")
+
+    async def scenario(_server: RemotingServer, address: str) -> None:
+        plain = RemotingServer(asyncio.get_running_loop(), "127.0.0.1", 0, echo, LIMITS)
+        await plain.start()
+        plain_address = f"127.0.0.1:{plain.port}"
+        assert await echoed(plain_address, ClientSecurity(ca=files.ca, plain_too=True)) == b"hello"
+        assert await echoed(address, ClientSecurity(ca=files.ca, plain_too=True)) == b"hello"
+        with pytest.raises(CallError):
+            await echoed(plain_address, ClientSecurity(ca=files.ca))
+        with pytest.raises(ConnectFailedError):
+            await echoed(address, ClientSecurity(ca=other.ca, plain_too=True))
+        await plain.stop()
+
+    run(new_loop, port_tls(files, plain=True), scenario)
