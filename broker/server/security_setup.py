@@ -7,7 +7,7 @@ from broker.config.security_config import ENFORCING, OFF, SecurityConfig
 from broker.config.setting_checks import ConfigError
 from broker.security.cluster_secrets import ClusterSecrets, read_cluster_secrets
 from dledger.wire.peer_dialler import PeerSecurity
-from dledger.wire.peer_identity import IdentityCheck, PeerIdentity
+from dledger.wire.peer_identity import Admission, PeerIdentity
 from dledger.wire.tls_contexts import TlsContexts, TlsFiles, TlsFilesError
 
 
@@ -39,4 +39,4 @@ def read_peer_security(config: NodeConfig) -> PeerSecurity | None:
     except TlsFilesError as error:
         raise ConfigError(str(error)) from error
     identity = PeerIdentity(config.cluster, config.group, config.node)
-    return PeerSecurity(contexts, IdentityCheck(identity, config.security.peers == ENFORCING))
+    return PeerSecurity(contexts, Admission(identity, config.security.peers == ENFORCING))
