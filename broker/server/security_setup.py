@@ -8,7 +8,7 @@ from broker.config.setting_checks import ConfigError
 from broker.security.cluster_secrets import ClusterSecrets, read_cluster_secrets
 from broker.security.port_tls import PortTls, port_tls
 from dledger.wire.peer_dialler import PeerSecurity
-from dledger.wire.peer_identity import IdentityCheck, PeerIdentity
+from dledger.wire.peer_identity import Admission, PeerIdentity
 from dledger.wire.tls_contexts import TlsContexts, TlsFiles, TlsFilesError
 
 
@@ -40,7 +40,7 @@ def read_peer_security(config: NodeConfig) -> PeerSecurity | None:
     except TlsFilesError as error:
         raise ConfigError(str(error)) from error
     identity = PeerIdentity(config.cluster, config.group, config.node)
-    return PeerSecurity(contexts, IdentityCheck(identity, config.security.peers == ENFORCING))
+    return PeerSecurity(contexts, Admission(identity, config.security.peers == ENFORCING))
 
 
 def read_port_tls(security: SecurityConfig, name: str) -> PortTls | None:

@@ -13,7 +13,7 @@ import aiohttp
 from dledger.errors import PeerError
 from dledger.wire.codec import MESSAGE_BYTES_MAX
 from dledger.wire.features import FEATURES, HEADER, pack_features
-from dledger.wire.peer_identity import IdentityCheck, identity_of
+from dledger.wire.peer_identity import Admission, identity_of
 from dledger.wire.peer_link import PATH, DialledConnection
 from dledger.wire.tls_contexts import TlsContexts
 from dledger.wire.tls_server import tls_reason
@@ -38,7 +38,7 @@ class PeerSecurity:
     """What a node shows its peers, and what it asks of them."""
 
     contexts: TlsContexts
-    check: IdentityCheck
+    admission: Admission
 
 
 class PeerDialler:
@@ -85,7 +85,7 @@ class PeerDialler:
         try:
             return await self._connect_securely(peer, f"https://{address}{PATH}", security)
         except PeerError as error:
-            if security.check.required:
+            if security.admission.required:
                 raise
             connection = await self._connect(f"http://{address}{PATH}")
             log.warning("%s is dialled without TLS: %s", peer, error, extra=FROM_OUTSIDE)
@@ -103,7 +103,7 @@ class PeerDialler:
         except (aiohttp.ServerDisconnectedError, aiohttp.WSServerHandshakeError) as error:
             raise PeerError(f"it does not take us: {shortened(error)}") from error
         try:
-            security.check.check_dialled(peer, identity_of(connection.transport))
+            security.admission.check_dialled(peer, identity_of(connection.transport))
         except PeerError:
             connection.transport.abort()
             raise

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from dledger.errors import PeerError
-from dledger.wire.greeting import Greeting
+from dledger.wire.greeting import Greeting, check_address
 
 SCHEME = "dledger://"
 
@@ -59,8 +59,8 @@ def identity_of(transport: asyncio.BaseTransport | None) -> PeerIdentity | None:
 
 
 @dataclass(frozen=True, slots=True)
-class IdentityCheck:
-    """Decides whether a connection is whose it says. ``own`` is this node.
+class Admission:
+    """Decides with whom a node talks. ``own`` is the node.
 
     On a connection over TLS the certificate must name the peer. ``required`` refuses every other
     connection; otherwise it is believed what it says.
@@ -77,22 +77,30 @@ class IdentityCheck:
         elif certified[:2] != self.own[:2]:
             raise PeerError(f"its certificate is of {certified}, we are {self.own}")
 
-    def check_greeting(self, greeting: Greeting, certified: PeerIdentity | None) -> None:
-        """Whether who dialled is who it says. Raises :class:`~dledger.errors.PeerError`."""
+    def check_greeting(
+        self, greeting: Greeting, certified: PeerIdentity | None, remote: str, known: str | None
+    ) -> None:
+        """Whether who dialled from the host ``remote`` is a peer, and the one that it says.
+        ``known`` is where that one listens as far as is known.
+
+        Raises :class:`~dledger.errors.PeerError`.
+        """
+        group, node, address = greeting
+        if group != self.own.group:
+            raise PeerError(f"it is of group {group!r:.100}, we are of {self.own.group}")
+        if node == self.own.node:
+            raise PeerError(f"{node} at {address} is no peer of {self.own.node}")
         self.check_connected(certified)
-        self._check(greeting.group, greeting.node, certified)
+        self._check_name(node, certified)
+        check_address(greeting, remote, known)
 
     def check_dialled(self, peer: str, certified: PeerIdentity | None) -> None:
         """Whether ``peer``, whom we dialled, is who answered. Raises
         :class:`~dledger.errors.PeerError`."""
         self.check_connected(certified)
-        self._check(self.own.group, peer, certified)
+        self._check_name(peer, certified)
 
-    def _check(self, group: str, node: str, certified: PeerIdentity | None) -> None:
-        wanted = PeerIdentity(self.own.cluster, group, node)
+    def _check_name(self, node: str, certified: PeerIdentity | None) -> None:
+        wanted = self.own._replace(node=node)
         if certified is not None and certified != wanted:
             raise PeerError(f"its certificate is of {certified}, not of {wanted}")
-
-
-NO_CHECK = IdentityCheck(PeerIdentity("", "", ""), required=False)
-"""Of a node without certificates: everybody is who it says."""

@@ -54,7 +54,7 @@ class PeerListener:
         self._server = TlsServer(
             self._connected,
             self._security.contexts.server_context,
-            plain=not self._security.check.required,
+            plain=not self._security.admission.required,
             refused=lambda remote, reason: self.refused(remote, PeerError(reason)),
             limits=TlsServerLimits(self._limits.ungreeted_max, self._limits.greeting_seconds),
         )

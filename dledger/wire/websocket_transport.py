@@ -24,9 +24,9 @@ from dledger.config import PeerLimits
 from dledger.errors import DLedgerError, PeerError
 from dledger.wire.codec import MESSAGE_BYTES_MAX, MessageEncoder, decode_message
 from dledger.wire.features import HEADER, unpack_features
-from dledger.wire.greeting import Greeting, check_address, host_of, pack_greeting, unpack_greeting
+from dledger.wire.greeting import Greeting, host_of, pack_greeting, unpack_greeting
 from dledger.wire.peer_dialler import PeerDialler, PeerSecurity
-from dledger.wire.peer_identity import NO_CHECK, PeerIdentity, identity_of
+from dledger.wire.peer_identity import Admission, PeerIdentity, identity_of
 from dledger.wire.peer_link import DialledConnection, PeerLink
 from dledger.wire.peer_listener import PeerListener
 from dledger.wire.stranger_limits import StrangerLimits
@@ -66,7 +66,8 @@ class WebSocketTransport:
         self._stranger_limits = StrangerLimits(self._limits)
         self._listener = PeerListener(self._limits, security)
         self._dialler = PeerDialler(security, self._limits.greeting_seconds)
-        self._check = security.check if security else NO_CHECK
+        nobody_certified = Admission(PeerIdentity("", group, node), required=False)
+        self._admission = security.admission if security else nobody_certified
         self._look: asyncio.TimerHandle | None = None
         self._group = group
         self._node = node
@@ -279,7 +280,7 @@ class WebSocketTransport:
             raise web.HTTPForbidden(text="no page may speak to a peer's port")
         certified = identity_of(request.transport)
         try:
-            self._check.check_connected(certified)
+            self._admission.check_connected(certified)
         except PeerError as error:
             self._listener.refused(request.remote, error)
             raise web.HTTPForbidden(text=str(error)) from None
@@ -327,13 +328,8 @@ class WebSocketTransport:
         except (TypeError, TimeoutError) as error:
             raise PeerError(f"no greeting: {error}") from error
         greeting = unpack_greeting(frame)
-        group, node, address = greeting
-        if group != self._group:
-            raise PeerError(f"it is of group {group!r:.100}, we are of {self._group}")
-        if node == self._node:
-            raise PeerError(f"{node} at {address} is no peer of {self._node}")
-        self._check.check_greeting(greeting, certified)
-        check_address(greeting, remote, self._known.get(greeting.node))
+        node, address = greeting.node, greeting.address
+        self._admission.check_greeting(greeting, certified, remote, self._known.get(node))
         link = self._links.get(node)
         if link is None or not link.wanted:
             self._stranger_limits.forget(node)

@@ -17,6 +17,7 @@ import pytest
 
 from broker.cli.cluster_admin.admin_client import run_admin
 from broker.cli.cluster_admin.cluster_view import GroupView, view_groups
+from broker.cli.command_line import run_command
 from broker.cli.local_cluster.local_cluster import LocalCluster, design_cluster, open_cluster
 from broker.cli.local_cluster.managed_processes import end_processes
 from broker.cli.local_cluster.port_layout import Ports, free_member
@@ -148,8 +149,14 @@ class RunningCluster:
         return documents[0] if len(documents) == 1 else documents
 
 
-def start_cluster(directory: Path, *, nodes: int = 3, **settings: int | str) -> RunningCluster:
-    """Starts a new cluster and waits until it serves; ``settings`` are of every ``node.toml``."""
+def start_cluster(
+    directory: Path, *, nodes: int = 3, secured: bool = False, **settings: int | str
+) -> RunningCluster:
+    """Starts a new cluster and waits until it serves; ``settings`` are of every ``node.toml``.
+
+    ``secured``: with access control, and TLS for who wants it. ``$DLEDGER_PROFILE`` must be
+    :func:`admin_profile`.
+    """
     design_cluster(directory, nodes=nodes, ports=Ports(0, 0, 0)).write()
     for path in directory.glob("*/*/node.toml"):
         # Segments are filled with zeros ahead: small ones leave the disk to the tests.
@@ -159,6 +166,8 @@ def start_cluster(directory: Path, *, nodes: int = 3, **settings: int | str) -> 
             text, count = re.subn(rf"^{key} = .*$", line, text, flags=re.MULTILINE)
             assert count == 1, f"{path} has no {key}"
         path.write_text(text)
+    if secured:
+        _secure(directory)
     local = open_cluster(directory)
     try:
         local.start()
@@ -167,6 +176,23 @@ def start_cluster(directory: Path, *, nodes: int = 3, **settings: int | str) -> 
         local.stop()
         raise
     return RunningCluster(local)
+
+
+def admin_profile(directory: Path) -> Path:
+    """The profile of the first admin of a cluster in ``directory``."""
+    return directory / "security" / "admin.toml"
+
+
+def _secure(directory: Path) -> None:
+    made = directory / "security"
+    section = f'\n[security]\ndirectory = {json.dumps(str(made))}\npeers = "off"\n'
+    files = sorted(directory.glob("*/*/node.toml"))
+    assert run_command(["security", "init", str(made), str(files[0]), "namesrv=127.0.0.1"]) == 0
+    for path in files:
+        path.write_text(path.read_text() + section)
+    home = directory / "namesrv"
+    home.mkdir(exist_ok=True)
+    (home / "namesrv.toml").write_text(section)
 
 
 @contextmanager
@@ -195,6 +221,17 @@ def cluster(tmp_path: Path) -> Iterator[RunningCluster]:
     running = start_cluster(tmp_path / "data")
     yield running
     running.stop()
+
+
+@pytest.fixture(scope="module")
+def secured_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    """One for all tests of a module, with access control. The environment names its admin."""
+    directory = tmp_path_factory.mktemp("secured") / "data"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DLEDGER_PROFILE", str(admin_profile(directory)))
+        running = start_cluster(directory, secured=True)
+        yield running
+        running.stop()
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from dledger.config import PeerLimits
 from dledger.raft.messages import AppendRequest, Heartbeat
 from dledger.wire.greeting import Greeting, pack_greeting
 from dledger.wire.peer_dialler import PeerSecurity
-from dledger.wire.peer_identity import IdentityCheck, PeerIdentity, identity_of
+from dledger.wire.peer_identity import Admission, PeerIdentity, identity_of
 from dledger.wire.peer_link import PATH
 from dledger.wire.tls_contexts import TlsContexts, TlsFiles
 from dledger.wire.websocket_transport import WebSocketTransport
@@ -44,7 +44,7 @@ class Peers:
     ports: dict[str, int]
 
     def secured(self, files: TlsFiles, node: str, *, required: bool) -> PeerSecurity:
-        return PeerSecurity(TlsContexts(files), IdentityCheck(named(node), required))
+        return PeerSecurity(TlsContexts(files), Admission(named(node), required))
 
     def transport(self, node: str, security: PeerSecurity | None) -> WebSocketTransport:
         peers = {peer: f"127.0.0.1:{port}" for peer, port in self.ports.items() if peer != node}
