@@ -27,10 +27,10 @@ class RemotingLimits:
 
     backlog: int = 1024
     """Connections that wait to be accepted; RocketMQ's ``serverSocketBacklogSize``."""
-
+    handshakes_max: int = 1024
+    """With TLS, connections whose first byte or handshake has not come."""
     write_buffer_high: int = 1024 * 1024
     """Bytes that wait for the peer to read; above, the server stops reading its requests."""
-
     write_buffer_max: int = 64 * 1024 * 1024
     """Answers to earlier requests still come after that; a peer that lets so much wait is cut."""
 
@@ -289,10 +289,10 @@ class HttpLimits:
 
     connections_max: int = 512
     """The server closes a connection beyond these as soon as it is accepted."""
-
     backlog: int = 128
     """Connections that wait to be accepted."""
-
+    handshakes_max: int = 128
+    """As :attr:`RemotingLimits.handshakes_max`."""
     idle_seconds: float = 60.0
     """A connection is closed where no request, with all its headers, came for so long."""
 

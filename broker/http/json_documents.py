@@ -44,6 +44,7 @@ def status_document(context: BrokerContext) -> dict[str, Any]:
         "boot_timestamp": context.stats.boot_ms,
         "flush": context.config.flush,
         "security": security_settings(context.config),
+        "access_refused": context.access.refused if context.access is not None else 0,
     }
 
 

@@ -1,7 +1,8 @@
 """Changes of accounts and of the global white list, on the leader.
 
 A change is a command that has the whole new definition, made of the one that is applied. So changes
-are made one after the other. The command is written only where all members of the group know it.
+are made one after the other. Each seals the secret key anew, so that it is by the newest secret. The
+command is written only where all members of the group know it.
 
 A leader that finds no account at all writes that of its own ``admin.toml``, if it has one: so a
 cluster comes by its first admin.
@@ -36,6 +37,7 @@ from broker.security.accounts import (
     unpack_account,
 )
 from broker.security.credentials import Credentials
+from broker.security.key_sealing import SealedKeyError
 from broker.security.permissions import (
     Permission,
     PermissionTextError,
@@ -162,7 +164,7 @@ class AccountChanges:
 
         try:
             command = make()
-        except (AccountError, PermissionTextError, WhiteListError) as error:
+        except (AccountError, PermissionTextError, SealedKeyError, WhiteListError) as error:
             raise RefusedError(str(error)) from error
         self._batcher.add_command(command, ended)
         self._busy = True
@@ -185,11 +187,13 @@ class AccountChanges:
         return PutAccess(access_key, replace(account, changed_ms=self._wall_clock()).pack())
 
     def _changed(self, account: Account, fields: Mapping[str, str]) -> Account:
-        secret_key = fields.get("secretKey")
+        secret_key, sealer = fields.get("secretKey"), self._access.sealer
         if secret_key:
             check_secret_key(secret_key)
-            sealed = self._access.sealer.seal(account.access_key, secret_key)
-            account = replace(account, sealed_key=sealed)
+            sealed = sealer.seal(account.access_key, secret_key)
+        else:
+            sealed = sealer.reseal(account.access_key, account.sealed_key)
+        account = replace(account, sealed_key=sealed)
         if "admin" in fields:
             account = replace(account, admin=fields["admin"].lower() == "true")
         if fields.get("defaultTopicPerm"):

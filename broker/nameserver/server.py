@@ -23,6 +23,7 @@ from broker.remoting.protocol.java_json import encode_json
 from broker.remoting.protocol.register_broker_body import decode_data_version, decode_topic_table
 from broker.remoting.server import RemotingServer
 from broker.security.access_control import AccessControl
+from broker.security.port_tls import PortTls
 from broker.system.file_descriptor_limits import connections_of_name_server, raise_file_limit
 from store.quoting import FROM_OUTSIDE, shortened
 
@@ -62,6 +63,7 @@ class NameServer:
         clock: Callable[[], int] | None = None,
         limits: RemotingLimits | None = None,
         access: AccessControl | None = None,
+        tls: PortTls | None = None,
     ) -> None:
         """With ``access``, only who is of the cluster or an admin may write."""
         self._loop = loop
@@ -79,7 +81,7 @@ class NameServer:
         self.dispatch: Handler = dispatch_by_code(self._handlers())
         if access is not None:
             self.dispatch = guarded(self.dispatch, access, {}, without=READS)
-        self.server = RemotingServer(loop, host, port, self.dispatch, limits)
+        self.server = RemotingServer(loop, host, port, self.dispatch, limits, tls=tls)
 
     @property
     def port(self) -> int:
@@ -350,12 +352,14 @@ def _document(request: Frame, document: object) -> bytes:
     return encode_json(document, bare_keys=not _quotes_keys(request))
 
 
-async def serve(host: str, port: int, access: AccessControl | None = None) -> NameServer:
+async def serve(
+    host: str, port: int, access: AccessControl | None = None, tls: PortTls | None = None
+) -> NameServer:
     """Starts a NameServer on the running loop; its owner awaits :meth:`NameServer.stop`."""
     limits = DescriptorLimits()
     connections = connections_of_name_server(raise_file_limit(limits), limits)
     nameserver = NameServer(
-        asyncio.get_running_loop(), host, port, limits=connections, access=access
+        asyncio.get_running_loop(), host, port, limits=connections, access=access, tls=tls
     )
     await nameserver.start()
     return nameserver

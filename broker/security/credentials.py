@@ -58,10 +58,12 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class ClientSecurity:
-    """How a client is known, and whom it believes. ``ca`` is a file, empty for no TLS."""
+    """How a client is known, and whom it believes. ``ca`` is a file, empty for no TLS. With
+    ``plain_too`` a server that speaks no TLS is asked without it."""
 
     credentials: Credentials | None = None
     ca: str = ""
+    plain_too: bool = False
 
     def tls(self) -> ssl.SSLContext | None:
         """For connections, or None. Raises :class:`CredentialsError`.

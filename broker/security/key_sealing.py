@@ -65,6 +65,10 @@ class KeySealer:
         sealed = self._ciphers[0].encrypt(nonce, secret_key.encode(), access_key.encode())
         return bytes([_VERSION]) + nonce + sealed
 
+    def reseal(self, access_key: str, sealed: bytes) -> bytes:
+        """The same key, sealed by the first secret. Raises :class:`SealedKeyError`."""
+        return self.seal(access_key, self.open(access_key, sealed).decode())
+
     def open(self, access_key: str, sealed: bytes) -> bytes:
         """The secret key. Raises :class:`SealedKeyError`."""
         if sealed[:1] == bytes([_VERSION]) and len(sealed) > _NONCE_SIZE:

@@ -10,10 +10,10 @@ import asyncio
 from contextlib import ExitStack
 from typing import Any, Generic, TypeVar
 
+from broker.config.client_security import client_security
 from broker.config.node_config import NodeConfig
 from broker.http.server import HttpServer
 from broker.remoting.server import RemotingServer
-from broker.security.credentials import NO_SECURITY, ClientSecurity
 from broker.server.broker import Broker
 from broker.server.environment import BrokerLimits, Environment
 from broker.server.name_server_registration import Registrar
@@ -44,15 +44,19 @@ class BrokerServer(Generic[B]):
         loop.set_exception_handler(self._unhandled)
         self.broker = broker_class(config, store, environment, self._fail, limits)
         host, port = config.own.address
-        self._remoting = RemotingServer(loop, host, port, self.broker.dispatch, limits.remoting)
+        self._remoting = RemotingServer(
+            loop, host, port, self.broker.dispatch, limits.remoting, tls=environment.tls
+        )
         secrets = environment.secrets
         self._registrar = Registrar(
             loop,
             config.namesrv,
             self.broker.announcement,
-            security=ClientSecurity(secrets.credentials()) if secrets else NO_SECURITY,
+            security=client_security(config.security, secrets.credentials() if secrets else None),
         )
-        self._http = HttpServer(self.broker.context, limits.http) if limits.http else None
+        self._http = (
+            HttpServer(self.broker.context, limits.http, environment.tls) if limits.http else None
+        )
 
     async def start(self) -> None:
         """Recovers, joins the group, opens the ports, registers. ``OSError`` if a port is taken."""

@@ -13,7 +13,7 @@ from broker.limits import HTTP, DescriptorLimits
 from broker.server.broker import Broker
 from broker.server.broker_server import BrokerServer, open_broker
 from broker.server.environment import BrokerLimits, Environment
-from broker.server.security_setup import read_peer_security, read_secrets
+from broker.server.security_setup import read_peer_security, read_port_tls, read_secrets
 from broker.system.file_descriptor_limits import connections_of_broker, raise_file_limit
 from broker.system.wall_clock import system_clock_ms
 from dledger.config import PeerLimits
@@ -55,10 +55,10 @@ def os_environment(
 ) -> Environment:
     """Of the running loop. ``peers_max`` bounds the connections on the peers' port.
 
-    Raises :class:`~broker.config.setting_checks.ConfigError` where the cluster's secret cannot be
-    used.
+    Raises :class:`~broker.config.setting_checks.ConfigError` where the cluster's secret or the
+    certificate cannot be used.
     """
-    secrets = read_secrets(config.security)
+    secrets, tls = read_secrets(config.security), read_port_tls(config.security, config.name)
     loop = asyncio.get_running_loop()
     rng = SystemRandom()
     writes = AsyncWrites.open(loop.time) if config.flush == "sync" else None
@@ -78,6 +78,7 @@ def os_environment(
 
     return Environment(
         secrets=secrets,
+        tls=tls,
         fs=fs,
         make_transport=_transports(config, peers_max, peer_security),
         executors=executors,

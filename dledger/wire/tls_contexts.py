@@ -42,15 +42,22 @@ class _Contexts:
 
 
 class TlsContexts:
-    """Contexts for TLS 1.3 in which both sides show a certificate.
+    """Contexts for TLS 1.3, or from ``minimum`` on, in which both sides show a certificate.
 
     With ``clients_optional`` the accepting side also takes who shows none. Raises
     :class:`TlsFilesError` where the files cannot be used at the start.
     """
 
-    def __init__(self, files: TlsFiles, *, clients_optional: bool = False) -> None:
+    def __init__(
+        self,
+        files: TlsFiles,
+        *,
+        clients_optional: bool = False,
+        minimum: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3,
+    ) -> None:
         self._files = files
         self._clients_optional = clients_optional
+        self._minimum = minimum
         self._refused: _Stamps = ()  # of files that could not be used
         self._contexts = self._read(self._stamps())
 
@@ -92,7 +99,7 @@ class TlsContexts:
 
     def _context(self, protocol: int) -> ssl.SSLContext:
         context = ssl.SSLContext(protocol)
-        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.minimum_version = self._minimum
         context.check_hostname = False  # the certificate names a node, not where it is
         files = self._files
         path = files.ca

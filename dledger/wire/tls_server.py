@@ -15,6 +15,7 @@ import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import cast
 
 log = logging.getLogger(__name__)
 
@@ -155,7 +156,7 @@ class TlsServer:
         try:
             if tls:
                 await self._loop.connect_accepted_socket(
-                    self._protocol,
+                    lambda: _Connected(self._protocol),
                     connection,
                     ssl=self._context(),
                     ssl_handshake_timeout=self._limits.seconds,
@@ -174,6 +175,19 @@ class TlsServer:
     def _close(self, connection: socket.socket) -> None:
         self._forget(connection)
         connection.close()
+
+
+class _Connected(asyncio.Protocol):
+    """Makes the protocol of a connection once that stands, with TLS after the handshake: asyncio
+    tells a protocol nothing of a handshake that fails."""
+
+    def __init__(self, make: Callable[[], asyncio.BaseProtocol]) -> None:
+        self._make = make
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        protocol = self._make()
+        cast("asyncio.Transport", transport).set_protocol(protocol)
+        protocol.connection_made(transport)
 
 
 def _host_of(connection: socket.socket) -> str:

@@ -26,7 +26,7 @@ ROOMS: dict[str, frozenset[str]] = {
         "security": "errors system topics_and_groups",
         # The replicated state, and what stores through it.
         "state": "limits topics_and_groups",
-        "config": "limits state system",
+        "config": "limits security state system",
         "certificates": "config system",
         "group_commit": "limits state topics_and_groups",
         # Frames, connections, and who is connected. Flows push to clients over them.
@@ -58,7 +58,7 @@ ROOMS: dict[str, frozenset[str]] = {
         ),
         "http": (
             "admin config context delivery errors group_commit ingest limits remoting"
-            " remoting/protocol"
+            " remoting/protocol security"
         ),
         # One broker, assembled; and one NameServer.
         "server": (

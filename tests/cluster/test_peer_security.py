@@ -43,7 +43,7 @@ def steady_producer(cluster: RunningCluster) -> Iterator[list[str]]:
     sent: list[str] = []
     stopped = threading.Event()
     command = [sys.executable, "-m", "broker", "produce", "orders", "--json"]
-    env = {"NAMESRV_ADDR": cluster.namesrv}
+    env = cluster.environment
     with while_needed(
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
     ) as process:

@@ -62,6 +62,20 @@ async def put_account(admin: AdminClient, access_key: str, fields: Mapping[str, 
         )
 
 
+async def reseal_accounts(admin: AdminClient) -> int:
+    """Has every secret key sealed with the newest secret of the cluster; says how many."""
+    masters, count = await admin.masters(), 0
+    for name, accounts in (await find_accounts(admin)).items():
+        for account in accounts:
+            await admin.ask(
+                masters[name],
+                RequestCode.UPDATE_AND_CREATE_ACL_CONFIG,
+                {"accessKey": account.access_key},
+            )
+            count += 1
+    return count
+
+
 async def remove_account(admin: AdminClient, access_key: str) -> None:
     """Removes an account from every group that has it.
 

@@ -17,7 +17,8 @@ from broker.config.security_config import ENFORCING, EXPOSED
 from broker.config.setting_checks import ConfigError
 from broker.nameserver.server import serve
 from broker.security.access_control import AccessControl
-from broker.server.security_setup import read_secrets
+from broker.security.port_tls import PortTls
+from broker.server.security_setup import read_port_tls, read_secrets
 from broker.system.log_output import log_to_stderr
 from broker.system.wall_clock import system_clock_ms
 
@@ -56,13 +57,16 @@ def run(args: argparse.Namespace) -> int:
             config = NameServerConfig(**changed)
             config.refuse_exposed()
         access = _access_control(config)
+        tls = read_port_tls(config.security, config.name)
     except ConfigError as error:
         raise UsageError(str(error)) from error
     show_as("dledger-namesrv")
     log_to_stderr()
     if config.exposed:
         log.warning(EXPOSED)
-    return run_until_stopped(lambda stopped: _serve(config, access, stopped, as_json=args.json))
+    return run_until_stopped(
+        lambda stopped: _serve(config, access, tls, stopped, as_json=args.json)
+    )
 
 
 def _access_control(config: NameServerConfig) -> AccessControl | None:
@@ -77,12 +81,13 @@ def _access_control(config: NameServerConfig) -> AccessControl | None:
 async def _serve(
     config: NameServerConfig,
     access: AccessControl | None,
+    tls: PortTls | None,
     stopped: asyncio.Future[None],
     *,
     as_json: bool,
 ) -> int:
     try:
-        nameserver = await serve(config.host, config.port, access)
+        nameserver = await serve(config.host, config.port, access, tls)
     except OSError as error:
         raise CommandError(
             f"cannot listen on {config.host}:{config.port} ({_reason(error)}): "

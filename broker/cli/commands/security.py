@@ -16,6 +16,7 @@ from broker.cli.cluster_admin.accounts import (
     no_account,
     put_account,
     remove_account,
+    reseal_accounts,
 )
 from broker.cli.cluster_admin.admin_client import AdminClient, run_on_leaders
 from broker.cli.commands.security_files import DIRECTORY_ACTIONS, add_directory_arguments
@@ -50,6 +51,7 @@ EXAMPLES = """\
   dledger security user set billing-app --new-key --out billing.toml     replaces its secret key
   dledger security user list
   dledger security user remove billing-app
+  dledger security reseal                 after a change of cluster-secret
   dledger security token --hours 8       for HTTP: curl -H "Authorization: Bearer $(...)" ...
 
 Those that change accounts need an admin: --profile FILE, $DLEDGER_PROFILE, or
@@ -69,6 +71,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--hours", metavar="N", type=positive, default=8, help="it expires after them; default: 8"
     )
     add_namesrv(token)
+    reseal = actions.add_parser(
+        "reseal", help="seal all secret keys with the first line of the servers' cluster-secret"
+    )
+    add_namesrv(reseal)
+    add_json(reseal)
 
 
 def add_user_arguments(parser: argparse.ArgumentParser) -> None:
@@ -109,6 +116,8 @@ def run(args: argparse.Namespace) -> int:
         return DIRECTORY_ACTIONS[args.action](args)
     if args.action == "token":
         return _token(args)
+    if args.action == "reseal":
+        return _reseal(args)
     actions = {"add": _add, "set": _set, "remove": _remove, "list": _list}
     return actions[args.user_action](args)
 
@@ -183,6 +192,15 @@ def _list(args: argparse.Namespace) -> int:
             for account, names in sorted(rows.items(), key=lambda row: row[0].access_key)
         ],
     )
+    return 0
+
+
+def _reseal(args: argparse.Namespace) -> int:
+    count = run_on_leaders(args.namesrv, reseal_accounts)
+    if args.json:
+        print_json({"resealed": count})
+    else:
+        print(f"{count} secret key(s) sealed anew")
     return 0
 
 

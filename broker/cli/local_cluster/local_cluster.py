@@ -62,10 +62,15 @@ class LocalCluster:
         self.nodes = {config.name: local_node(config) for config in configs}
         self.namesrv = Endpoint.parse(configs[0].namesrv[0])
         home = directory / NAMESRV
+        settings = home / f"{NAMESRV}.toml"
         self.namesrv_process = ManagedProcess(
             NAMESRV,
             home,
-            _dledger(NAMESRV, "--host", self.namesrv.host, "--port", str(self.namesrv.port)),
+            _dledger(
+                NAMESRV,
+                *(["--config", str(settings)] if settings.exists() else []),
+                *("--host", self.namesrv.host, "--port", str(self.namesrv.port)),
+            ),
             home / "log/namesrv.log",
         )
 

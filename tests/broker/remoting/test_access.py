@@ -385,6 +385,31 @@ def test_a_key_sealed_with_another_secret_is_refused_and_said(tmp_path: Path) ->
     with_access(scenario, tmp_path, secrets=ClusterSecrets((b"\x08" * 32,), ADMIN))
 
 
+def test_a_cluster_secret_is_replaced_without_new_keys(tmp_path: Path) -> None:
+    """The new one beside the old, then first and accounts are sealed anew, then alone."""
+    old, new = b"\x07" * 32, b"\x08" * 32
+
+    async def make(broker: SingleBroker) -> None:
+        await put_account(broker, "reader-123", secretKey="reader-secret", topicPerms="t=SUB")
+
+    async def reseal(broker: SingleBroker) -> None:
+        for name in (ADMIN.access_key, "reader-123"):
+            assert (await put_account(broker, name)).code == 0
+
+    async def check(broker: SingleBroker) -> None:
+        reader = broker.client_of("reader-123", "reader-secret")
+        ext = {"topic": "TBW102", "queueId": "0"}
+        assert (await ask(reader, RequestCode.GET_MAX_OFFSET, ext)).code == 0
+        await reader.close()
+        answer = await broker.ask(RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG)
+        assert orjson.loads(answer.body)["plainAccessConfigs"][1]["topicPerms"] == ["t=SUB"]
+
+    with_access(make, tmp_path, secrets=ClusterSecrets((old,), ADMIN))
+    with_access(check, tmp_path, secrets=ClusterSecrets((old, new), ADMIN))
+    with_access(reseal, tmp_path, secrets=ClusterSecrets((new, old), ADMIN))
+    with_access(check, tmp_path, secrets=ClusterSecrets((new,), ADMIN))
+
+
 def test_accounts_cannot_be_changed_where_access_control_is_off(tmp_path: Path) -> None:
     async def scenario(broker: SingleBroker) -> None:
         answer = await put_account(broker, "mallory-1", secretKey="some-secret", admin="true")
