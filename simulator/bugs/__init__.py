@@ -6,8 +6,9 @@ is a bug of our own. Ids E are bugs that were found in this project, ids F conce
 the fields of messages, ids H how far groups are, ids I what is derived from the log and looked up
 in it, ids J what befalls links, disks at rest, and those who have just answered, ids K what is
 compared with what was seen. Ids L take out defences of ``dledger/``, ids M of ``store/``, ids N of
-``broker/``; what defences there are, and which bug takes out which, says ``docs/defences.md``. The
-shipped code knows nothing of this: a bug replaces a function of it in memory, and puts it back.
+``broker/``, ids O who gets in at the peers' port; what defences there are, and which bug takes out
+which, says ``docs/defences.md``. The shipped code knows nothing of this: a bug replaces a function
+of it in memory, and puts it back.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from simulator.bugs.broker import (
 from simulator.bugs.planted_bug import Bug, Finding, look_for, planted
 from simulator.bugs.raft import (
     elections,
+    impostors,
     leadership,
     linearizable_reads,
     log_replication,
@@ -67,6 +69,7 @@ BUGS: tuple[Bug, ...] = (
     *transactions.BUGS,
     *consumer_groups.BUGS,
     *name_server.BUGS,
+    *impostors.BUGS,
     *state_divergence.BUGS,
 )
 """All of them, in the order of their ids' letters."""
