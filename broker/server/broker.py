@@ -108,6 +108,7 @@ class Broker(StateMachineListener):
             ),
             watermarks=retention.watermarks,
             sync_flush=config.flush == "sync",
+            clock=environment.clock,
         )
         batcher = Batcher(
             node=node,
@@ -150,6 +151,7 @@ class Broker(StateMachineListener):
             rates=rates,
             ensure_group=ingest.auto_creator.ensure_group,
             loop=loop,
+            clock=environment.clock,
         )
         self.context = BrokerContext(
             config=config,

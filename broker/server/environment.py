@@ -21,7 +21,7 @@ class Environment:
     """All that a broker asks of the world, for the time that its data is open.
 
     ``loop`` tells the time, and opens connections and ports. ``wall_clock`` gives milliseconds
-    since 1970, ``new_incarnation`` a number that no other disk has. ``make_transport`` gives a
+    since 1970, ``clock`` seconds for latencies that never run backward, ``new_incarnation`` a number that no other disk has. ``make_transport`` gives a
     connection to the peers, one at a time. ``close`` gives back what was taken; nothing is running
     then.
     """
@@ -32,6 +32,7 @@ class Environment:
     loop: asyncio.AbstractEventLoop
     rng: Random
     wall_clock: Callable[[], int]
+    clock: Callable[[], float]
     new_incarnation: Callable[[], int]
     close: Callable[[], None] = lambda: None
 

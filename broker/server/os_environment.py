@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
@@ -72,6 +73,7 @@ def os_environment(config: NodeConfig, peers_max: int) -> Environment:
         loop=loop,
         rng=rng,
         wall_clock=system_clock_ms,
+        clock=time.monotonic,
         new_incarnation=lambda: rng.randrange(FIRST_INCARNATION, 1 << 62),
         close=close,
     )

@@ -34,6 +34,9 @@ class LeadershipAnnouncer:
         self._raft_state = core.raft_state
         self.leadership = Leadership(Role.FOLLOWER, core.term, None, False)
         """As last announced."""
+        self.leader_changes = 0
+        """How often this node has learned of another leader, or of itself in a new term."""
+        self._led_by: tuple[str, int] | None = None
         self._logged: tuple[Role | None, str | None] = (Role.FOLLOWER, "")
 
     @property
@@ -58,6 +61,9 @@ class LeadershipAnnouncer:
         if now == before:
             return
         self.leadership = now
+        if now.leader is not None and self._led_by != (now.leader, now.term):
+            self._led_by = now.leader, now.term
+            self.leader_changes += 1
         if before.role is Role.LEADER and (now.role is not Role.LEADER or now.term != before.term):
             self._leadership_ended()
         # A node that cannot be elected asks whether it could be, again and again: said once.

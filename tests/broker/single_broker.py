@@ -156,6 +156,7 @@ class SingleBroker:
             loop=loop,
             rng=Random(1),
             wall_clock=self.wall_ms,
+            clock=loop.time,
             new_incarnation=lambda: incarnation,
         )
         self.failures: list[BaseException] = []
