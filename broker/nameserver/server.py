@@ -7,7 +7,7 @@ import logging
 import zlib
 from collections.abc import Callable
 
-from broker.limits import NAMESERVER, DescriptorLimits, RemotingLimits
+from broker.limits import NAMESERVER, RemotingLimits
 from broker.nameserver.kv_config import KvConfig
 from broker.nameserver.registration_checks import RegistrationRefusedError
 from broker.nameserver.registrations import EXPIRY_MS, Registration
@@ -21,7 +21,11 @@ from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.java_json import encode_json
 from broker.remoting.protocol.register_broker_body import decode_data_version, decode_topic_table
 from broker.remoting.server import RemotingServer
-from broker.system.file_descriptor_limits import connections_of_name_server, raise_file_limit
+from broker.system.file_descriptor_limits import (
+    DescriptorLimits,
+    connections_of_name_server,
+    raise_file_limit,
+)
 from store.quoting import FROM_OUTSIDE, shortened
 
 SCAN_SECONDS = 10.0

@@ -21,9 +21,9 @@ class Environment:
     """All that a broker asks of the world, for the time that its data is open.
 
     ``loop`` tells the time, and opens connections and ports. ``wall_clock`` gives milliseconds
-    since 1970, ``clock`` seconds for latencies that never run backward, ``new_incarnation`` a number that no other disk has. ``make_transport`` gives a
-    connection to the peers, one at a time. ``close`` gives back what was taken; nothing is running
-    then.
+    since 1970, ``clock`` seconds for latencies that never run backward, ``new_incarnation`` a
+    number that no other disk has. ``make_transport`` gives a connection to the peers, one at a
+    time. ``close`` gives back what was taken; nothing is running then.
     """
 
     fs: FileSystem

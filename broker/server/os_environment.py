@@ -10,11 +10,15 @@ from importlib import import_module
 from random import SystemRandom
 
 from broker.config.node_config import NodeConfig
-from broker.limits import HTTP, DescriptorLimits
+from broker.limits import HTTP
 from broker.server.broker import Broker
 from broker.server.broker_server import BrokerServer, open_broker
 from broker.server.environment import BrokerLimits, Environment
-from broker.system.file_descriptor_limits import connections_of_broker, raise_file_limit
+from broker.system.file_descriptor_limits import (
+    DescriptorLimits,
+    connections_of_broker,
+    raise_file_limit,
+)
 from broker.system.wall_clock import system_clock_ms
 from dledger.config import PeerLimits
 from dledger.node.executor import Executors, ThreadExecutor

@@ -223,9 +223,7 @@ def test_a_sync_begun_before_a_waiting_cut_is_written_counts_up_to_the_cut() -> 
     assert disk.writer.synced_index == 3
 
 
-def test_a_sync_is_timed_from_when_the_disk_has_the_entries_until_they_are_known_to_be_durable() -> (
-    None
-):
+def test_a_sync_is_timed_until_the_entries_are_known_to_be_durable() -> None:
     disk = begun()
     before = disk.writer.sync_seconds.count
     disk.now += 0.25
