@@ -282,6 +282,30 @@ ADMIN = AdminLimits()
 
 
 @dataclass(frozen=True, slots=True)
+class MetricLimits:
+    """Of ``/metrics``. A series is one line for each combination of labels; what is beyond a limit
+    is told as one series, whose labels are ``(other)``."""
+
+    topics_max: int = 1_000
+    """Topics with a series of their own."""
+
+    topic_groups_max: int = 2_000
+    """Pairs of a topic and a group."""
+
+    lag_queues_max: int = 2_000
+    """Queues for which the lag of a group is told."""
+
+    connected_groups_max: int = 1_000
+    """Groups whose connections are told."""
+
+    page_seconds: float = 1.0
+    """Whoever asks again before that is given the same page."""
+
+
+METRICS = MetricLimits()
+
+
+@dataclass(frozen=True, slots=True)
 class HttpLimits:
     """Of the HTTP port of a broker."""
 

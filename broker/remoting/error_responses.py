@@ -17,6 +17,7 @@ from broker.errors import (
     UnknownGroupError,
     UnknownSubscriptionError,
     UnknownTopicError,
+    reason_of,
 )
 from broker.filter.subscription import ExpressionError
 from broker.remoting.connection import Connection
@@ -59,11 +60,12 @@ def remark_of(error: Refusal) -> str:
 
 def refused(error: Refusal) -> RequestError:
     """The error as one that the remoting server answers by itself."""
-    return RequestError(response_code_of(error), remark_of(error))
+    return RequestError(response_code_of(error), remark_of(error), reason_of(error))
 
 
 def respond_refusal(connection: Connection, request: Frame, error: Refusal) -> None:
     """Answers a request that is refused. Our own clients are told where its outcome is unknown."""
+    connection.refusals[reason_of(error)] += 1
     ext = {OUTCOME: OUTCOME_UNKNOWN} if isinstance(error, OutcomeUnknownError) else None
     connection.respond(request, response_code_of(error), remark_of(error), ext)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 
 from broker.limits import RemotingLimits
 from broker.remoting.connection import Connection, Handler
@@ -65,6 +66,8 @@ class RemotingServer:
         self._server: asyncio.AbstractServer | None = None
         self._connections: dict[Connection, None] = {}
         self._accepted = 0
+        self.refusals: Counter[str] = Counter()
+        """Requests that were refused since the start, by reason."""
         self._budget = IncompleteFrameBudget(self._limits)
         self._turn_limit = TurnLimit(loop, self._limits.turn_frames)
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -90,6 +93,7 @@ class RemotingServer:
             number=self._accepted,
             budget=self._budget,
             turns=self._turn_limit,
+            refusals=self.refusals,
         )
         if len(self._connections) >= self._limits.connections_max:
             logger.warning(

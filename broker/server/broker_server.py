@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from broker.config.node_config import NodeConfig
 from broker.http.server import HttpServer
+from broker.prometheus.ports import PortFigures
 from broker.remoting.server import RemotingServer
 from broker.server.broker import Broker
 from broker.server.environment import BrokerLimits, Environment
@@ -45,7 +46,16 @@ class BrokerServer(Generic[B]):
         host, port = config.own.address
         self._remoting = RemotingServer(loop, host, port, self.broker.dispatch, limits.remoting)
         self._registrar = Registrar(loop, config.namesrv, self.broker.announcement)
-        self._http = HttpServer(self.broker.context, limits.http) if limits.http else None
+        self._http: HttpServer | None = None
+        if limits.http:
+            remoting = self._remoting
+            self._http = HttpServer(
+                self.broker.context,
+                limits.http,
+                clock=environment.clock,
+                remoting=PortFigures(lambda: len(remoting.connections), remoting.refusals),
+                nameservers=self._registrar.states,
+            )
 
     async def start(self) -> None:
         """Recovers, joins the group, opens the ports, registers. ``OSError`` if a port is taken."""

@@ -96,7 +96,7 @@ class HealthMonitor:
         self._advance = advance
         self._reads = reads
         self._loop = loop
-        self._watermarks = watermarks
+        self.watermarks = watermarks
         self._stall_seconds = stall_seconds
         self._reports: dict[str, tuple[HealthReport, float]] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -143,8 +143,8 @@ class HealthMonitor:
         return NoRoomError(
             size,
             f"{free} of {total} MiB are free, and {kept} MiB must stay free, "
-            f"or {100 - self._watermarks.full_percent} % of the disk if that is more, "
-            f"up to {self._watermarks.enough_bytes >> 20} MiB",
+            f"or {100 - self.watermarks.full_percent} % of the disk if that is more, "
+            f"up to {self.watermarks.enough_bytes >> 20} MiB",
         )
 
     def peer_report(self, peer: str) -> HealthReport | None:
@@ -215,7 +215,7 @@ class HealthMonitor:
         if found is None or self._timer is None:
             return
         self.space, has_room = found
-        level = self._watermarks.level(self.space) if has_room else DiskLevel.FULL
+        level = self.watermarks.level(self.space) if has_room else DiskLevel.FULL
         if level is not self.level:
             self._set_level(level, self.space)
         self._give_way()

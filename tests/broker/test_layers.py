@@ -49,22 +49,23 @@ ROOMS: dict[str, frozenset[str]] = {
             " scheduled state transactions"
         ),
         "admin": "config context limits remoting remoting/protocol state topics_and_groups",
+        "prometheus": "admin context limits metrics topics_and_groups",
         # The wires.
         "remoting/processors": (
             "admin config context delivery errors filter group_commit ingest limits maintenance"
             " metrics remoting remoting/protocol state topics_and_groups"
         ),
         "http": (
-            "admin config context delivery errors group_commit ingest limits remoting"
-            " remoting/protocol"
+            "admin config context delivery errors group_commit ingest limits metrics prometheus"
+            " remoting remoting/protocol"
         ),
         # One broker, assembled; and one NameServer.
         "server": (
             "admin config context delivery group_commit http ingest limits maintenance metrics"
-            " remoting remoting/processors remoting/protocol scheduled state system"
+            " prometheus remoting remoting/processors remoting/protocol scheduled state system"
             " topics_and_groups transactions"
         ),
-        "nameserver": "limits remoting remoting/protocol system",
+        "nameserver": "http limits metrics prometheus remoting remoting/protocol system",
         # The library.
         "client": "limits remoting/protocol",
         "client/route": "client remoting remoting/protocol",
