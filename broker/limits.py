@@ -390,11 +390,14 @@ class LogLimits:
     line_max: int = 2000
     """Characters of a line, and as many of a traceback."""
 
-    repeat_seconds: float = 10.0
-    """Of the lines of one kind that anybody outside can cause, one is shown in so long."""
+    field_max: int = 200
+    """Characters of one field of it."""
 
-    kinds_max: int = 1024
-    """Kinds of which that is remembered; then it begins anew."""
+    repeat_seconds: float = 10.0
+    """A line is shown once in so long; of those that anybody outside can cause, one of a kind."""
+
+    lines_max: int = 1024
+    """Lines of which that is remembered."""
 
     file_size: int = 32 * 1024 * 1024
     """Bytes after which another file is begun; 0: never."""

@@ -55,6 +55,7 @@ COMMANDS = {
     "snapshot": "copy every replica of running groups to a directory, without stopping them",
     "leader": "hand the leadership of a group to another voter",
     "member": "add, promote, remove, replace and list the members of a group",
+    "config": "show and change settings of running groups",
     "verify": "check the data of stopped replicas, or of snapshots, and compare them",
     "bench": "measure producing, consuming and failover",
 }

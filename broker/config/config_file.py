@@ -39,6 +39,8 @@ because a misspelt setting that is silently ignored is found the day it was need
                                     # snapshots/ in the data directory
     logging_file_mib = 32           # after so much another log/node.log is begun; 0: never
     logging_files = 4               # of which so many are kept
+    log_level = "info"              # or "debug", "warning", "error": what is logged from there up
+    log_format = "text"             # or "json"; SIGHUP has these four read again
     refill_mib_per_second = 32      # what this node sends at most to members that lack old entries
 
     join = false                    # true: this node waits to be added to the group by

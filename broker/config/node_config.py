@@ -14,6 +14,8 @@ from dataclasses import dataclass, fields
 from typing import NamedTuple, Self
 
 from broker.limits import LogLimits
+from broker.system.log_lines import FORMATS, LEVELS
+from broker.system.server_log import LogSettings
 from store.io.disk_watermarks import DiskWatermarks
 from store.log.layout import SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN
 from store.log.retention_policy import HOUR_MS, RetentionPolicy
@@ -119,6 +121,8 @@ class NodeConfig:
     snapshot_dirs: tuple[str, ...] = ()
     logging_file_mib: int = 32
     logging_files: int = 4
+    log_level: str = "info"
+    log_format: str = "text"
 
     def __post_init__(self) -> None:
         for key, name in (("group", self.group), ("cluster", self.cluster)):
@@ -164,6 +168,8 @@ class NodeConfig:
         _require_between("dedup_window_seconds", self.dedup_window_seconds, 0, 86_400)
         _require_between("logging_file_mib", self.logging_file_mib, 0, 1 << 20)
         _require_between("logging_files", self.logging_files, 1, 1_000)
+        _require(self.log_level in LEVELS, "log_level", self.log_level, " or ".join(LEVELS))
+        _require(self.log_format in FORMATS, "log_format", self.log_format, " or ".join(FORMATS))
         _require_between("refill_mib_per_second", self.refill_mib_per_second, 1, 100_000)
         _require_between("follower_reads_percent", self.follower_reads_percent, 0, 100)
         _require_between("scrub_mib_per_second", self.scrub_mib_per_second, 1, 100_000)
@@ -202,9 +208,10 @@ class NodeConfig:
         )
 
     @property
-    def logging(self) -> LogLimits:
-        """What the node's own log may take on the disk."""
-        return LogLimits(file_size=self.logging_file_mib << 20, files=self.logging_files)
+    def logging(self) -> LogSettings:
+        """What the node's own log says, and what it may take on the disk."""
+        limits = LogLimits(file_size=self.logging_file_mib << 20, files=self.logging_files)
+        return LogSettings(self.log_level, self.log_format, limits)
 
     @property
     def peers(self) -> dict[str, str]:

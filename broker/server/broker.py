@@ -13,7 +13,7 @@ from random import Random
 from typing import ClassVar
 
 from broker.admin.group_members import client_addresses
-from broker.config.dynamic_settings import DynamicSettings
+from broker.config.dynamic_settings import LOG_LEVEL, DynamicSettings
 from broker.config.node_config import NodeConfig
 from broker.context import BrokerContext
 from broker.delivery.fetch import Delivery
@@ -79,6 +79,7 @@ class Broker(StateMachineListener):
         self._fs = environment.fs
         self._data = config.data
         self._on_fatal = on_fatal
+        self._set_log_level = environment.set_log_level
         machine = self.machine_class.open(environment.fs, config.data, config.segment_size)
         machine.add_system_topics(system_topics(config.cluster, config.group))
         machine.listener, machine.log = self, store
@@ -307,12 +308,20 @@ class Broker(StateMachineListener):
 
     def state_restored(self, digests: bytes) -> None:
         self.context.proofs.restored(digests)
+        for name in self.context.machine.state.settings:
+            self.setting_changed(name)
 
     def proof_applied(self, index: int, proof: Proof, digests: bytes) -> None:
         self.context.proofs.applied(index, proof, digests)
 
     def topics_changed(self) -> None:
         self._announce_if_changed()
+
+    def setting_changed(self, name: str) -> None:
+        if name == LOG_LEVEL:
+            level = self.context.settings.log_level
+            self._set_log_level(level)
+            log.info("the log level is that of the group", extra={"log_level": level})
 
     def expired(self, position: int) -> None:
         self.context.node.checkpointer.expire(position)

@@ -23,7 +23,8 @@ class Environment:
     ``loop`` tells the time, and opens connections and ports. ``wall_clock`` gives milliseconds
     since 1970, ``clock`` seconds for latencies that never run backward, ``new_incarnation`` a
     number that no other disk has. ``make_transport`` gives a connection to the peers, one at a
-    time. ``close`` gives back what was taken; nothing is running then.
+    time, and ``set_log_level`` takes how much this process logs. ``close`` gives back what was
+    taken; nothing is running then.
     """
 
     fs: FileSystem
@@ -34,6 +35,7 @@ class Environment:
     wall_clock: Callable[[], int]
     clock: Callable[[], float]
     new_incarnation: Callable[[], int]
+    set_log_level: Callable[[str], None] = lambda _level: None
     close: Callable[[], None] = lambda: None
 
 

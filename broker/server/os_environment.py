@@ -19,6 +19,7 @@ from broker.system.file_descriptor_limits import (
     connections_of_broker,
     raise_file_limit,
 )
+from broker.system.server_log import set_level
 from broker.system.wall_clock import system_clock_ms
 from dledger.config import PeerLimits
 from dledger.node.executor import Executors, ThreadExecutor
@@ -79,6 +80,7 @@ def os_environment(config: NodeConfig, peers_max: int) -> Environment:
         wall_clock=system_clock_ms,
         clock=time.monotonic,
         new_incarnation=lambda: rng.randrange(FIRST_INCARNATION, 1 << 62),
+        set_log_level=set_level,
         close=close,
     )
 

@@ -18,6 +18,7 @@ from broker.state.commands import (
     DeleteTopic,
     Expire,
     Proof,
+    PutSetting,
     PutTopic,
     StoreRequests,
     decode_commands,
@@ -72,6 +73,9 @@ class StateMachineListener:
 
     def topics_changed(self) -> None:
         """A topic was created, changed or deleted."""
+
+    def setting_changed(self, name: str) -> None:
+        """A setting was changed."""
 
     def expired(self, position: int) -> None:
         """What lies below ``position`` of the commit log is given up, and the newest checkpoint on
@@ -319,6 +323,8 @@ class BrokerStateMachine:
                 case Expire():
                     self._expire(command.position)
             self.state.apply(command)
+            if isinstance(command, PutSetting):
+                self.listener.setting_changed(command.name)
         if topics_changed:
             self.listener.topics_changed()
         return proof

@@ -71,11 +71,14 @@ class LeadershipAnnouncer:
         told = (None if seeks else now.role, now.leader)
         if told != self._logged:
             self._logged = told
-            log.info(
+            campaigns = now.role in (Role.PRE_CANDIDATE, Role.CANDIDATE)
+            log.log(
+                logging.DEBUG if campaigns else logging.INFO,
                 "%s is %s in term %d, leader %s",
                 self._core.node,
                 now.role.value,
                 now.term,
                 now.leader,
+                extra={"role": now.role.value, "term": now.term, "leader": now.leader},
             )
         self._machine.leadership_changed(now)

@@ -110,6 +110,7 @@ class SingleBroker:
         retention: RetentionPolicy | None = None,
         clock_runs: bool = False,
         incarnation: int = 0,
+        set_log_level: Callable[[str], None] = lambda _level: None,
         **settings: Any,
     ) -> None:
         """``clock_runs``: the wall clock goes on with the loop's time from ``now_ms``.
@@ -158,6 +159,7 @@ class SingleBroker:
             wall_clock=self.wall_ms,
             clock=loop.time,
             new_incarnation=lambda: incarnation,
+            set_log_level=set_log_level,
         )
         self.failures: list[BaseException] = []
         self.broker = Broker(

@@ -14,7 +14,8 @@ from broker.cli.terminal.foreground import announce, run_until_stopped, show_as
 from broker.cli.terminal.name_arguments import host_name
 from broker.cli.terminal.options import add_json, port_number
 from broker.nameserver.server import NameServer, serve
-from broker.system.log_output import log_to_stderr
+from broker.system.log_lines import FORMATS, LEVELS
+from broker.system.server_log import LogSettings, ServerLog
 
 EXAMPLES = """\
   dledger namesrv
@@ -34,13 +35,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="serve /metrics, /livez and /readyz there; 0: any that is free",
     )
+    parser.add_argument("--log-level", choices=LEVELS, default="info", help="default: info")
+    parser.add_argument("--log-format", choices=FORMATS, default="text", help="default: text")
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     show_as("dledger-namesrv")
-    log_to_stderr()
-    return run_until_stopped(lambda stopped: _serve(args, stopped))
+    server_log = ServerLog(LogSettings(args.log_level, args.log_format))
+    return run_until_stopped(lambda stopped: _serve(args, stopped), server_log.reopen)
 
 
 async def _serve(args: argparse.Namespace, stopped: asyncio.Future[None]) -> int:

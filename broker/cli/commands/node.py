@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import logging
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -14,14 +15,16 @@ from broker.cli.terminal.foreground import announce, run_until_stopped, show_as
 from broker.cli.terminal.options import add_json
 from broker.config.config_file import read_config
 from broker.config.node_config import ConfigError, NodeConfig
-from broker.system.log_output import log_to_stderr
 from broker.system.malloc_tuning import keep_freed_memory
+from broker.system.server_log import ServerLog
 from dledger.node.service import run_service
 from store.errors import StoreError
 
 if TYPE_CHECKING:
     from broker.server.broker import Broker
     from broker.server.broker_server import BrokerServer
+
+log = logging.getLogger(__name__)
 
 EXAMPLES = """\
   dledger node --config /var/lib/dledger/broker-a/n0/node.toml
@@ -44,10 +47,27 @@ def run(args: argparse.Namespace) -> int:
     except ConfigError as error:
         raise UsageError(str(error)) from error
     show_as(config.name)
-    log_to_stderr(config.logging)
+    server_log = ServerLog(config.logging, config.name)
     import_server()
     tune_interpreter()
-    return run_until_stopped(lambda stopped: _serve(config, stopped, as_json=args.json))
+    return run_until_stopped(
+        lambda stopped: _serve(config, stopped, as_json=args.json),
+        lambda: reload_log(server_log, args.config),
+    )
+
+
+def reload_log(server_log: ServerLog, path: str) -> None:
+    """Opens the log again, and takes what the file says of it now."""
+    server_log.reopen()
+    try:
+        settings = read_config(path).logging
+    except ConfigError as error:
+        log.error("the settings stay as they are: %s", error)
+        return
+    server_log.configure(settings)
+    log.info(
+        "the log is open again", extra={"log_level": settings.level, "log_format": settings.format}
+    )
 
 
 def import_server() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
+import sys
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 
@@ -12,6 +14,9 @@ import uvloop
 
 from broker.cli.terminal.options import print_json
 from broker.cli.terminal.standard_streams import drop_output
+from broker.system.stderr_file import stdout_is_the_log
+
+log = logging.getLogger(__name__)
 
 COMM = "/proc/self/comm"
 COMM_MAX = 15
@@ -29,15 +34,24 @@ def announce(server: Mapping[str, object], line: str, *, as_json: bool) -> None:
     try:
         if as_json:
             print_json(server)
+        elif stdout_is_the_log():
+            log.info("%s", line)
         else:
             print(line, flush=True)
     except OSError as error:
-        logging.getLogger(__name__).warning("%s; stdout cannot be written: %s", line, error)
+        log.warning("%s; stdout cannot be written: %s", line, error)
         drop_output()
 
 
-def run_until_stopped(serve: Callable[[asyncio.Future[None]], Coroutine[None, None, int]]) -> int:
-    """Runs ``serve(stopped)`` on a new event loop; ``stopped`` is done at Ctrl-C or SIGTERM."""
+def run_until_stopped(
+    serve: Callable[[asyncio.Future[None]], Coroutine[None, None, int]],
+    on_hangup: Callable[[], None],
+) -> int:
+    """Runs ``serve(stopped)`` on a new event loop; ``stopped`` is done at Ctrl-C or SIGTERM.
+
+    ``on_hangup`` is called at SIGHUP. Where a person watches stderr it says that the terminal is
+    closed, and the server ends as well.
+    """
 
     async def session() -> int:
         loop = asyncio.get_running_loop()
@@ -49,7 +63,15 @@ def run_until_stopped(serve: Callable[[asyncio.Future[None]], Coroutine[None, No
 
         for sig in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(sig, stop)
+        loop.add_signal_handler(signal.SIGHUP, stop if _is_watched() else on_hangup)
         return await serve(stopped)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(session())
+
+
+def _is_watched() -> bool:
+    try:
+        return os.isatty(sys.stderr.fileno())
+    except (OSError, ValueError):
+        return False
