@@ -65,6 +65,25 @@ REMOTING = RemotingLimits()
 
 
 @dataclass(frozen=True, slots=True)
+class ForwardingLimits:
+    """Of the requests that a follower passes on to the leader."""
+
+    wait_seconds: float = 1.0
+    """How long requests wait for a leader. After that they are refused at once until there is one:
+    a client of several broker groups then turns to another."""
+
+    waiting_max: int = 10_000
+    waiting_bytes_max: int = 32 * 1024 * 1024
+    """Requests, and bytes of their bodies, that may wait."""
+
+    answer_seconds: float = 5.0
+    """How long the leader may take to answer. Clients wait for 3 s by default."""
+
+
+FORWARDING = ForwardingLimits()
+
+
+@dataclass(frozen=True, slots=True)
 class StateLimits:
     """Of the replicated state: what a group of brokers keeps of topics, groups and offsets."""
 
@@ -298,9 +317,6 @@ class MetricLimits:
     connected_groups_max: int = 1_000
     """Groups whose connections are told."""
 
-    page_seconds: float = 1.0
-    """Whoever asks again before that is given the same page."""
-
 
 METRICS = MetricLimits()
 
@@ -381,26 +397,3 @@ class BodyLimits:
 
 
 BODY_LIMITS = BodyLimits()
-
-
-@dataclass(frozen=True, slots=True)
-class LogLimits:
-    """Of what a server writes to stderr."""
-
-    line_max: int = 2000
-    """Characters of a line, and as many of a traceback."""
-
-    field_max: int = 200
-    """Characters of one field of it."""
-
-    repeat_seconds: float = 10.0
-    """A line is shown once in so long; of those that anybody outside can cause, one of a kind."""
-
-    lines_max: int = 1024
-    """Lines of which that is remembered."""
-
-    file_size: int = 32 * 1024 * 1024
-    """Bytes after which another file is begun; 0: never."""
-
-    files: int = 4
-    """How many are kept, the newest included."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from store.message.compressed_body import CompressionType
+
 
 @dataclass(frozen=True, slots=True)
 class ProducerConfig:
@@ -32,11 +34,19 @@ class ProducerConfig:
     """What a topic gets that sending creates (``defaultTopicQueueNums``)."""
 
     compress_over_bytes: int = 4096
-    """Single messages with larger bodies are deflated, if that makes them smaller
+    """Single messages with larger bodies are compressed, if that makes them smaller
     (``compressMsgBodyOverHowmuch``); 0: never."""
+
+    compression_type: CompressionType = CompressionType.ZLIB
+    """All clients decompress zlib; LZ4 and Zstandard need RocketMQ's of 5.0 and later
+    (``rocketmq.message.compressType``)."""
 
     send_latency_fault_enable: bool = False
     """Leave brokers that were slow or failed alone for a while."""
+
+    def __post_init__(self) -> None:
+        """Raises ``ValueError`` for a ``compression_type`` that there is not."""
+        CompressionType(self.compression_type)
 
 
 @dataclass(frozen=True, slots=True)

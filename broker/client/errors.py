@@ -134,7 +134,7 @@ class IllegalMessageError(ClientError):
 
 
 class UndecodableBodyError(ClientError):
-    """A compressed body that cannot be inflated; the message's ``raw_body`` has its bytes."""
+    """A compressed body that cannot be decompressed; the message's ``raw_body`` has its bytes."""
 
 
 class BadAnswerError(ClientError):

@@ -24,7 +24,7 @@ from broker.client.message import (
 )
 from broker.limits import BODY_LIMITS
 from store.errors import CorruptRecordError
-from store.message.compressed_body import SYS_FLAG_COMPRESSED, inflate_body
+from store.message.compressed_body import SYS_FLAG_COMPRESSED, decompress_body
 from store.message.properties import TAGS, decode_properties, find_property
 from store.message.record import RECORD_FIXED_SIZE, MessageRecord, decode_record
 
@@ -71,7 +71,7 @@ class ReceivedMessage:
         """
         record = self.record
         if record.sys_flag & SYS_FLAG_COMPRESSED:
-            return inflated(record.body, record.sys_flag)
+            return decompressed(record.body, record.sys_flag)
         return record.body
 
     def undecoded(self) -> ReceivedMessage:
@@ -198,7 +198,7 @@ class PulledBatch:
             body = view[body_start:body_end]
             if verify and crc32(body) & 0x7FFFFFFF != read_crc(view, start)[0]:
                 raise CorruptRecordError(f"the body CRC of offset {queue_offset} does not match")
-            yield inflated(body, sys_flag) if sys_flag & SYS_FLAG_COMPRESSED else body
+            yield decompressed(body, sys_flag) if sys_flag & SYS_FLAG_COMPRESSED else body
 
 
 def _places(body: bytes) -> list[_Place]:
@@ -228,9 +228,9 @@ def _tag(body: bytes, place: _Place) -> bytes:
     return find_property(body[topic + 1 + body[topic] + 2 : start + size], TAGS) or b""
 
 
-def inflated(body: Bytes, sys_flag: int) -> bytes:
+def decompressed(body: Bytes, sys_flag: int) -> bytes:
     """A body whose system flag says that it is compressed. Raises :class:`UndecodableBodyError`."""
     try:
-        return inflate_body(body, sys_flag, BODY_LIMITS.inflated_size)
+        return decompress_body(body, sys_flag, BODY_LIMITS.inflated_size)
     except ValueError as error:
         raise UndecodableBodyError(str(error)) from None

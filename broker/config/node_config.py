@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import NamedTuple, Self
 
-from broker.limits import LogLimits
-from broker.system.log_lines import FORMATS, LEVELS
+from broker.system.log_lines import FORMATS, LEVELS, LogLimits
 from broker.system.server_log import LogSettings
 from store.io.disk_watermarks import DiskWatermarks
 from store.log.layout import SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN

@@ -8,6 +8,7 @@ from pathlib import Path
 from broker.limits import METRICS as LIMITS
 from broker.prometheus import catalog
 from broker.prometheus.metric import OTHER, Metric
+from broker.prometheus.text_page import PAGE_SECONDS
 from dledger.histogram import LATENCY_SECONDS
 
 PAGE = "docs/metrics.md"
@@ -35,7 +36,7 @@ A label has a bounded number of values. The rest is one series, whose labels are
 
 A topic keeps its series until it has had no message for a day. Counters begin at 0 with the
 process. Messages are counted where a node leads, so sum over the nodes. A page is at most
-{limits.page_seconds:g} s old.
+{page_seconds:g} s old.
 
 Latencies are histograms in seconds, with the bounds {bounds}.
 """
@@ -47,6 +48,7 @@ def reference() -> str:
         labels=_words(catalog.NODE_LABELS),
         other=OTHER,
         limits=LIMITS,
+        page_seconds=PAGE_SECONDS,
         bounds=", ".join(f"{bound:g}" for bound in LATENCY_SECONDS),
     )
     process = _words(catalog.PROCESS)

@@ -16,12 +16,14 @@ from prometheus_client.core import Metric as Family
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from broker.limits import METRICS
 from broker.prometheus.metric import Kind, Reading
 from dledger.histogram import Histogram
 
 CONTENT_TYPE = exposition.CONTENT_TYPE_PLAIN_0_0_4
 """The version that every Prometheus reads. What is sent is the same in later ones."""
+
+PAGE_SECONDS = 1.0
+"""Whoever asks again before that is given the same page."""
 
 CONTENT_TYPE_HEADER = {"Content-Type": CONTENT_TYPE}
 
@@ -56,9 +58,9 @@ class TextPage:
         self._making = asyncio.Lock()
 
     async def text(self) -> bytes:
-        """The page, at most ``METRICS.page_seconds`` old."""
+        """The page, at most :data:`PAGE_SECONDS` old."""
         async with self._making:
-            if self._clock() - self._made_at >= METRICS.page_seconds:
+            if self._clock() - self._made_at >= PAGE_SECONDS:
                 self._page = await self._make()
                 self._made_at = self._clock()
             return self._page

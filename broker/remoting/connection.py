@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TypeAlias, cast
 
+from broker.errors import Refusal
 from broker.limits import RemotingLimits
 from broker.remoting.frame_writer import FrameWriter
 from broker.remoting.incomplete_frames import IncompleteFrame, IncompleteFrameBudget
@@ -33,6 +34,10 @@ Handler: TypeAlias = "Callable[[Connection, Frame], None]"
 :class:`RequestError` or one of :data:`broker.errors.REFUSALS`; it never waits."""
 
 
+Forward: TypeAlias = "Callable[[Connection, Frame, Refusal], bool]"
+"""Takes a request over that is refused with an error, or returns False."""
+
+
 class Connection(FrameWriter, asyncio.Protocol):
     """A connection, from before it is made until after it is lost.
 
@@ -48,6 +53,7 @@ class Connection(FrameWriter, asyncio.Protocol):
         "_on_close",
         "_reader",
         "_turn_limit",
+        "forward",
         "number",
         "refusals",
         "remote_host_bytes",
@@ -83,6 +89,8 @@ class Connection(FrameWriter, asyncio.Protocol):
         """None once the connection is lost."""
         self.remote_host_bytes = NO_HOST
         """The peer as a message record stores it: 4 bytes of IPv4 address, i32 port."""
+        self.forward: Forward | None = None
+        """Where requests go on that only the leader can serve."""
 
     def on_close(self, callback: Callable[[Connection], None]) -> None:
         """Calls back once, when the connection is lost; soon if it already is."""

@@ -21,10 +21,21 @@ from broker.errors import (
 )
 from broker.filter.subscription import ExpressionError
 from broker.remoting.connection import Connection
-from broker.remoting.protocol.codes import OUTCOME, OUTCOME_UNKNOWN, ResponseCode
-from broker.remoting.protocol.errors import RequestError
+from broker.remoting.protocol.codes import (
+    OUTCOME,
+    OUTCOME_NOT_LEADER,
+    OUTCOME_UNKNOWN,
+    ResponseCode,
+)
 from broker.remoting.protocol.frame import Frame
-from dledger.errors import BusyError, OutcomeUnknownError, ProposeError
+from dledger.errors import (
+    BusyError,
+    NotLeaderError,
+    NotServingError,
+    OutcomeUnknownError,
+    ProposeError,
+    TransferringError,
+)
 from store.errors import EntryTooLargeError
 
 _CODES: tuple[tuple[type[Exception], ResponseCode], ...] = (
@@ -58,15 +69,26 @@ def remark_of(error: Refusal) -> str:
     return f"[OVERLOAD]{error}" if isinstance(error, BusyError) else str(error)
 
 
-def refused(error: Refusal) -> RequestError:
-    """The error as one that the remoting server answers by itself."""
-    return RequestError(response_code_of(error), remark_of(error), reason_of(error))
+NOT_HERE = (NotLeaderError, NotServingError, TransferringError)
+"""Nothing was done: the leader can do it, now or in a moment."""
 
 
 def respond_refusal(connection: Connection, request: Frame, error: Refusal) -> None:
-    """Answers a request that is refused. Our own clients are told where its outcome is unknown."""
+    """Answers a request that is refused, or forwards it to the leader."""
+    forward = connection.forward
+    if forward is not None and isinstance(error, NOT_HERE) and forward(connection, request, error):
+        return
+    refuse(connection, request, error)
+
+
+def refuse(connection: Connection, request: Frame, error: Refusal) -> None:
+    """Answers a request that is refused. Our own programs are told what became of it."""
     connection.refusals[reason_of(error)] += 1
-    ext = {OUTCOME: OUTCOME_UNKNOWN} if isinstance(error, OutcomeUnknownError) else None
+    ext = None
+    if isinstance(error, OutcomeUnknownError):
+        ext = {OUTCOME: OUTCOME_UNKNOWN}
+    elif isinstance(error, NOT_HERE):
+        ext = {OUTCOME: OUTCOME_NOT_LEADER}
     connection.respond(request, response_code_of(error), remark_of(error), ext)
 
 

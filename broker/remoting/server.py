@@ -7,7 +7,7 @@ import logging
 from collections import Counter
 
 from broker.limits import RemotingLimits
-from broker.remoting.connection import Connection, Handler
+from broker.remoting.connection import Connection, Forward, Handler
 from broker.remoting.incomplete_frames import IncompleteFrameBudget
 from broker.remoting.turn_limit import TurnLimit
 from store.quoting import FROM_OUTSIDE
@@ -57,12 +57,15 @@ class RemotingServer:
         port: int,
         dispatch: Handler,
         limits: RemotingLimits | None = None,
+        *,
+        forward: Forward | None = None,
     ) -> None:
         self._loop = loop
         self._host = host
         self._port = port
         self._dispatch = dispatch
         self._limits = limits or RemotingLimits()
+        self._forward = forward
         self._server: asyncio.AbstractServer | None = None
         self._connections: dict[Connection, None] = {}
         self._accepted = 0
@@ -95,6 +98,7 @@ class RemotingServer:
             turns=self._turn_limit,
             refusals=self.refusals,
         )
+        connection.forward = self._forward
         if len(self._connections) >= self._limits.connections_max:
             logger.warning(
                 "refused a connection: %d are open", len(self._connections), extra=FROM_OUTSIDE

@@ -12,7 +12,7 @@ from dataclasses import replace
 from random import Random
 from typing import ClassVar
 
-from broker.admin.group_members import client_addresses
+from broker.admin.group_members import client_addresses, member_addresses
 from broker.config.dynamic_settings import LOG_LEVEL, DynamicSettings
 from broker.config.node_config import NodeConfig
 from broker.context import BrokerContext
@@ -30,12 +30,14 @@ from broker.metrics.broker_metrics import BrokerMetrics, MessageRates
 from broker.remoting.connected_clients import ConnectedClients
 from broker.remoting.connection import Handler
 from broker.remoting.dispatch import dispatch_by_code
+from broker.remoting.forwarder import Forwarder
 from broker.remoting.processors.processor_table import (
     SERVED_WHEN_STATE_DIVERGED,
     broker_handlers,
     refuse_wrong_state,
 )
 from broker.remoting.protocol.addresses import host_bytes
+from broker.remoting.protocol.codes import RequestCode
 from broker.scheduled.scheduled_message_service import ScheduledMessageService
 from broker.server.environment import BrokerLimits, Environment
 from broker.server.name_server_registration import Announcement
@@ -211,6 +213,9 @@ class Broker(StateMachineListener):
         )
         self.handlers = dict(broker_handlers(self.context, self._retention))
         self.dispatch: Handler = dispatch_by_code(self.handlers)
+        own_address = str(config.own.address)
+        self.forwarder = Forwarder(loop, own_address, self._leader_address, self.dispatch)
+        self.handlers[RequestCode.FORWARD] = self.forwarder.unpack
         self.on_announcement_changed: Callable[[], None] = lambda: None
         """Called when what :meth:`announcement` says has changed."""
         self._announced_topics: tuple[DataVersion, dict[str, dict[str, object]]] | None = None
@@ -263,6 +268,7 @@ class Broker(StateMachineListener):
         self.context.transactions.stop()
         self.context.delivery.long_polling.close()
         self.context.batcher.close()
+        await self.forwarder.close()
         await self.context.node.stop()
 
     def announcement(self) -> Announcement:
@@ -289,6 +295,15 @@ class Broker(StateMachineListener):
             members=self._announced_members[1],
             is_member=node.removal.is_member,
         )
+
+    def _leader_address(self) -> str | None:
+        """Where the leader takes requests; None while none is known, or its address is not."""
+        node, config = self.context.node, self.context.config
+        leader = node.leadership.leader
+        if leader is None:
+            return None
+        members = member_addresses(config, node.core.configuration)
+        return members[leader].client or None if leader in members else None
 
     def _topic_table(self) -> dict[str, dict[str, object]]:
         topics = self.context.machine.state.topics
@@ -331,6 +346,7 @@ class Broker(StateMachineListener):
         self.context.scheduled_messages.leadership_changed(leadership)
         self.context.transactions.leadership_changed(leadership)
         self.context.proofs.leadership_changed(leadership)
+        self.forwarder.leadership_changed(leadership.leader)
         if not leadership.serving:
             self.context.delivery.leads_no_more()
         self._announce_if_changed()

@@ -44,7 +44,14 @@ class BrokerServer(Generic[B]):
         loop.set_exception_handler(self._unhandled)
         self.broker = broker_class(config, store, environment, self._fail, limits)
         host, port = config.own.address
-        self._remoting = RemotingServer(loop, host, port, self.broker.dispatch, limits.remoting)
+        self._remoting = RemotingServer(
+            loop,
+            host,
+            port,
+            self.broker.dispatch,
+            limits.remoting,
+            forward=self.broker.forwarder.take,
+        )
         self._registrar = Registrar(loop, config.namesrv, self.broker.announcement)
         self._http: HttpServer | None = None
         if limits.http:

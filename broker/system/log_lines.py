@@ -16,13 +16,36 @@ import json
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeAlias
 
-from broker.limits import LogLimits
-
 FORMATS = ("text", "json")
 LEVELS = ("debug", "info", "warning", "error")
+
+
+@dataclass(frozen=True, slots=True)
+class LogLimits:
+    """Of what a server writes to stderr."""
+
+    line_max: int = 2000
+    """Characters of a line, and as many of a traceback."""
+
+    field_max: int = 200
+    """Characters of one field of it."""
+
+    repeat_seconds: float = 10.0
+    """A line is shown once in so long; of those that anybody outside can cause, one of a kind."""
+
+    lines_max: int = 1024
+    """Lines of which that is remembered."""
+
+    file_size: int = 32 * 1024 * 1024
+    """Bytes after which another file is begun; 0: never."""
+
+    files: int = 4
+    """How many are kept, the newest included."""
+
 
 _NO_FIELDS = frozenset(
     (*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "from_outside")

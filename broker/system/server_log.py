@@ -12,8 +12,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from broker.limits import LogLimits
-from broker.system.log_lines import JsonFormatter, RepeatedLineFilter, TextFormatter
+from broker.system.log_lines import JsonFormatter, LogLimits, RepeatedLineFilter, TextFormatter
 from broker.system.stderr_file import StderrFile
 
 log = logging.getLogger(__name__)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextvars import Context
 from heapq import heappop, heappush
 from itertools import count
+from types import AsyncGeneratorType
 from typing import Any, TypeAlias, TypeVarTuple, Unpack
 
 from simulator.engine.process import Running
@@ -195,6 +196,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
         while timers and timers[0][0] <= now:
             self._ready.append(heappop(timers)[2])
         return event
+
+    def _asyncgen_finalizer_hook(self, agen: AsyncGeneratorType[Any, Any]) -> None:
+        """A generator that waits for something belongs to a dead process, where nothing runs."""
+        if not agen.ag_running:
+            super()._asyncgen_finalizer_hook(agen)  # type: ignore[misc]  # typeshed does not list it
 
     def _write_to_self(self) -> None:
         """Nobody waits in a system call to be woken."""

@@ -25,7 +25,7 @@ ROOMS: dict[str, frozenset[str]] = {
         "topics_and_groups": "errors",
         # The replicated state, and what stores through it.
         "state": "limits topics_and_groups",
-        "config": "limits state system",
+        "config": "state system",
         "group_commit": "limits state topics_and_groups",
         # Frames, connections, and who is connected. Flows push to clients over them.
         "remoting/protocol": "limits",

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.limits import METRICS
 from broker.prometheus import catalog
 from broker.prometheus.metric import Kind
+from broker.prometheus.text_page import PAGE_SECONDS
 from tests.broker.prometheus.pages import Page
 from tests.cluster.running_cluster import RunningCluster, start_cluster
 
@@ -90,7 +90,7 @@ def test_what_all_nodes_tell_while_messages_flow_is_what_was_sent(cluster: Runni
 
         cluster.wait_until_level()
         leader = cluster.leader()
-        time.sleep(METRICS.page_seconds)  # a page may be that old
+        time.sleep(PAGE_SECONDS)  # a page may be that old
         told = {name.rpartition("/")[2]: scrape(at or "") for name, at in nodes.items()}
         stored = sum(
             page.sum("rocketmq_messages_in_total", topic="orders") for page in told.values()

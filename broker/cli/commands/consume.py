@@ -155,12 +155,12 @@ def _lines(batch: PulledBatch, count: int, *, as_json: bool) -> list[Bytes]:
 
 
 def _lines_one_by_one(batch: PulledBatch, count: int, *, as_json: bool) -> list[Bytes]:
-    """As :func:`_lines`, with the stored bytes of bodies that cannot be inflated."""
+    """As :func:`_lines`, with the stored bytes of bodies that cannot be decompressed."""
     lines: list[Bytes] = []
     for message in islice(batch, count):
         shown = message
         try:
-            shown.body  # noqa: B018 - inflates it
+            shown.body  # noqa: B018 - decompresses it
         except UndecodableBodyError as error:
             logger.warning("message %s: %s; printed as stored", message.message_id, error)
             shown = message.undecoded()

@@ -26,12 +26,10 @@ from broker.client.producer.queue_selection import QueueSelector, queue_index
 from broker.client.producer.request_reply import PendingReplies, Reply, ReplySender
 from broker.client.producer.send_dispatcher import SendDispatcher
 from broker.client.producer.send_encoding import (
-    DEFLATED,
     KEY_PROPERTY_SIZE,
     SendTemplates,
     batch_body,
     batch_values,
-    deflated,
     single_values,
 )
 from broker.client.received_message import ReceivedMessage
@@ -41,6 +39,7 @@ from broker.remoting.connection import Handler
 from broker.remoting.protocol.addresses import parse_name_servers
 from broker.remoting.protocol.codes import RequestCode
 from broker.system.wall_clock import system_clock_ms
+from store.message.compressed_body import compress_body
 
 
 class Producer:
@@ -282,10 +281,8 @@ class Producer:
         templates = self._templates.get(topic) or self._new_templates(topic)
         config, loop = self._config, self._loop
         if len(body) > config.compress_over_bytes > 0:
-            smaller = deflated(body)
-            if smaller is not None:
-                body = smaller
-                sys_flag |= DEFLATED
+            body, compressed = compress_body(body, config.compression_type)
+            sys_flag |= compressed
         if key is None:
             key = self._keys.next()
         return PendingSend(

@@ -23,8 +23,7 @@ from broker.client.errors import (
     refusal,
 )
 from broker.client.message import PROPERTY_CLUSTER, Bytes
-from broker.client.producer.send_encoding import DEFLATED, deflated
-from broker.client.received_message import ReceivedMessage, inflated
+from broker.client.received_message import ReceivedMessage, decompressed
 from broker.client.route.route_cache import Routes
 from broker.remoting.client import RemotingClient
 from broker.remoting.connection import Connection
@@ -33,7 +32,7 @@ from broker.remoting.protocol.errors import CallError, ClientClosedError, FieldE
 from broker.remoting.protocol.ext_fields import ext_int, ext_str
 from broker.remoting.protocol.frame import Frame
 from broker.topics_and_groups import reply_topic
-from store.message.compressed_body import SYS_FLAG_COMPRESSED
+from store.message.compressed_body import SYS_FLAG_COMPRESSED, compress_body
 from store.message.properties import decode_properties, encode_properties
 
 logger = logging.getLogger("dledger.client")
@@ -99,7 +98,7 @@ class PendingReplies:
         try:
             sys_flag = ext_int(request, "sysFlag", 0)
             compressed = sys_flag & SYS_FLAG_COMPRESSED
-            body = inflated(request.body, sys_flag) if compressed else request.body
+            body = decompressed(request.body, sys_flag) if compressed else request.body
         except UndecodableBodyError as error:
             raise FieldError(f"the reply to {correlation_id}: {error}") from None
         waiting = self._waiting.get(correlation_id)
@@ -206,9 +205,7 @@ class ReplySender:
         }
         sys_flag = 0
         if len(body) > self._config.compress_over_bytes > 0:
-            smaller = deflated(body)
-            if smaller is not None:
-                body, sys_flag = smaller, DEFLATED
+            body, sys_flag = compress_body(body, self._config.compression_type)
         try:
             encoded = encode_properties(every).decode()
         except ValueError as error:

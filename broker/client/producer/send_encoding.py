@@ -15,7 +15,6 @@ small formats beside its body.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 from functools import lru_cache
 from struct import Struct
@@ -27,12 +26,6 @@ from broker.remoting.protocol.codes import RequestCode
 from broker.remoting.protocol.frame import RequestTemplate, TemplateValues, json_text
 
 AUTO_CREATE_TOPIC = "TBW102"
-
-DEFLATE_LEVEL = 5
-"""As RocketMQ's clients."""
-
-DEFLATED = 1
-"""The sysFlag of a body that zlib made smaller; clients older than 4.9.4 know no other kind."""
 
 _HEAD = Struct(">iiiii")
 _I16 = Struct(">h")
@@ -85,12 +78,6 @@ def batch_values(born_ms: int) -> TemplateValues:
 @lru_cache(maxsize=256)  # messages of a kind have the same
 def _text_of(properties: bytes) -> bytes:
     return json_text(properties.decode())
-
-
-def deflated(body: Bytes) -> bytes | None:
-    """The body as zlib makes it, None where that is no smaller."""
-    smaller = zlib.compress(body, DEFLATE_LEVEL)
-    return smaller if len(smaller) < len(body) else None
 
 
 def batch_body(messages: Sequence[Message], key_prefix: str, first_key: int) -> bytes:

@@ -10,10 +10,9 @@ from __future__ import annotations
 from functools import partial
 
 from broker.context import BrokerContext
-from broker.errors import REFUSALS
 from broker.remoting.connection import Connection, Handler
+from broker.remoting.dispatch import serve
 from broker.remoting.error_responses import respond_refusal
-from broker.remoting.protocol.errors import HANDLER_FAULTS, RequestError
 from broker.remoting.protocol.frame import Frame
 from dledger.errors import ProposeError
 
@@ -35,11 +34,4 @@ def _answer(
     if error is not None:
         respond_refusal(connection, request, error)
         return
-    try:
-        handler(connection, request)
-    except RequestError as wrong:
-        connection.respond(request, wrong.code, wrong.remark)
-    except REFUSALS as refusal:
-        respond_refusal(connection, request, refusal)
-    except HANDLER_FAULTS as fault:
-        connection.respond_fault(request, fault)
+    serve(handler, connection, request)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from broker.context import BrokerContext
 from broker.remoting.connection import Connection
+from broker.remoting.forwarder import client_address
 from broker.remoting.processors.send_message_header import (
     LONG_NAMES,
     SHORT_NAMES,
@@ -72,7 +73,7 @@ class ReplyMessageProcessor:
             "properties": f"{properties}{between}PUSH_REPLY_TIME\x01{now_ms}\x02",
             "reconsumeTimes": str(_number(request, names.reconsume_times)),
             "unitMode": "true" if ext_bool(request, unit_mode, False) else "false",
-            "bornHost": connection.remote_address,
+            "bornHost": client_address(connection, request),
             "storeHost": str(context.config.own.address),
             "storeTimestamp": str(now_ms),
         }

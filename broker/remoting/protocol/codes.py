@@ -15,9 +15,13 @@ FLAG_ONE_WAY = 2
 """Bit 1 of a frame's flag: the sender wants no answer, and none may be sent."""
 
 OUTCOME = "outcome"
+"""Field of a refusal: RocketMQ's codes do not tell what became of the request."""
+
 OUTCOME_UNKNOWN = "unknown"
-"""Field of a refusal, and its value where the request may be carried out all the same: RocketMQ's
-codes do not tell that."""
+"""It may be carried out all the same."""
+
+OUTCOME_NOT_LEADER = "not-leader"
+"""Nothing was done. Only the leader can do it, and this broker does not lead."""
 
 MISSING = "missing"
 """Field of the refusal to show a message by its position, ``true`` where none begins there and not
@@ -138,6 +142,7 @@ class RequestCode(IntEnum):
     CHANGE_GROUP_MEMBERS = 9002
     TRANSFER_LEADERSHIP = 9003
     GET_CONSUMER_GROUPS = 9004
+    FORWARD = 9005
     POP_MESSAGE = 200050
     ACK_MESSAGE = 200051
     PEEK_MESSAGE = 200052

@@ -11,7 +11,7 @@ from broker.limits import METRICS
 from broker.prometheus import catalog
 from broker.prometheus import message_readings as readings
 from broker.prometheus.metric import Kind
-from broker.prometheus.text_page import CONTENT_TYPE
+from broker.prometheus.text_page import CONTENT_TYPE, PAGE_SECONDS
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from tests.broker.http.test_server import Site, with_site
 from tests.broker.prometheus.pages import Page
@@ -99,7 +99,7 @@ def test_latencies_and_raft_agree_with_the_log(tmp_path: Path) -> None:
         before = await page(site)
         for _ in range(3):
             await broker.send("orders", 0, b"x")
-        await asyncio.sleep(METRICS.page_seconds)
+        await asyncio.sleep(PAGE_SECONDS)
         told = await page(site)
         entries = told["dledger_raft_last_index"] - before["dledger_raft_last_index"]
         assert entries == 3
@@ -179,7 +179,7 @@ def test_whoever_asks_again_at_once_gets_the_same_page(tmp_path: Path) -> None:
         before = await page(site)
         await site.broker.send("orders", 0, b"x")
         assert await page(site) == before
-        await asyncio.sleep(METRICS.page_seconds)
+        await asyncio.sleep(PAGE_SECONDS)
         assert (await page(site)).value("rocketmq_messages_in_total", topic="orders") == 1
 
     with_site(scenario, tmp_path)

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from broker.limits import LogLimits
-from broker.system.log_lines import JsonFormatter, RepeatedLineFilter, TextFormatter
+from broker.system.log_lines import JsonFormatter, LogLimits, RepeatedLineFilter, TextFormatter
 from store.quoting import FROM_OUTSIDE
 
 LIMITS = LogLimits(line_max=200, repeat_seconds=10.0, lines_max=8, field_max=50)

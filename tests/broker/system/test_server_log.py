@@ -47,7 +47,7 @@ def test_level_and_format_change_while_the_server_runs(capfd: pytest.CaptureFixt
 
 WRITES = """
 import logging, sys
-from broker.limits import LogLimits
+from broker.system.log_lines import LogLimits
 from broker.system.server_log import LogSettings, ServerLog
 ServerLog(LogSettings(limits=LogLimits(file_size=2000, files=int(sys.argv[1]))))
 for number in range(100):
@@ -119,7 +119,7 @@ def test_where_no_file_can_be_made_the_log_goes_on(tmp_path: Path) -> None:
 REOPENS = """
 import logging, os, sys
 from broker.system.server_log import LogSettings, ServerLog
-from broker.limits import LogLimits
+from broker.system.log_lines import LogLimits
 server_log = ServerLog(LogSettings(limits=LogLimits(file_size=2000)))
 log = logging.getLogger("test")
 log.info("before")
