@@ -24,6 +24,7 @@ from simulator.worlds.registry import (
     LOOKUPS,
     NODES,
     PUSHING,
+    STALE_ROUTES,
     TRANSACTIONS,
     WAITING,
 )
@@ -173,6 +174,7 @@ PROFILES = {
         Profile("pushing", "consumers like RocketMQ's Java client", 1 / 3, (1, 100), (PUSHING,)),
         Profile("lookups", "queries by key, position and time", 1 / 3, (1, 100), (LOOKUPS,)),
         Profile("groups", "two broker groups behind one NameServer", 1 / 3, (1, 100), (GROUPS,)),
+        Profile("stale-routes", "clients with old routes", 1 / 3, (1, 100), (STALE_ROUTES,)),
         Profile("waiting", "messages that wait for their time", 1 / 3, (1, 100), (WAITING,)),
         Profile(
             "nightly",
@@ -191,6 +193,7 @@ PROFILES = {
                 PUSHING,
                 LOOKUPS,
                 GROUPS,
+                STALE_ROUTES,
             ),
             ALL_KINDS,
             thorough=True,

@@ -63,6 +63,7 @@ class ProducingClient:
         bursts: Sequence[int] = (1,),
         config: ProducerConfig = CONFIG,
         content: Callable[[int, int], Content] = content_of,
+        producer_class: type[Producer] | None = None,
     ) -> None:
         self._name_servers = name_servers
         self._topics = topics
@@ -73,6 +74,7 @@ class ProducingClient:
         self._bursts = bursts
         self._config = config
         self._content = content
+        self._producer_class = producer_class or (Producer if patient else ApacheProducer)
         self._working = True
         self.stored_in_the_end = False
         """Whether a request was acknowledged that was sent after :meth:`stop`."""
@@ -84,8 +86,7 @@ class ProducingClient:
     async def main(self, client_host: ClientHost) -> None:
         """The process of the client."""
         rng = self._rng
-        make = Producer if self._patient else ApacheProducer
-        producer = make(
+        producer = self._producer_class(
             self._name_servers,
             self._config,
             wall_clock=client_host.clock.wall_ms,

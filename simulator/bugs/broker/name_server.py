@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from typing import Any
 
-from broker.client.route.route_cache import Routes
 from broker.server.broker import Broker
 from broker.server.name_server_registration import Announcement, Registrar
 from simulator.bugs.planted_bug import Bug, Patch
@@ -33,18 +31,6 @@ def every_member_leads(patch: Patch) -> None:
     patch.set(Broker, "announcement", boasting)
 
 
-def routes_never_looked_up_again(patch: Patch) -> None:
-    """A client whose request fails asks nobody who leads now."""
-
-    async def stubborn(
-        _routes: Routes, _topic: str, _culprit: str, *, until_led: bool = False
-    ) -> None:
-        del until_led
-        await asyncio.sleep(0.1)
-
-    patch.set(Routes, "recover", stubborn)
-
-
 def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str, world: str = BROKERS) -> Bug:
     return Bug(id_, plant, says, seeds, seconds=8.0, world=world, kinds=kinds)
 
@@ -54,5 +40,4 @@ BUGS = (
     _bug("N51x", new_leader_not_announced, "tells no leader", 5, *LEADERS),
     _bug("N52x", nameserver_not_told_again, "tells no leader", 10, "NameServer crash"),
     _bug("N53x", every_member_leads, "which is none", 30, *LEADERS),
-    _bug("N54x", routes_never_looked_up_again, "not within", 5, *LEADERS),
 )

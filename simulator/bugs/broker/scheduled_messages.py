@@ -176,6 +176,7 @@ def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
 
 LEADERS = ("crash", "partition", "pause")
 AGAIN = "times and was stored"
+OTHER_STATE = "gives up a state"
 
 BUGS = (
     _bug("N21x", due_messages_early, "ms early", 5),
@@ -185,7 +186,14 @@ BUGS = (
     _bug("N25x", level_begun_at_what_is_applied, AGAIN, 5),
     _bug("N26x", step_not_begun_anew, "not within", 10, "full disk", "slow disk"),
     _bug("N27x", messages_in_flight_passed, "not within", 30),
-    _bug("N28x", mark_of_the_wheel_not_in_the_checkpoint, AGAIN, 5, "stop", "crash"),
+    _bug(
+        "N28x",
+        mark_of_the_wheel_not_in_the_checkpoint,
+        f"{AGAIN} | {OTHER_STATE}",
+        5,
+        "stop",
+        "crash",
+    ),
     _bug("N29x", message_for_a_time_that_is_past, "not within", 10),
     _bug("N30x", level_not_watched_by_a_new_leader, "not within", 10, *LEADERS),
     _bug("N31x", deposed_leader_delivers_on, AGAIN, 40, *LEADERS),
