@@ -336,7 +336,7 @@ class Broker(StateMachineListener):
         if name == LOG_LEVEL:
             level = self.context.settings.log_level
             self._set_log_level(level)
-            log.info("the log level is that of the group", extra={"log_level": level})
+            log.info("the log level is that of the group: %(log_level)s", {"log_level": level})
 
     def expired(self, position: int) -> None:
         self.context.node.checkpointer.expire(position)

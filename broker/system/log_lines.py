@@ -2,12 +2,13 @@
 
 ::
 
-    2026-11-23T17:32:18.376Z INFO dledger.node.health: the disk fills up free=1024 total=4096
+    2026-11-23T17:32:18.376Z INFO dledger.node.health: n0: 7 of 9 bytes are free suppressed=2
     {"time":"2026-11-23T17:32:18.376Z","level":"INFO","logger":"dledger.node.health",
-     "message":"the disk fills up","free":1024,"total":4096}            (in one line)
+     "node":"broker-a/n0","message":"n0: 7 of 9 bytes are free","free":7,"total":9,"suppressed":2}
 
-Fields are what a call gives as ``extra``. ``suppressed`` says how many such lines were left out
-before this one, ``exception`` holds a traceback.
+Fields are what a call names in its text (``"%(free)d of %(total)d"``), which only JSON repeats, or
+gives as ``extra``. ``suppressed`` says how many such lines were left out before this one, and
+``exception`` holds a traceback.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeAlias
@@ -126,14 +127,16 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """See :class:`logging.Formatter`."""
-        document = {
+        document: dict[str, object] = {
             "time": _time(record),
             "level": record.levelname,
             "logger": record.name,
             "node": self._node,
             "message": _cut(record.getMessage(), self._limits.line_max),
-            **_fields(record, self._limits),
         }
+        named = record.args if isinstance(record.args, Mapping) else {}
+        for name, value in {**_plain(named, self._limits), **_fields(record, self._limits)}.items():
+            document.setdefault(name, value)
         traceback = _traceback(self, record, self._limits)
         if traceback:
             document["exception"] = traceback
@@ -146,11 +149,16 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def _fields(record: logging.LogRecord, limits: LogLimits) -> dict[str, object]:
-    """What the call gave; what is neither a number nor None is a text."""
+    """What the call gave beside its text."""
+    found = {name: value for name, value in vars(record).items() if name not in _NO_FIELDS}
+    return _plain(found, limits)
+
+
+def _plain(fields: Mapping[str, object], limits: LogLimits) -> dict[str, object]:
+    """What is neither a number nor None is a text."""
     return {
         name: value if isinstance(value, int | float | None) else _cut(str(value), limits.field_max)
-        for name, value in vars(record).items()
-        if name not in _NO_FIELDS
+        for name, value in fields.items()
     }
 
 

@@ -224,12 +224,15 @@ class HealthMonitor:
         before, self.level = self.level, level
         log.log(
             logging.WARNING if level > before else logging.INFO,
-            "%s: the disk %s: %d of %d bytes are free, the last %d stay free",
-            self._core.node,
-            _LEVELS[level],
-            space.free,
-            space.total,
-            self._store.min_free_bytes,
+            "%(node)s: the disk %(level)s: %(free)d of %(total)d bytes are free, the last "
+            "%(kept)d stay free",
+            {
+                "node": self._core.node,
+                "level": _LEVELS[level],
+                "free": space.free,
+                "total": space.total,
+                "kept": self._store.min_free_bytes,
+            },
         )
         self.on_level(level)
         self._changed()
@@ -278,7 +281,8 @@ class HealthMonitor:
         others = [peer for peer in core.peers if self._could_lead(peer)]
         if not others:
             return
-        log.warning("%s gives up the leadership: %s", core.node, report.unhealthy_reason)
+        why = {"node": core.node, "reason": report.unhealthy_reason}
+        log.warning("%(node)s gives up the leadership: %(reason)s", why)
         if not self._handing_over and self._hand_over(others):
             self._handing_over = True
             self._yield_at = now + HAND_OVER_SECONDS

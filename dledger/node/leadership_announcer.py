@@ -74,11 +74,12 @@ class LeadershipAnnouncer:
             campaigns = now.role in (Role.PRE_CANDIDATE, Role.CANDIDATE)
             log.log(
                 logging.DEBUG if campaigns else logging.INFO,
-                "%s is %s in term %d, leader %s",
-                self._core.node,
-                now.role.value,
-                now.term,
-                now.leader,
-                extra={"role": now.role.value, "term": now.term, "leader": now.leader},
+                "%(node)s is %(role)s in term %(term)d, leader %(leader)s",
+                {
+                    "node": self._core.node,
+                    "role": now.role.value,
+                    "term": now.term,
+                    "leader": now.leader,
+                },
             )
         self._machine.leadership_changed(now)

@@ -98,7 +98,7 @@ def test_a_hangup_opens_the_log_again_and_takes_its_settings(cluster: RunningClu
     finally:
         config.write_text(text)
         os.kill(pid, signal.SIGHUP)
-    until(lambda: "log_format=text" in log.read_text(), "the old settings do not come back")
+    until(lambda: "up, as text" in log.read_text(), "the old settings do not come back")
 
 
 def test_a_command_changes_the_level_of_all_nodes(cluster: RunningCluster) -> None:
@@ -113,7 +113,7 @@ def test_a_command_changes_the_level_of_all_nodes(cluster: RunningCluster) -> No
         cluster.dledger("leader", "transfer", cluster.group, target)
         for node in cluster.nodes:
             added = log_of(cluster, node).read_text()[sizes[node] :]
-            assert "log_level=debug" in added
+            assert "the group: debug" in added
             # Who campaigns is told at this level alone.
             assert (" DEBUG " in added) == (node == target)
     finally:

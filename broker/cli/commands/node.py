@@ -66,7 +66,8 @@ def reload_log(server_log: ServerLog, path: str) -> None:
         return
     server_log.configure(settings)
     log.info(
-        "the log is open again", extra={"log_level": settings.level, "log_format": settings.format}
+        "the log is open again, from %(log_level)s up, as %(log_format)s",
+        {"log_level": settings.level, "log_format": settings.format},
     )
 
 

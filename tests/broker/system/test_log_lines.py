@@ -141,6 +141,17 @@ def test_a_line_has_time_level_logger_message_and_fields(
     }
 
 
+def test_what_the_text_names_is_a_field_of_json_alone(log: logging.Logger, handler: Lines) -> None:
+    log.info("%(node)s has %(free)d bytes", {"node": "n0", "free": 7})
+    in_json(handler)
+    log.info("%(node)s has %(free)d bytes", {"node": "n0", "free": 8})
+    text, line = handler.lines
+    assert text.endswith("dledger.test: n0 has 7 bytes")
+    document = json.loads(line)
+    assert (document["message"], document["free"]) == ("n0 has 8 bytes", 8)
+    assert document["node"] == "broker-a/n0"
+
+
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_an_event_is_one_line_whatever_it_holds(
     log: logging.Logger, handler: Lines, form: str
