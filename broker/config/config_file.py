@@ -41,6 +41,8 @@ because a misspelt setting that is silently ignored is found the day it was need
     logging_files = 4               # of which so many are kept
     log_level = "info"              # or "debug", "warning", "error": what is logged from there up
     log_format = "text"             # or "json"; SIGHUP has these four read again
+    tracing = ""                    # where OpenTelemetry spans go, such as
+                                    # "http://127.0.0.1:4318/v1/traces"; needs dledger[tracing]
     refill_mib_per_second = 32      # what this node sends at most to members that lack old entries
 
     join = false                    # true: this node waits to be added to the group by

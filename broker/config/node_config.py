@@ -24,6 +24,7 @@ FLUSH_MODES = ("sync", "async")
 READ_MODES = ("linearizable", "stale")
 NODE_NAME = re.compile(r"n(0|[1-9][0-9]{0,3})")
 GROUP_NAME = re.compile(r"[A-Za-z0-9_-]{1,127}")
+TRACING_URL = re.compile(r"https?://[!-~]{1,2000}")
 HOST_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,252}")
 MESSAGE_SIZE_MAX = 15 << 20
 """Setting: a frame of the remoting protocol holds 16 MiB, header and properties included."""
@@ -122,6 +123,7 @@ class NodeConfig:
     logging_files: int = 4
     log_level: str = "info"
     log_format: str = "text"
+    tracing: str = ""
 
     def __post_init__(self) -> None:
         for key, name in (("group", self.group), ("cluster", self.cluster)):
@@ -169,6 +171,12 @@ class NodeConfig:
         _require_between("logging_files", self.logging_files, 1, 1_000)
         _require(self.log_level in LEVELS, "log_level", self.log_level, " or ".join(LEVELS))
         _require(self.log_format in FORMATS, "log_format", self.log_format, " or ".join(FORMATS))
+        _require(
+            not self.tracing or TRACING_URL.fullmatch(self.tracing),
+            "tracing",
+            self.tracing,
+            'a URL such as "http://127.0.0.1:4318/v1/traces", or empty',
+        )
         _require_between("refill_mib_per_second", self.refill_mib_per_second, 1, 100_000)
         _require_between("follower_reads_percent", self.follower_reads_percent, 0, 100)
         _require_between("scrub_mib_per_second", self.scrub_mib_per_second, 1, 100_000)

@@ -16,12 +16,10 @@ from broker.admin.group_members import client_addresses, member_addresses
 from broker.config.dynamic_settings import LOG_LEVEL, DynamicSettings
 from broker.config.node_config import NodeConfig
 from broker.context import BrokerContext
-from broker.delivery.fetch import Delivery
 from broker.delivery.message_lookup import MessageLookup
 from broker.delivery.message_reader import MessageReader
 from broker.delivery.replica_selection import ReplicaSelection
 from broker.group_commit.batcher import Batcher
-from broker.ingest.ingest import Ingest
 from broker.limits import STATE
 from broker.maintenance.derived_files_check import DerivedFilesCheck
 from broker.maintenance.retention import Needs, Retention
@@ -130,7 +128,7 @@ class Broker(StateMachineListener):
         scheduled_messages = ScheduledMessageService(
             machine=machine, reader=reader, batcher=batcher, loop=loop, fail=node.fail
         )
-        ingest = Ingest(
+        ingest = environment.make_ingest(
             config=config,
             settings=settings,
             store_host=host_bytes(*config.own.address),
@@ -143,7 +141,7 @@ class Broker(StateMachineListener):
             wall_clock=environment.wall_clock,
             rng=environment.rng,
         )
-        delivery = Delivery(
+        delivery = environment.make_delivery(
             machine=machine,
             reader=reader,
             batcher=batcher,

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
+from broker.delivery.fetch import Delivery
+from broker.ingest.ingest import Ingest
 from broker.limits import HttpLimits, RemotingLimits
 from dledger.config import RaftConfig
 from dledger.node.executor import Executors
@@ -23,8 +25,9 @@ class Environment:
     ``loop`` tells the time, and opens connections and ports. ``wall_clock`` gives milliseconds
     since 1970, ``clock`` seconds for latencies that never run backward, ``new_incarnation`` a
     number that no other disk has. ``make_transport`` gives a connection to the peers, one at a
-    time, and ``set_log_level`` takes how much this process logs. ``close`` gives back what was
-    taken; nothing is running then.
+    time, and ``set_log_level`` takes how much this process logs. ``make_ingest`` and
+    ``make_delivery`` make the two doors of a broker of their parts, traced or not. ``close`` gives
+    back what was taken; nothing is running then.
     """
 
     fs: FileSystem
@@ -36,6 +39,8 @@ class Environment:
     clock: Callable[[], float]
     new_incarnation: Callable[[], int]
     set_log_level: Callable[[str], None] = lambda _level: None
+    make_ingest: Callable[..., Ingest] = Ingest
+    make_delivery: Callable[..., Delivery] = Delivery
     close: Callable[[], None] = lambda: None
 
 

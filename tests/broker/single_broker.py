@@ -111,10 +111,12 @@ class SingleBroker:
         clock_runs: bool = False,
         incarnation: int = 0,
         set_log_level: Callable[[str], None] = lambda _level: None,
+        flows: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> None:
         """``clock_runs``: the wall clock goes on with the loop's time from ``now_ms``.
-        ``incarnation``: of a directory that is made now; 0 for none."""
+        ``incarnation``: of a directory that is made now; 0 for none. ``flows``: what makes ingest
+        and delivery, as an environment has it."""
         self.loop = loop
         self.now_ms = NOW_MS
         self._began = loop.time() if clock_runs else None
@@ -160,6 +162,7 @@ class SingleBroker:
             clock=loop.time,
             new_incarnation=lambda: incarnation,
             set_log_level=set_log_level,
+            **(flows or {}),
         )
         self.failures: list[BaseException] = []
         self.broker = Broker(

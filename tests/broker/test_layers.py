@@ -59,11 +59,13 @@ ROOMS: dict[str, frozenset[str]] = {
             "admin config context delivery errors group_commit ingest limits metrics prometheus"
             " remoting remoting/protocol"
         ),
+        # OpenTelemetry: the doors of ingest and delivery, traced.
+        "tracing": "delivery errors group_commit ingest",
         # One broker, assembled; and one NameServer.
         "server": (
             "admin config context delivery group_commit http ingest limits maintenance metrics"
             " prometheus remoting remoting/processors remoting/protocol scheduled state system"
-            " topics_and_groups transactions"
+            " topics_and_groups tracing transactions"
         ),
         "nameserver": "http limits metrics prometheus remoting remoting/protocol system",
         # The library.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import importlib.util
 import logging
 import os
 import sys
@@ -46,6 +47,11 @@ def run(args: argparse.Namespace) -> int:
         config = read_config(args.config)
     except ConfigError as error:
         raise UsageError(str(error)) from error
+    if config.tracing and not _has_opentelemetry():
+        raise UsageError(
+            f"{args.config}: tracing: needs OpenTelemetry: `pip install dledger[tracing]`; "
+            "or leave it out"
+        )
     show_as(config.name)
     server_log = ServerLog(config.logging, config.name)
     import_server()
@@ -54,6 +60,13 @@ def run(args: argparse.Namespace) -> int:
         lambda stopped: _serve(config, stopped, as_json=args.json),
         lambda: reload_log(server_log, args.config),
     )
+
+
+def _has_opentelemetry() -> bool:
+    try:
+        return importlib.util.find_spec("opentelemetry.exporter.otlp.proto.http") is not None
+    except ModuleNotFoundError:  # one of the packages that it is in
+        return False
 
 
 def reload_log(server_log: ServerLog, path: str) -> None:
