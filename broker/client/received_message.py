@@ -1,7 +1,7 @@
-"""What a pull gave: messages as views over the answer, decoded only where someone looks.
+"""Messages of a pull: views over the answer, decoded on access.
 
-A replay that wants nothing but bodies unpacks four numbers a record and never touches the rest;
-the layout is that of the stored record (``store/message/record.py``).
+A replay that wants only bodies unpacks four numbers a record and never touches the rest. The layout
+is that of the stored record (``store/message/record.py``).
 """
 
 from __future__ import annotations
@@ -75,12 +75,12 @@ class ReceivedMessage:
         return record.body
 
     def undecoded(self) -> ReceivedMessage:
-        """The same message with its body as it is stored, compressed or not."""
+        """The same message with its body as stored, compressed or not."""
         return _Undecoded(self.queue, self.queue_offset, self._buffer, self._start)
 
     @property
     def raw_body(self) -> bytes:
-        """The body as it is stored."""
+        """The body as stored."""
         return self.record.body
 
     @property
@@ -103,7 +103,7 @@ class ReceivedMessage:
 
     @property
     def unique_key(self) -> str:
-        """What its producer calls it; empty where that made none."""
+        """The producer's name for it; empty where that made none."""
         return self.properties.get(PROPERTY_UNIQUE_KEY, "")
 
     @property

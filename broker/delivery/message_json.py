@@ -15,9 +15,9 @@ from store.message.record import MessageRecord, iter_records
 
 
 def messages_json(parts: Iterable[Bytes]) -> list[dict[str, Any]]:
-    """The messages of ``parts``, each of which holds records back to back.
+    """The messages of ``parts``; each part holds records back to back.
 
-    A body that cannot be decompressed is given as it is stored. Raises
+    A body that cannot be decompressed is given as stored. Raises
     :class:`~store.errors.CorruptRecordError`.
     """
     documents = []

@@ -1,4 +1,4 @@
-"""From a request's code to its handler."""
+"""Finds the handler of a request's code."""
 
 from __future__ import annotations
 

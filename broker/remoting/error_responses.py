@@ -1,7 +1,7 @@
-"""Refusals as RocketMQ's clients are told them: a response code, and the error's text as remark.
+"""Refusals for RocketMQ's clients: a response code, and the error's text as remark.
 
 This is the one place in which the broker's own errors become answers of the remoting port. Handlers
-and flows raise them, or are told them later by a completion.
+and flows raise them, or get them later from a completion.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from dledger.errors import (
 from store.errors import EntryTooLargeError
 
 _CODES: tuple[tuple[type[Exception], ResponseCode], ...] = (
-    # RocketMQ's producers do not send again on 2, and do on 14: so whatever another leader may
-    # take, or this one later, is 14, an unknown outcome too, as after a timeout.
+    # RocketMQ's producers do not send again on 2, and do on 14. So everything that another leader
+    # may take, or this one later, is 14, and so is an unknown outcome, as after a timeout.
     (BusyError, ResponseCode.SYSTEM_BUSY),
     (ProposeError, ResponseCode.SERVICE_NOT_AVAILABLE),
     (UnavailableError, ResponseCode.SERVICE_NOT_AVAILABLE),
@@ -65,7 +65,7 @@ def response_code_of(error: Refusal) -> ResponseCode:
 
 
 def remark_of(error: Refusal) -> str:
-    """What is told to the client; RocketMQ's prefix marks what clients may take for overload."""
+    """The text for the client; RocketMQ's prefix marks what clients may take for overload."""
     return f"[OVERLOAD]{error}" if isinstance(error, BusyError) else str(error)
 
 

@@ -112,7 +112,7 @@ class RemotingServer:
         return connection
 
     async def start(self) -> None:
-        """Listens. Raises ``OSError`` where the address cannot be had."""
+        """Listens. Raises ``OSError`` if the address cannot be used."""
         self._server = await self._loop.create_server(
             self.accept, self._host, self._port, backlog=self._limits.backlog
         )

@@ -1,6 +1,6 @@
-"""One broker, assembled: a node of the group, the state machine on it, and who talks to clients.
+"""One broker, assembled: a node of the group, the state machine on it, and the ports to clients.
 
-Its data is opened, and its ports are, by ``broker/server/broker_server.py``.
+``broker/server/broker_server.py`` opens its data and its ports.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from broker.remoting.processors.processor_table import (
 from broker.remoting.protocol.addresses import host_bytes
 from broker.remoting.protocol.codes import RequestCode
 from broker.scheduled.scheduled_message_service import ScheduledMessageService
+from broker.server.draining import Draining
 from broker.server.environment import BrokerLimits, Environment
 from broker.server.name_server_registration import Announcement
 from broker.state.broker_state import DataVersion
@@ -63,7 +64,7 @@ class Broker(StateMachineListener):
     """Serves clients from a replicated log. ``dispatch`` takes their requests."""
 
     machine_class: ClassVar[type[BrokerStateMachine]] = BrokerStateMachine
-    """What applies the log; the simulator has one that can be watched."""
+    """The state machine; the simulator has one that can be watched."""
 
     def __init__(
         self,
@@ -217,9 +218,10 @@ class Broker(StateMachineListener):
         self.on_announcement_changed: Callable[[], None] = lambda: None
         """Called when what :meth:`announcement` says has changed."""
         self._announced_topics: tuple[DataVersion, dict[str, dict[str, object]]] | None = None
-        """What was announced last, by its version, which changes whenever a topic does."""
+        """The last registration, by its version, which changes whenever a topic does."""
         self._announced_members: tuple[Configuration, tuple[str, ...]] | None = None
         self._announced_serving = False
+        self.draining = Draining(loop, node, self._leads_elsewhere)
         self._addresses = str(config.own.address), str(config.own.http)
         node.health.on_level = self._disk_level_changed
         node.removal.on_change = self._membership_changed
@@ -250,14 +252,15 @@ class Broker(StateMachineListener):
 
     def _failed(self, error: BaseException) -> None:
         if isinstance(error, DamagedError):
-            # An entry could not be applied, as a derived file is damaged. What is in the log makes
-            # that file whole; without the note each start would come to the same entry and end.
+            # An entry could not be applied, as a derived file is damaged. The content of the log
+            # makes that file whole; without the note each start would come to the same entry and
+            # end.
             with suppress(OSError):
                 request_rebuild(self._fs, self._data)
         self._on_fatal(error)
 
     async def stop(self) -> None:
-        """Refuses what is staged, forgets who waits, and stops the node in order."""
+        """Refuses pending requests, forgets their waiters, and stops the node in order."""
         self._retention.stop()
         self.context.clients.stop()
         self.context.rates.stop()
@@ -270,7 +273,7 @@ class Broker(StateMachineListener):
         await self.context.node.stop()
 
     def announcement(self) -> Announcement:
-        """What NameServers are told: broker id 0 is the leader that serves."""
+        """The registration at NameServers: broker id 0 is the leader that serves."""
         config, node, state = self.context.config, self.context.node, self.context.machine.state
         configuration = node.core.configuration
         if self._announced_members is None or self._announced_members[0] is not configuration:
@@ -302,6 +305,9 @@ class Broker(StateMachineListener):
             return None
         members = member_addresses(config, node.core.configuration)
         return members[leader].client or None if leader in members else None
+
+    def _leads_elsewhere(self) -> bool:
+        return self._leader_address() not in (None, self._addresses[0])
 
     def _topic_table(self) -> dict[str, dict[str, object]]:
         topics = self.context.machine.state.topics
@@ -345,6 +351,7 @@ class Broker(StateMachineListener):
         self.context.transactions.leadership_changed(leadership)
         self.context.proofs.leadership_changed(leadership)
         self.forwarder.leadership_changed(leadership.leader)
+        self.draining.leadership_changed(leadership)
         if not leadership.serving:
             self.context.delivery.leads_no_more()
         self._announce_if_changed()
@@ -366,7 +373,7 @@ class Broker(StateMachineListener):
         self.on_announcement_changed()
 
     def _state_diverged(self) -> None:
-        """What clients would be told may be wrong: they are to go elsewhere."""
+        """Answers to clients may be wrong: they are to go elsewhere."""
         for code in self.handlers:
             if code not in SERVED_WHEN_STATE_DIVERGED:
                 self.handlers[code] = refuse_wrong_state

@@ -1,7 +1,7 @@
-"""How many connections a server may have, by how many files its process may have open.
+"""The number of connections that a server may have, given the open files of its process.
 
-Each connection is a descriptor, and so is each file of the log. Where connections took all of them,
-no file could be opened.
+Each connection is a descriptor, and so is each file of the log. If connections took all of them, no
+file could be opened.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class DescriptorLimits:
     further than to this."""
 
     broker_files: int = 768
-    """For the files of a broker: up to 256 of queues, 128 segments of the log, twice where they are
-    written past the page cache, and what is read, checked and made now and then."""
+    """For the files of a broker: up to 256 of queues, 128 segments of the log (twice if they are
+    written past the page cache), and files that are read, checked and made now and then."""
 
     name_server_files: int = 64
 

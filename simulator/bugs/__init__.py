@@ -1,16 +1,11 @@
 """Planted bugs: each takes one defence out of the shipped code, for the length of a run.
 
-The simulator is tested by them: a check that never fires proves nothing. The ids name bugs that
-real systems had. An id that ends in a small letter is one more way to the same bug; an ``X`` is a
-bug of our own. What the letters of our own ids stand for:
-
-E bugs that were found in this project, F requests and replies, G the fields of messages, H how far
-groups are, I what is derived from the log, J links, disks at rest and clients that were just
-answered, K what is compared with what was seen, L defences of ``dledger/``, M of ``store/``, N of
-``broker/``, Q what is forwarded to the leader.
-
-``docs/defences.md`` says which bug takes out which defence. The shipped code knows nothing of
-this: a bug replaces a function of it in memory, and puts it back.
+They test the simulator: a check that never fires proves nothing. The ids name bugs that real
+systems had. A small letter at the end marks another way to the same bug, an ``X`` a bug of our own.
+Ids L take out defences of ``dledger/``, ids M of ``store/``, ids N of ``broker/``.
+``docs/planted-bugs.md`` explains all letters, and ``docs/defences.md`` says which bug takes out
+which defence. The shipped code knows nothing of this: a bug replaces a function of it in memory,
+and puts it back.
 """
 
 from __future__ import annotations

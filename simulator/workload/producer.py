@@ -44,11 +44,11 @@ class ApacheProducer(Producer):
 class ProducingClient:
     """``pause_max``: the longest time between two sends, in seconds.
 
-    With ``patient`` it waits for each acknowledgement before it sends again, and sends to one
-    queue after the other: then the order of its messages in each queue is promised. Without, it
-    sends again without asking whether the first try was stored, and it may send ``bursts``: so
-    many requests at the same instant, and a pause that is so many times as long after them.
-    ``content``: what a message of that number, born then, holds.
+    With ``patient`` it waits for each acknowledgement before it sends again, and sends to one queue
+    after the other. Then the order of its messages in each queue is promised. Otherwise it sends
+    again without asking whether the first try was stored. It may also send ``bursts`` of requests
+    at the same instant, with a pause that is as many times as long after them. ``content``: what a
+    message of that number, born then, holds.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class ProducingClient:
         client_host.note("has closed its producer")
 
     def _batch(self, client_host: ClientHost) -> tuple[str, list[Sent]]:
-        """What the next request holds: one message, or several, of one topic."""
+        """The next request: one message, or several, of one topic."""
         rng = self._rng
         topic = rng.choice(self._topics)
         lane = f"{client_host.name}.{client_host.boot}" if self._patient else ""

@@ -1,4 +1,4 @@
-"""Producers that believe an old route: they send to one broker, whoever leads.
+"""Producers that keep an old route: they send to one broker, the leader or not.
 
 Apache's clients ask for routes every 30 s. Until then they send to the broker that led.
 """
@@ -14,8 +14,8 @@ from simulator.workload.producer import ApacheDeliverer, ApacheProducer
 
 
 class StaleDispatcher(ApacheDeliverer):
-    """Sends everything to the broker with the lowest address that it has heard of, or, in the
-    place of that one, to the highest: both lead as seldom as any other."""
+    """Sends everything to the known broker with the lowest address, or to the one with the highest:
+    each leads as seldom as any other."""
 
     highest: ClassVar[bool]
 

@@ -1,4 +1,4 @@
-"""The worlds that a run can have, and all that decides a run."""
+"""The worlds of runs, and everything that decides a run."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class Run:
         )
 
     def play(self, show: Callable[[str], None] | None = None) -> Outcome:
-        """To its end; ``show`` is told every event, a line each."""
+        """To its end; ``show`` gets every event, a line each."""
         return play(
             self.cluster(show), lambda cluster: cluster.run(self.seconds, self.client_seconds)
         )

@@ -1,4 +1,4 @@
-"""Clients whose routes are old: what they send to a follower is forwarded to the leader."""
+"""Clients with old routes: a follower forwards their requests to the leader."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class StaleRoutes(Workload):
         return self._history.acknowledged, self._history.unknown
 
     async def heal(self) -> None:
-        """See :class:`Workload`. Of two clients at least one sends to a follower."""
+        """See :class:`Workload`. At least one of the two clients sends to a follower."""
         await self._cluster.until(
             lambda: all(each.stored_in_the_end for each in self._producing),
             "what is sent to any broker is stored",

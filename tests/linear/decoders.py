@@ -1,6 +1,6 @@
 """Every decoder of the product, with inputs that grow.
 
-Whoever writes a decoder adds it here; ``test_linear.py`` finds those that are missing.
+A new decoder must be added here; ``test_linear.py`` finds those that are missing.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="G",
         type=group_name,
         required=True,
-        help="who shares the queues and their offsets",
+        help="the consumer group: its members share queues and offsets",
     )
     wanted = parser.add_mutually_exclusive_group()
     wanted.add_argument(
@@ -73,17 +73,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="where to begin queues of which the group has no offset: earliest (default), latest, "
         f"or a time; {TIME_HELP}",
     )
-    parser.add_argument("--count", metavar="N", type=positive, help="end after so many messages")
+    parser.add_argument("--count", metavar="N", type=positive, help="end after this many messages")
     parser.add_argument(
         "--timeout",
         metavar="S",
         type=seconds,
-        help="end after so many seconds without a message, with 1 where the topic was not reached",
+        help="end after this many seconds without a message, with 1 if the topic was not reached",
     )
     parser.add_argument(
         "--broadcast",
         action="store_true",
-        help="get the messages of all queues, whoever else is in the group; no offset is kept",
+        help="get the messages of all queues, as every member does; no offset is kept",
     )
     add_namesrv(parser)
     add_json(parser)

@@ -16,6 +16,7 @@ from broker.cli.terminal.options import add_json, port_number
 from broker.nameserver.server import NameServer, serve
 from broker.system.log_lines import FORMATS, LEVELS
 from broker.system.server_log import LogSettings, ServerLog
+from dledger.node.service import StopSignal
 
 EXAMPLES = """\
   dledger namesrv
@@ -43,10 +44,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     show_as("dledger-namesrv")
     server_log = ServerLog(LogSettings(args.log_level, args.log_format))
-    return run_until_stopped(lambda stopped: _serve(args, stopped), server_log.reopen)
+    return run_until_stopped(lambda stop: _serve(args, stop), server_log.reopen)
 
 
-async def _serve(args: argparse.Namespace, stopped: asyncio.Future[None]) -> int:
+async def _serve(args: argparse.Namespace, stop: StopSignal) -> int:
     try:
         nameserver = await serve(args.host, args.port)
     except OSError as error:
@@ -61,7 +62,7 @@ async def _serve(args: argparse.Namespace, stopped: asyncio.Future[None]) -> int
             document["http"] = f"{args.host}:{await _serve_http(args, nameserver, running)}"
         line = f"the NameServer listens on {document['namesrv']}"
         announce(document, line, as_json=args.json)
-        await stopped
+        await stop.asked
     return 0
 
 

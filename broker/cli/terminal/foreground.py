@@ -1,4 +1,4 @@
-"""Running a server in the foreground until it is told to stop, as systemd or a container does."""
+"""Runs a server in the foreground until a signal ends it, as systemd or a container does."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
+from functools import partial
 
 import uvloop
 
 from broker.cli.terminal.options import print_json
 from broker.cli.terminal.standard_streams import drop_output
 from broker.system.stderr_file import stdout_is_the_log
+from dledger.node.service import StopSignal
 
 log = logging.getLogger(__name__)
 
@@ -44,27 +46,23 @@ def announce(server: Mapping[str, object], line: str, *, as_json: bool) -> None:
 
 
 def run_until_stopped(
-    serve: Callable[[asyncio.Future[None]], Coroutine[None, None, int]],
-    on_hangup: Callable[[], None],
+    serve: Callable[[StopSignal], Coroutine[None, None, int]], on_hangup: Callable[[], None]
 ) -> int:
-    """Runs ``serve(stopped)`` on a new event loop; ``stopped`` is done at Ctrl-C or SIGTERM.
+    """Runs ``serve(stop)`` on a new event loop.
 
-    ``on_hangup`` is called at SIGHUP. Where a person watches stderr it says that the terminal is
-    closed, and the server ends as well.
+    SIGTERM asks it to stop in order, as a rolling restart wants it. Ctrl-C, or a second SIGTERM,
+    asks it to stop at once. ``on_hangup`` is called at SIGHUP. If stderr is a terminal, SIGHUP says
+    that it is closed, and asks the server to stop at once.
     """
 
     async def session() -> int:
         loop = asyncio.get_running_loop()
-        stopped: asyncio.Future[None] = loop.create_future()
-
-        def stop() -> None:
-            if not stopped.done():
-                stopped.set_result(None)
-
-        for sig in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(sig, stop)
-        loop.add_signal_handler(signal.SIGHUP, stop if _is_watched() else on_hangup)
-        return await serve(stopped)
+        stop = StopSignal(loop)
+        at_once = partial(stop.ask, at_once=True)
+        loop.add_signal_handler(signal.SIGTERM, partial(stop.ask, at_once=False))
+        loop.add_signal_handler(signal.SIGINT, at_once)
+        loop.add_signal_handler(signal.SIGHUP, at_once if _is_watched() else on_hangup)
+        return await serve(stop)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(session())

@@ -1,4 +1,4 @@
-"""The producer: what a program calls to send messages."""
+"""The producer that a program uses to send messages."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Producer:
         identity = identity or local_identity(rng)
         self._keys = UniqueKeys(identity, wall_clock)
         self._handlers: dict[int, Handler] = {}
-        """What to do with requests of brokers, by code."""
+        """Handlers of brokers' requests, by code."""
         self._remoting = RemotingClient(self._loop, self._handlers, on_lost=self._lost)
         self._routes = Routes(self._loop, self._remoting, parse_name_servers(name_servers), rng)
         faults = LatencyFaults() if self._config.send_latency_fault_enable else None
@@ -156,7 +156,7 @@ class Producer:
         return await self.send_nowait(message, queues[queue_index(key, len(queues))])
 
     async def send_one_way(self, message: Message, queue: MessageQueue | None = None) -> None:
-        """Sends once and waits for no answer: the message may be lost, and nobody is told.
+        """Sends once and waits for no answer: the message may be lost without notice.
 
         Raises a :class:`ClientError` where no broker is known that would have it.
         """
@@ -190,7 +190,7 @@ class Producer:
         reply = self._pending_replies.expect(correlation_id)
         try:
             async with asyncio.timeout_at(delivery.deadline):
-                # Whatever is wrong there, the delivery will find it too, and is more patient.
+                # The delivery finds the same error and is more patient.
                 with suppress(ClientError):
                     route = await self._queue_selector.route(message.topic)
                     # A host that does not answer must not cost more: others can be sent to.
@@ -307,8 +307,8 @@ class Producer:
 
 
 def _check_queue(topic: str, queue: MessageQueue | None) -> None:
-    """A request names its topic, and of the queue the number alone: it would be stored in the queue
-    of that number of its own topic, if there is one. Raises :class:`IllegalMessageError`.
+    """A request names its topic, and of the queue the number alone. So it would be stored in the
+    queue of that number of its own topic, if there is one. Raises :class:`IllegalMessageError`.
     """
     if queue is not None and queue.topic != topic:
         raise IllegalMessageError(f"a message of {topic} cannot go to a queue of {queue.topic}")

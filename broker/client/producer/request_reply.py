@@ -1,8 +1,8 @@
-"""Requests and replies: a message that is answered by whoever consumes it.
+"""Requests and replies: a consumer answers a message.
 
-The request is an ordinary message whose properties name the client that asks. The reply (325) is
-not stored: the broker passes it on (326) to that client, over the connection on which it was
-greeted. A client therefore greets the leaders of the topic before it asks.
+The request is an ordinary message. Its properties name the client that asks. The reply (325) is not
+stored: the broker passes it on (326) to that client, over the connection of its heartbeat. So a
+client sends a heartbeat to the leaders of the topic before it asks.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ REPLY = "reply"
 
 
 class Reply(NamedTuple):
-    """What came back."""
+    """The reply."""
 
     body: bytes
     properties: Mapping[str, str]
@@ -65,7 +65,7 @@ class PendingReplies:
         self._waiting: dict[str, asyncio.Future[Reply]] = {}
 
     def properties(self, correlation_id: str, timeout_seconds: float) -> bytes:
-        """What makes a message a request of this client."""
+        """The properties that make a message a request of this client."""
         return encode_properties(
             {
                 CORRELATION_ID: correlation_id,
@@ -75,7 +75,7 @@ class PendingReplies:
         )
 
     def expect(self, correlation_id: str) -> asyncio.Future[Reply]:
-        """From now on a reply of that id is waited for, until :meth:`forget`."""
+        """From now on a reply with that id is awaited, until :meth:`forget`."""
         reply: asyncio.Future[Reply] = self._loop.create_future()
         self._waiting[correlation_id] = reply
         return reply
@@ -91,8 +91,8 @@ class PendingReplies:
                 reply.set_exception(ClosedError("the producer was closed"))
 
     def replied(self, connection: Connection, request: Frame) -> None:
-        """Request 326. One that nobody waits for any more is acknowledged, too, as RocketMQ's
-        clients do: whoever sent it can do no more about it."""
+        """Request 326. A reply that nobody waits for any more is acknowledged too, as RocketMQ's
+        clients do: its sender can do nothing about it."""
         properties = decode_properties(ext_str(request, "properties", "").encode())
         correlation_id = properties.get(CORRELATION_ID, "")
         try:

@@ -8,9 +8,9 @@ A batch's body is one message after the other (``MessageDecoder.encodeMessages``
     i32  body size, body
     i16  properties size, properties
 
-What all requests to a topic have in common is encoded once, and so is what all messages of a kind
-have. A unique key is of fixed size, so the properties of such messages are too, and each costs two
-small formats beside its body.
+The common part of all requests to a topic is encoded once, and so is that of all messages of a
+kind. Unique keys have a fixed size, so the properties of such messages have one too. Each message
+then costs two small formats beside its body.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _PROPERTIES = f"{PROPERTY_UNIQUE_KEY}\x01%b\x02%b"
 """The unique key's, and all others as JSON."""
 
 KEY_PROPERTY_SIZE = len(PROPERTY_UNIQUE_KEY) + UNIQUE_KEY_SIZE + 2
-"""What a unique key takes among the properties, in bytes."""
+"""The size of a unique key among the properties, in bytes."""
 
 
 class SendTemplates:
-    """The requests that send to one topic (``SendMessageRequestHeaderV2``), but for what differs.
+    """The common part of the requests that send to one topic (``SendMessageRequestHeaderV2``).
 
     Last of what fills them in comes the id of the queue, which a retry may change; before it what
     :func:`single_values` and :func:`batch_values` say.
@@ -64,14 +64,14 @@ class SendTemplates:
 
 
 def single_values(message: Message, unique_key: str, born_ms: int, sys_flag: int) -> TemplateValues:
-    """What fills a 310 in, but for the queue."""
+    """The values for a 310, without the queue."""
     properties = message.property_bytes
     text = _text_of(properties) if properties else b""
     return sys_flag, born_ms, message.flag, unique_key.encode(), text
 
 
 def batch_values(born_ms: int) -> TemplateValues:
-    """What fills a 320 in, but for the queue."""
+    """The values for a 320, without the queue."""
     return (born_ms,)
 
 

@@ -1,8 +1,8 @@
-"""Answers that are true now: what describes offsets, queues and topics is read behind a read index.
+"""Linearizable answers: offsets, queues and topics are read behind a read index.
 
-So a deposed leader says nothing old, and a follower says what the leader would. With
-``reads = "stale"`` in ``node.toml`` a node answers from what it has applied, as RocketMQ's slaves
-do: the answer was true once, and on a follower, or a leader that is cut off, may not be any more.
+So a deposed leader gives no old answer, and a follower answers like the leader. With ``reads =
+"stale"`` in ``node.toml`` a node answers from its applied state, as RocketMQ's slaves do. The
+answer was true once. On a follower, or on a leader that is cut off, it may be old.
 """
 
 from __future__ import annotations

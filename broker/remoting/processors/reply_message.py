@@ -1,9 +1,8 @@
 """Replies to requests: 324 and 325, passed on to the client that asked (326).
 
-A request is an ordinary message with the properties ``REPLY_TO_CLIENT`` and ``CORRELATION_ID``.
-Who consumed it sends its reply here, and the broker hands that to the client of that name, which is
-connected as a producer. RocketMQ also stores replies, in a topic that nobody reads; here they are
-not stored.
+A request is an ordinary message with the properties ``REPLY_TO_CLIENT`` and ``CORRELATION_ID``. Its
+consumer sends the reply here. The broker hands it to the client of that name, which is connected as
+a producer. RocketMQ also stores replies, in a topic that nobody reads; here they are not stored.
 """
 
 from __future__ import annotations

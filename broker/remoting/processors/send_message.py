@@ -1,7 +1,8 @@
 """Sending: request codes 10, 310 and 320 (RocketMQ's ``SendMessageProcessor``).
 
-A codec: it reads the header, hands the message to :mod:`broker.ingest.ingest` in the turn in which
-its frame arrives, and writes the answer once the entry that holds it is committed and applied.
+A codec. It reads the header and hands the message to :mod:`broker.ingest.ingest` in the turn in
+which its frame arrives. It writes the answer once the entry with the message is committed and
+applied.
 """
 
 from __future__ import annotations

@@ -28,14 +28,15 @@ MISSING = "missing"
 only none can be read now: RocketMQ's code is the same for both."""
 
 PROTOCOL_VERSION = 409
-"""What this project says it is: the ordinal of 4.9.8, whose behaviour clients then expect."""
+"""The version of this project towards clients: the ordinal of 4.9.8, whose behaviour they then
+expect."""
 
 VERSION_STANDARD_JSON = 401
 """From 4.9.4 on, a client reads integer map keys that are quoted, as JSON demands."""
 
 
 class RequestCode(IntEnum):
-    """What is asked for. Requests travel in both directions, with the same codes."""
+    """The request codes. Requests travel in both directions, with the same codes."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
@@ -246,17 +247,18 @@ RESPONSE_WORDS: Mapping[int, str] = {
     ResponseCode.ILLEGAL_OPERATION: "illegal operation",
     ResponseCode.GO_AWAY: "server is leaving",
 }
-"""What is shown to people in the place of a number."""
+"""The text for people in the place of a number."""
 
 
 def refusal_words(code: int, remark: str | None) -> str:
-    """What a server said, and what its code means: ``n1 leads now (not available there now)``."""
+    """A server's refusal, and the meaning of its code: ``n1 leads now (not available there
+    now)``."""
     words = RESPONSE_WORDS.get(code, f"a reason that this version does not know, number {code}")
     return f"{remark} ({words})" if remark else words
 
 
 class LanguageCode(IntEnum):
-    """What the sender is written in; a binary header carries the number, a JSON header the name."""
+    """The language of the sender; a binary header carries the number, a JSON header the name."""
 
     JAVA = 0
     CPP = 1

@@ -1,4 +1,4 @@
-"""Planted bugs Q: what a follower forwards to the leader."""
+"""Planted bugs Q: requests that a follower forwards to the leader."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def nothing_forwarded(patch: Patch) -> None:
 
 
 def own_address_as_clients(patch: Patch) -> None:
-    """A follower names itself as the client of what it forwards."""
+    """A follower names itself as the client of a forwarded request."""
     packed = forwarder._packed
 
     def own(request: Frame, _client: str) -> Mapping[str, str]:
@@ -30,7 +30,7 @@ def own_address_as_clients(patch: Patch) -> None:
 
 
 def answered_before_the_leader(patch: Patch) -> None:
-    """A follower that loses its connection to the leader gives the answer to another request."""
+    """A follower without a connection to the leader returns the answer to another request."""
     answered = Forwarder._answered
     last: dict[Forwarder, Frame] = {}
 

@@ -1,8 +1,8 @@
-"""What was sent is what is stored, and what is stored is what is given: every field of a message.
+"""The fields of a message stay the same when it is sent, stored and delivered.
 
 Body, flag, tags, keys, properties and born time of each committed record are those that its client
-sent. The hash in its ConsumeQueue row is that of its tags, Java's ``String.hashCode``, which is
-computed here once more. A consumer is given the record as the log has it, field by field.
+sent. The hash in its ConsumeQueue row is that of its tags, Java's ``String.hashCode``, which this
+check computes by itself. A consumer gets the record as the log has it, field by field.
 """
 
 from __future__ import annotations
