@@ -25,6 +25,11 @@ CONTENT_TYPE = exposition.CONTENT_TYPE_PLAIN_0_0_4
 PAGE_SECONDS = 1.0
 """Whoever asks again before that is given the same page."""
 
+SAMPLES_PER_TURN = 200
+"""Written before the event loop goes on: a few milliseconds."""
+
+_HEADER_LINES = 2
+
 CONTENT_TYPE_HEADER = {"Content-Type": CONTENT_TYPE}
 
 
@@ -66,11 +71,15 @@ class TextPage:
             return self._page
 
     async def _make(self) -> bytes:
-        """A metric after the other; other work has its turn in between."""
+        """Some samples after the others; other work has its turn in between."""
         parts = [exposition.generate_latest(_Only(self._process.collect()))]
-        async for reading in self._read():
-            parts.append(exposition.generate_latest(_Only([self._family(reading)])))
-            await asyncio.sleep(0)
+        async for metric, samples in self._read():
+            for start in range(0, len(samples) + 1, SAMPLES_PER_TURN):
+                some = Reading(metric, samples[start : start + SAMPLES_PER_TURN])
+                text = exposition.generate_latest(_Only([self._family(some)]))
+                # Help and type stand before the first ones alone.
+                parts.append(text.split(b"\n", _HEADER_LINES)[-1] if start else text)
+                await asyncio.sleep(0)
         return b"".join(parts)
 
     def _family(self, reading: Reading) -> Family:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.limits import METRICS
-from broker.prometheus import catalog
+from broker.prometheus import catalog, text_page
 from broker.prometheus import message_readings as readings
 from broker.prometheus.metric import Kind
 from broker.prometheus.text_page import CONTENT_TYPE, PAGE_SECONDS
@@ -169,6 +169,24 @@ def test_names_beyond_the_limit_are_one_series_that_loses_nothing(
         assert told.value("rocketmq_consumer_lag_messages", topic="(other)") == 8
         assert told.sum("dledger_consumer_lag_queue_messages") == 16
         assert told.value("dledger_consumer_lag_queue_messages", topic="(other)") == 12
+
+    with_site(scenario, tmp_path)
+
+
+def test_a_metric_of_many_samples_is_written_in_turns_and_stands_there_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text_page, "SAMPLES_PER_TURN", 3)
+
+    async def scenario(site: Site) -> None:
+        for number in range(10):
+            await site.broker.create_topic(f"t{number}")
+            await site.broker.send(f"t{number}", 0, b"x")
+        told = await page(site)  # which refuses what stands there twice
+        assert told.sum("rocketmq_messages_in_total") == 10
+        assert len(told.values("rocketmq_messages_in_total")) == 10
+        assert told.value("dledger_raft_role", role="leader") == 1
+        assert told["dledger_commit_seconds_count"] > 10
 
     with_site(scenario, tmp_path)
 
