@@ -25,7 +25,7 @@ def use_java(environment: MutableMapping[str, str] = os.environ) -> None:
 
     Sets ``JAVA_HOME`` unless ``java`` is on the path. Sets ``PYSPARK_PYTHON`` unless it is set:
     workers would run the first ``python3`` on the path, which may lack packages. Raises
-    :class:`~spark.errors.JavaError` where no Java is found.
+    :class:`~spark.errors.JavaError` if no Java is found.
     """
     home = find_java_home(environment)
     if home is not None:
@@ -34,9 +34,9 @@ def use_java(environment: MutableMapping[str, str] = os.environ) -> None:
 
 
 def find_java_home(environment: Mapping[str, str]) -> str | None:
-    """The ``JAVA_HOME`` that Spark needs; ``None`` where ``java`` on the path is enough.
+    """The ``JAVA_HOME`` that Spark needs; ``None`` if ``java`` on the path is enough.
 
-    Raises :class:`~spark.errors.JavaError` where no Java is found.
+    Raises :class:`~spark.errors.JavaError` if no Java is found.
     """
     home = environment.get("JAVA_HOME")
     if home:

@@ -22,7 +22,7 @@ def open_session(
     """An existing session is used and left unchanged; one that was started here is stopped.
 
     ``master`` is Spark's URL; ``None`` takes what ``spark-submit`` says, else ``local[*]``.
-    Raises :class:`~spark.errors.JavaError` where Spark would find no Java.
+    Raises :class:`~spark.errors.JavaError` if Spark would find no Java.
     """
     running = SparkSession.getActiveSession()
     if running is not None:

@@ -58,7 +58,7 @@ class GroupHealth:
 
     @property
     def problem(self) -> str:
-        """The mistakes, in words; empty where the group is healthy."""
+        """The mistakes, in words; empty if the group is healthy."""
         problems = []
         if self.leader is None:
             problems.append("it has no leader")

@@ -42,7 +42,7 @@ TagFilter: TypeAlias = frozenset[bytes] | None
 
 class ReceivedMessage:
     """One message of a queue. Everything but its place is decoded when it is first asked for, and
-    then raises :class:`~store.errors.CorruptRecordError` where the record is bad.
+    then raises :class:`~store.errors.CorruptRecordError` if the record is bad.
     """
 
     __slots__ = ("_buffer", "_record", "_start", "queue", "queue_offset")
@@ -103,7 +103,7 @@ class ReceivedMessage:
 
     @property
     def unique_key(self) -> str:
-        """The producer's name for it; empty where that made none."""
+        """The producer's name for it; empty if that made none."""
         return self.properties.get(PROPERTY_UNIQUE_KEY, "")
 
     @property

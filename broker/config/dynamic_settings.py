@@ -62,7 +62,7 @@ class DynamicSettings:
         return self._config.file_reserved_hours if changed is None else int(changed)
 
     def reserved_ms(self, usual: int | None) -> int | None:
-        """How old a message may become; ``usual`` where nothing was changed."""
+        """How old a message may become; ``usual`` if nothing was changed."""
         if FILE_RESERVED_HOURS not in self._applied.state.settings:
             return usual
         return self.file_reserved_hours * HOUR_MS or None

@@ -169,7 +169,7 @@ class Delivery:
     def fetch(self, request: FetchRequest, done: Done) -> Fetch:
         """Gives ``done`` what there is, now or later.
 
-        Raises one of :data:`~broker.errors.REFUSALS` where the request is refused.
+        Raises one of :data:`~broker.errors.REFUSALS` if the request is refused.
         """
         group, topic, queue_id = request.group, request.topic, request.queue_id
         if group:

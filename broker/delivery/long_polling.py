@@ -61,7 +61,7 @@ class LongPolling:
         return self._count
 
     def hold(self, pull: HeldPull, deadline: float) -> bool:
-        """Keeps ``pull`` until then (the loop's time); False where no more can be kept."""
+        """Keeps ``pull`` until then (the loop's time); False if no more can be kept."""
         if self._count >= self._held_max:
             return False
         expression_sizes = self._expression_sizes + pull.expression_size

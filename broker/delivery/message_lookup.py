@@ -106,7 +106,7 @@ class MessageLookup:
         self._reader.load([LogRange(position, _I32.size) for position in positions], sized)
 
     def store_time(self, topic: str, queue_id: int, offset: int, done: NumberDone) -> None:
-        """When the message at ``offset`` was stored, ms; -1 where there is none."""
+        """When the message at ``offset`` was stored, ms; -1 if there is none."""
 
         def find(store_time: Callable[[int, int], int]) -> int:
             queue = self._machine.queue(topic, queue_id)

@@ -117,7 +117,7 @@ class Batcher:
         return -1 if self._leadership is None else self._leadership.term
 
     def check_serving(self) -> None:
-        """Raises :class:`~dledger.errors.NotLeaderError` where nothing can be added."""
+        """Raises :class:`~dledger.errors.NotLeaderError` if nothing can be added."""
         if not self._serving:
             raise self._not_leader()
 
@@ -170,7 +170,7 @@ class Batcher:
         """Adds messages of one queue, all of which will be in the same entry.
 
         Raises :class:`~dledger.errors.NotLeaderError`, :class:`~dledger.errors.BusyError`, and
-        :class:`~store.errors.EntryTooLargeError` where no entry could hold them.
+        :class:`~store.errors.EntryTooLargeError` if no entry could hold them.
         """
         size = pending_bytes(messages)
         queue = self._queue(topic, queue_id, size + REQUEST_BYTES)

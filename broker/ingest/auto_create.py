@@ -52,7 +52,7 @@ class AutoCreator:
         """Creates a topic that a producer sends to and nobody has created (section 10.1).
 
         Raises :class:`~broker.topics_and_groups.NameRefusedError` for a bad name,
-        :class:`~broker.errors.UnknownTopicError` where topics are not created in this way, or not
+        :class:`~broker.errors.UnknownTopicError` if topics are not created in this way, or not
         any more, and :class:`~broker.errors.ForbiddenError` for a topic of the broker's own.
         """
         if len(name) > TOPIC_SIZE_MAX:
@@ -84,7 +84,7 @@ class AutoCreator:
 
         Raises :class:`~broker.topics_and_groups.NameRefusedError` for a bad name, and
         :class:`~broker.errors.UnknownGroupError` or :class:`~broker.errors.QuotaExceededError`
-        where there are too many groups or topics.
+        if there are too many groups or topics.
         """
         batcher = self._batcher
         topic = retry_topic(group)

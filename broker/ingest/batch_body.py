@@ -40,7 +40,7 @@ def decode_batch_body(
     """The messages of a batch, each as ``message_builder`` makes it by itself; the properties
     ``of_all`` are added to each message that lacks them.
 
-    Raises :class:`~broker.errors.IllegalMessageError` where the sizes
+    Raises :class:`~broker.errors.IllegalMessageError` if the sizes
     contradict each other, and as :meth:`~broker.ingest.property_templates.MessageBuilder.build`.
     """
     messages: list[PendingMessage] = []

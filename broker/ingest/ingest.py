@@ -110,8 +110,8 @@ class Ingest:
     def submit(self, request: SendRequest, body: Bytes, born_host: bytes, waiter: Sender) -> None:
         """Takes one message; ``born_host`` is its producer's address as records hold it.
 
-        Raises :class:`~broker.errors.RefusedError` where it may not be,
-        :class:`~dledger.errors.ProposeError` where it cannot be now, and
+        Raises :class:`~broker.errors.RefusedError` if it may not be,
+        :class:`~dledger.errors.ProposeError` if it cannot be now, and
         :class:`~store.errors.EntryTooLargeError`. The waiter is not told then.
         """
         topic, queue_id, sys_flag, born_timestamp, flag, reconsume_times, properties, options = (

@@ -38,7 +38,7 @@ def storable_in_batch(properties: bytes) -> bytes:
     """The same for a message inside a batch, which keeps ``WAIT``: RocketMQ's
     ``SendMessageProcessor`` takes it from single messages alone.
 
-    Raises :class:`NeedsRoutingError` where they say that the message is not to be delivered
+    Raises :class:`NeedsRoutingError` if they say that the message is not to be delivered
     at once, and as :func:`checked_properties`.
     """
     _check_size(properties)

@@ -173,7 +173,7 @@ class MessageBuilder:
     def batch_template(self, properties: bytes) -> BatchTemplate | None:
         """What messages share if they have one of these properties and one of them was just built.
 
-        None where there is no unique key, or where its template is not remembered.
+        None if there is no unique key, or where its template is not remembered.
         """
         before, mark, rest = properties.partition(_UNIQUE_KEY_MARK)
         unique, end, after = rest.partition(PAIR_END)

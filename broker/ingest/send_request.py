@@ -26,7 +26,7 @@ class SendRequest(NamedTuple):
 
     topic: str
     queue_id: int
-    """Below 0 where any queue will do."""
+    """Below 0 if any queue will do."""
 
     sys_flag: int
     born_timestamp: int

@@ -12,7 +12,7 @@ from broker.topics_and_groups import TopicConfig
 
 
 def check_topic_quota(batcher: Batcher, topic: TopicConfig) -> None:
-    """Raises :class:`~broker.errors.QuotaExceededError` where an operator may not create or change
+    """Raises :class:`~broker.errors.QuotaExceededError` if an operator may not create or change
     it."""
     totals = batcher.totals()
     known = batcher.topic(topic.name)

@@ -135,7 +135,7 @@ class RouteTable:
         return gone
 
     def drop_one(self, channel: int) -> str | None:
-        """Drops one of them; None where there is none. A channel that is closed may have many."""
+        """Drops one of them; None if there is none. A channel that is closed may have many."""
         addresses = self._by_channel.get(channel)
         if not addresses:
             self._by_channel.pop(channel, None)
@@ -191,7 +191,7 @@ class RouteTable:
     # The names that were asked for. Documents are ready for JSON, except for their integer keys.
 
     def route(self, topic: str) -> dict[str, Any] | None:
-        """``TopicRouteData``; None where no living broker has the topic."""
+        """``TopicRouteData``; None if no living broker has the topic."""
         queues = self._queues.get(topic)
         if not queues:
             return None

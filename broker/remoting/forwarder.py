@@ -125,7 +125,7 @@ class Forwarder:
 
     def unpack(self, connection: Connection, request: Frame) -> None:
         """Code :data:`RequestCode.FORWARD`: serves the request that was passed on. Raises
-        :class:`~broker.remoting.protocol.errors.FieldError` where there is none."""
+        :class:`~broker.remoting.protocol.errors.FieldError` if there is none."""
         self._dispatch(connection, _unpacked(request))
 
     def leadership_changed(self, leader: str | None) -> None:

@@ -107,8 +107,8 @@ def missing_retry_topics(
 ) -> list[PutTopic]:
     """Creates the topic to which a message returns, if it is missing.
 
-    Raises :class:`~broker.errors.ForbiddenError` where nobody may write to it, and
-    :class:`~broker.topics_and_groups.NameRefusedError` where no topic can have that name.
+    Raises :class:`~broker.errors.ForbiddenError` if nobody may write to it, and
+    :class:`~broker.topics_and_groups.NameRefusedError` if no topic can have that name.
     """
     found = topic_of(topic)
     if found is None:

@@ -139,7 +139,7 @@ class Dispatcher:
     # --- for the subclass
 
     def _find(self) -> None:
-        """Calls :meth:`_deliver` where something is due, else one of those below, or nothing
+        """Calls :meth:`_deliver` if something is due, else one of those below, or nothing
         where nothing waits."""
         raise NotImplementedError
 
@@ -220,7 +220,7 @@ class Dispatcher:
         return messages
 
     def _check_time(self, due: DueMessage, record: MessageRecord) -> None:
-        """Raises :class:`~broker.delivery.corrupt_rows.CorruptRowError` where a message is not due
+        """Raises :class:`~broker.delivery.corrupt_rows.CorruptRowError` if a message is not due
         as its row says; a message that only its row has held up goes now, and the row is repaired
         meanwhile.
         """

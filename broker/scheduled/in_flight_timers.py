@@ -31,7 +31,7 @@ class InFlightTimers:
         return _TrackedWaiter(self, deliver_ms, waiter)
 
     def first_ms(self) -> int | None:
-        """The earliest time, ms; None where nothing is in flight."""
+        """The earliest time, ms; None if nothing is in flight."""
         while self._settled and self._settled[0] == self._times[0]:
             heappop(self._settled)
             heappop(self._times)

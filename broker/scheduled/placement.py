@@ -84,7 +84,7 @@ def delay_level(topic: str, properties: bytes) -> int:
 
 
 def deliver_time(properties: bytes, now_ms: int) -> int:
-    """When the message wants to be delivered, ms; 0 where it does not say.
+    """When the message wants to be delivered, ms; 0 if it does not say.
 
     Of several properties RocketMQ takes the delay in seconds first, then that in milliseconds. One
     that has waited before does not wait again.

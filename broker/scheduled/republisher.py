@@ -40,7 +40,7 @@ def real_queue_marks(topic: str, queue_id: int) -> dict[bytes, bytes | None]:
 
 
 def real_queue(properties: bytes) -> tuple[str, int]:
-    """Topic and queue that the marks name; an empty topic, and queue 0, where they do not."""
+    """Topic and queue that the marks name; an empty topic, and queue 0, if they do not."""
     topic = (find_property(properties, REAL_TOPIC) or b"").decode(errors="replace")
     queue_id = find_property(properties, REAL_QUEUE_ID) or b""
     return topic, int(queue_id) if queue_id.isdigit() else 0
@@ -79,7 +79,7 @@ def republished_to_real_queue(
     sys_flag: int | None = None,
     prepared_position: int = 0,
 ) -> QueueMessages | None:
-    """The message for the queue that it is meant for, or None where its topic is no more.
+    """The message for the queue that it is meant for, or None if its topic is no more.
 
     The properties ``without`` are taken out. A queue that the topic has lost since is replaced by
     one that it has.

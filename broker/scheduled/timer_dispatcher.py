@@ -111,7 +111,7 @@ class TimerDispatcher(Dispatcher):
         return now_ms if first_ms is None else min(now_ms, first_ms - 1)
 
     def _scan(self) -> bool:
-        """Takes up rows of the slot; False where there are more than this turn is to have."""
+        """Takes up rows of the slot; False if there are more than this turn is to have."""
         queue = self._machine.queue(TIMER_TOPIC, queue_of(self._slot))
         if queue is None:
             return True

@@ -99,7 +99,7 @@ async def open_broker(
     """Opens the data of a broker, which is then to be started.
 
     Waits for its peers where the log is damaged and they must put it right. Raises
-    :class:`~store.errors.StoreError` and ``OSError`` where the data cannot be used; the environment
+    :class:`~store.errors.StoreError` and ``OSError`` if the data cannot be used; the environment
     is closed then.
     """
     with ExitStack() as unless_opened:

@@ -30,7 +30,7 @@ async def serve(config: NodeConfig) -> BrokerServer[Broker]:
     """Starts the broker of ``config``.
 
     Waits for its peers where its log is damaged and they must put it right. Raises
-    :class:`~store.errors.StoreError` where its data cannot be used, and ``OSError`` where a port is
+    :class:`~store.errors.StoreError` if its data cannot be used, and ``OSError`` if a port is
     taken; nothing keeps running then.
     """
     usual = DescriptorLimits()

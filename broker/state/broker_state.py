@@ -70,7 +70,7 @@ class BrokerState:
     """Begins, before the first entry, with nothing but the template of automatic topics.
 
     Where the queues begin and end is known to their ConsumeQueues. ``system`` are topics that are
-    there by configuration: part of ``topics`` where the log says nothing of them, and never part of
+    there by configuration: part of ``topics`` if the log says nothing of them, and never part of
     the bytes.
     """
 
@@ -186,7 +186,7 @@ class BrokerState:
         self.topics_version = self.topics_version.next(command.timestamp_ms)
 
     def _counted(self, name: str, topic: TopicConfig | None) -> int:
-        """The queues of a topic in :attr:`queue_count`, where those of the system are not."""
+        """The queues of a topic in :attr:`queue_count`, if those of the system are not."""
         return 0 if topic is None or topic is self.system.get(name) else topic.queues
 
     def _delete_group(self, command: DeleteGroup) -> None:

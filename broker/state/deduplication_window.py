@@ -48,7 +48,7 @@ class RecentRequests:
     def entries(self) -> Iterator[tuple[int, Sequence[int]]]:
         """Position and key hashes of each entry, oldest first.
 
-        Raises :class:`~dledger.errors.InvariantError` where the bytes are not what they should be.
+        Raises :class:`~dledger.errors.InvariantError` if the bytes are not what they should be.
         """
         data, place = self.data, 0
         try:

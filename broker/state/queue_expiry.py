@@ -31,7 +31,7 @@ def first_offsets(
     """For each queue (topic, id) the first offset whose record does not lie below ``position``.
 
     At most two records of each queue are read, and the whole log from ``position`` on if a row is
-    corrupt. Raises :class:`~store.errors.DamagedError` where that cannot be read. Without a ``log``
+    corrupt. Raises :class:`~store.errors.DamagedError` if that cannot be read. Without a ``log``
     the rows are believed.
     """
     found: list[tuple[ConsumeQueue, int]] = []

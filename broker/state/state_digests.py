@@ -57,7 +57,7 @@ class DigestTable(Generic[K]):
     __slots__ = ("_digests", "_item", "_keys", "_sum", "_to_recheck", "dirty")
 
     def __init__(self, item: Callable[[K], object], keys: Callable[[], Iterable[K]]) -> None:
-        """``item`` gives what the table holds of a key, None where nothing; ``keys`` all keys."""
+        """``item`` gives what the table holds of a key, None if nothing; ``keys`` all keys."""
         self._item = item
         self._keys = keys
         self.begin()

@@ -105,7 +105,7 @@ class BrokerCheckpointWork:
         return self._state
 
     def flush(self) -> None:
-        """Writes the derived files. :class:`~store.errors.DiskFullError` where there is no room:
+        """Writes the derived files. :class:`~store.errors.DiskFullError` if there is no room:
         the rows stay in memory, and the next checkpoint writes them again."""
         try:
             for flush in self._flushes:

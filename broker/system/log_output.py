@@ -107,7 +107,7 @@ class RotatedStderr(logging.StreamHandler):  # type: ignore[type-arg]  # generic
 def rotate_stderr(files: int) -> None:
     """Begins a new file where stderr is one that is appended to; ``files`` are kept, this included.
 
-    Raises ``OSError`` where a file cannot be renamed or made.
+    Raises ``OSError`` if a file cannot be renamed or made.
     """
     found = os.fstat(_STDERR)
     appends = fcntl.fcntl(_STDERR, fcntl.F_GETFL) & os.O_APPEND

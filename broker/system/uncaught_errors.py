@@ -31,7 +31,7 @@ DESCRIPTOR_ERRNOS = frozenset({errno.EMFILE, errno.ENFILE})
 def fatal_error_of(context: Mapping[str, object]) -> BaseException | None:
     """The error for which a node must stop, of what an exception handler of asyncio is told.
 
-    None where a single connection has failed: others take its place. An error of a disk that got
+    None if a single connection has failed: others take its place. An error of a disk that got
     as far as this is none of that kind, though it is an ``OSError`` too.
     """
     error = context.get("exception")

@@ -167,7 +167,7 @@ class TransactionCoordinator:
     ) -> None:
         """Ends the transaction of the half message at ``offset`` and ``position``.
 
-        Raises :class:`~broker.errors.TransactionMismatchError` where the group has no such open
+        Raises :class:`~broker.errors.TransactionMismatchError` if the group has no such open
         transaction, and :class:`~dledger.errors.NotLeaderError`. ``ended`` gets
         :class:`~broker.errors.UnavailableError` if the half message cannot be read: the transaction
         is still open.

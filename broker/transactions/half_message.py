@@ -37,7 +37,7 @@ SYS_FLAG_COMMIT = 0x8
 def half_message_placement(topic: str, queue_id: int, properties: bytes) -> Placement:
     """Where the half message for a queue is stored.
 
-    Raises :class:`~broker.errors.IllegalMessageError` where it does not say
+    Raises :class:`~broker.errors.IllegalMessageError` if it does not say
     whose it is.
     """
     if not find_property(properties, PRODUCER_GROUP):
@@ -53,7 +53,7 @@ def committed_message(
 ) -> QueueMessages:
     """The message that a commit publishes. A delay level is ignored, as RocketMQ does.
 
-    Raises :class:`~broker.errors.UnknownTopicError` where its topic is no more.
+    Raises :class:`~broker.errors.UnknownTopicError` if its topic is no more.
     """
     message = republished_to_real_queue(
         record,

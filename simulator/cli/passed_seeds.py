@@ -44,7 +44,7 @@ class PassedSeeds:
     """The file; :attr:`earlier` are the seeds of earlier sittings. Close it when done."""
 
     def __init__(self, path: Path, options: RunOptions) -> None:
-        """Raises :class:`Refusal` where the file cannot be written."""
+        """Raises :class:`Refusal` if the file cannot be written."""
         self.digest = source_digest()
         ran = {
             "code": self.digest,

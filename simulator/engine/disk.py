@@ -282,7 +282,7 @@ class SimulatedFileSystem(FaultyCalls):
         """The bytes of the disk itself under this name, from ``position`` on; all for a ``size`` of
         -1.
 
-        ``None`` where the name is not on disk.
+        ``None`` if the name is not on disk.
         """
         parent, _, name = path.rpartition("/")
         directory = self._directories.get(parent or "/")

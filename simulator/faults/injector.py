@@ -38,7 +38,7 @@ class FaultPlan:
 
     @classmethod
     def of(cls, kinds: Sequence[str]) -> FaultPlan | None:
-        """A plan of just these kinds; None where there are none."""
+        """A plan of just these kinds; None if there are none."""
         return cls(tuple(kinds), 1.0) if kinds else None
 
     def __str__(self) -> str:

@@ -37,7 +37,7 @@ class Sent:
     client: str
     body: bytes
     lane: str
-    """Sends of one lane wait for each other; empty where they do not."""
+    """Sends of one lane wait for each other; empty if they do not."""
     place: Place | None = None
     ended: bool = False
     content: Content | None = None

@@ -147,7 +147,7 @@ class ProducingClient:
         batch: list[Sent],
         queue: MessageQueue | None = None,
     ) -> asyncio.Future[SendResult] | None:
-        """One request; None where nothing was sent."""
+        """One request; None if nothing was sent."""
         born_ms = client_host.clock.wall_ms()
         messages = [message_of(topic, sent, self._content(sent.number, born_ms)) for sent in batch]
         try:

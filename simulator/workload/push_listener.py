@@ -57,7 +57,7 @@ class PushListener:
     def locked(
         self, _consumer: str, _queue: MessageQueue, _asked: LockRequest
     ) -> LockRequest | None:
-        """It is granted; None where nobody can say by whom."""
+        """It is granted; None if nobody can say by whom."""
         return None
 
     def unlocks(self, consumer: str, queue: MessageQueue) -> None:

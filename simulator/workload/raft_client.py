@@ -73,7 +73,7 @@ class RaftClient:
     def propose(self) -> int | None:
         """Proposes one payload to one of those who take themselves for a leader that serves.
 
-        Returns its number, or None where nobody serves.
+        Returns its number, or None if nobody serves.
         """
         serving = [host for host in self._hosts if host.node is not None and host.node.serving]
         if not serving:

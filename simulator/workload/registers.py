@@ -213,7 +213,7 @@ class RegisterClient:
     async def _ask(
         self, client_host: ClientHost, requests: RegisterRequests, leader: str, reader: str
     ) -> bool:
-        """Asks for one register, or for several at the same instant; False where one fails.
+        """Asks for one register, or for several at the same instant; False if one fails.
 
         Never for one register twice: what a client asks of it is one after the other.
         """

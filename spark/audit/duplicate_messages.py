@@ -40,7 +40,7 @@ def find_duplicates(
 ) -> list[GroupFinding]:
     """A finding for each message that came twice, of the replica that knows most of each group.
 
-    Raises :class:`~spark.errors.ReplicaError` where no replica of a group is fit to be searched.
+    Raises :class:`~spark.errors.ReplicaError` if no replica of a group is fit to be searched.
     """
     found: list[GroupFinding] = []
     hindered = {one.finding.replica for one in told if one.finding.kind in HINDERING}

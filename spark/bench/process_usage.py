@@ -45,7 +45,7 @@ def descendants() -> Iterator[int]:
 
 
 def stat_fields(pid: int) -> list[str]:
-    """None where the process has ended."""
+    """None if the process has ended."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             return file.read().rpartition(")")[2].split()

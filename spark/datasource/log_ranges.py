@@ -80,7 +80,7 @@ class IndexRows:
         return next(self.rows(index, index))
 
     def rows(self, first: int, last: int) -> Iterator[EntryIndexRow]:
-        """Raises :class:`~spark.errors.ReplicaError` where a row is not there."""
+        """Raises :class:`~spark.errors.ReplicaError` if a row is not there."""
         for start in range(first, last + 1, ROWS_AT_ONCE):
             count = min(ROWS_AT_ONCE, last + 1 - start)
             data = self._files.read(start, count)

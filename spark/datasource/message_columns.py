@@ -154,7 +154,7 @@ class _Pairs:
         self._check_names(octets)
 
     def _check_names(self, octets: Octets) -> None:
-        """Raises :class:`UnusualError` where a message may have two properties of one name."""
+        """Raises :class:`UnusualError` if a message may have two properties of one name."""
         begin, end = self.names
         sizes = end - begin
         short = np.minimum(sizes, _NAME_SIZE).astype(np.uint64)

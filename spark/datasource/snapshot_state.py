@@ -24,7 +24,7 @@ class SnapshotState:
 def snapshot_state(snapshot: Snapshot) -> SnapshotState | None:
     """``None`` for a snapshot of a replica without entries.
 
-    Raises :class:`~spark.errors.ReplicaError` where the checkpoint cannot be read.
+    Raises :class:`~spark.errors.ReplicaError` if the checkpoint cannot be read.
     """
     manifest = snapshot.manifest
     log = FindingLog(snapshot.name)

@@ -48,7 +48,7 @@ def split_paths(options: Mapping[str, str]) -> list[str]:
 def find_snapshots(roots: list[str]) -> list[Snapshot]:
     """The newest snapshot of each replica below the paths, by name of the replica.
 
-    Raises :class:`~spark.errors.ReplicaError` where there is none, or one is no whole snapshot.
+    Raises :class:`~spark.errors.ReplicaError` if there is none, or one is no whole snapshot.
     """
     newest: dict[str, Snapshot] = {}
     for root in roots:

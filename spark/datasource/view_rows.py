@@ -145,7 +145,7 @@ def index_rows(piece: Piece) -> Rows:
 def queue_lengths(snapshot: Snapshot) -> list[QueueLength]:
     """The rows of queues that count, by the snapshot's checkpoint.
 
-    Raises :class:`~spark.errors.ReplicaError` where it cannot be read.
+    Raises :class:`~spark.errors.ReplicaError` if it cannot be read.
     """
     state = snapshot_state(snapshot)
     return [] if state is None else list(state.machine.queues)

@@ -205,7 +205,7 @@ class AdminClient:
     async def route(self, topic: str) -> TopicRoute:
         """Where a topic is.
 
-        Raises :class:`NoTopicError`, and :class:`CommandError` where a group of it has no leader.
+        Raises :class:`NoTopicError`, and :class:`CommandError` if a group of it has no leader.
         """
         try:
             answer = await self.ask_namesrv(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})

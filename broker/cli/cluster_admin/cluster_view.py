@@ -59,7 +59,7 @@ class GroupView:
     joint: bool = False
     """Whether a change of the voters is under way."""
     gone_seconds: float | None = None
-    """For how long no node of it has been registered; None where one is."""
+    """For how long no node of it has been registered; None if one is."""
     health: GroupHealth | None = None
     """As the nodes that answered are judged; None only where nobody judged them."""
 

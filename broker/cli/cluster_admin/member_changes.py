@@ -44,7 +44,7 @@ class GroupMembers:
     group: str
 
     async def leader(self) -> str:
-        """The leader's address. Raises :class:`CommandError` where there is none."""
+        """The leader's address. Raises :class:`CommandError` if there is none."""
         masters = await self.admin.masters()
         if self.group not in masters:
             known = ", ".join(sorted(masters)) or "none"
@@ -114,7 +114,7 @@ class GroupMembers:
         return document_of(answer)
 
     async def refilled(self, node: str, address: str) -> bool:
-        """Waits until a node that lost its disk counts again; False where it does not answer."""
+        """Waits until a node that lost its disk counts again; False if it does not answer."""
         return await _within(self._counts_again(address), f"{node} is not refilled")
 
     async def _counts_again(self, address: str) -> bool:

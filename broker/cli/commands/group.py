@@ -156,7 +156,7 @@ async def reset_offsets(
 async def _reset_members(
     admin: AdminClient, address: str, group: str, topic: str, target: str | int
 ) -> dict[int, int] | None:
-    """The new offsets by queue id; None where the group has no members at this broker."""
+    """The new offsets by queue id; None if the group has no members at this broker."""
     timestamp_ms = {EARLIEST: 0, LATEST: -1}.get(str(target), target)
     ext = {"topic": topic, "group": group, "timestamp": timestamp_ms, "isForce": True}
     try:

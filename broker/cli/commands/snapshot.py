@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _require_usable(out: Path) -> None:
-    """Raises :class:`CommandError` where no snapshot may be: snapshots of two moments in one
+    """Raises :class:`CommandError` if no snapshot may be: snapshots of two moments in one
     directory would be taken for one that is inconsistent."""
     if any((parent / "commitlog").is_dir() for parent in Path(os.path.realpath(out)).parents):
         raise CommandError(f"{out}: a snapshot cannot be in the directory of a replica")

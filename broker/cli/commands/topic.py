@@ -37,7 +37,7 @@ QUEUES_MAX = STATE.queues_max
 QUEUES_USUAL = 8
 
 TopicConfig: TypeAlias = Mapping[str, Any]
-"""A topic as its broker tells of it, by RocketMQ's names; empty where there is none."""
+"""A topic as its broker tells of it, by RocketMQ's names; empty if there is none."""
 READ_QUEUES, WRITE_QUEUES = "readQueueNums", "writeQueueNums"
 
 EXAMPLES = """\
@@ -148,7 +148,7 @@ def _create(args: argparse.Namespace) -> int:
 async def _configs(admin: AdminClient, args: argparse.Namespace) -> dict[str, TopicConfig]:
     """The topic's settings on each broker that takes writes, by address.
 
-    Raises :class:`CommandError` where fewer queues are asked for, and not with ``--fewer``.
+    Raises :class:`CommandError` if fewer queues are asked for, and not with ``--fewer``.
     """
     configs = {}
     for address in await _leaders(admin, args.broker, args.cluster):

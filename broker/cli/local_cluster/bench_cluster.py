@@ -26,7 +26,7 @@ ALL_ROUNDS = 3
 def temporary_cluster(parent: Path | None, nodes: int, flush: str) -> Iterator[LocalCluster]:
     """One group of ``nodes`` brokers that serves; afterwards nothing of it is left.
 
-    Raises :class:`UsageError` where ``parent`` cannot be used.
+    Raises :class:`UsageError` if ``parent`` cannot be used.
     """
     try:
         temporary = TemporaryDirectory(prefix="dledger-bench-", dir=parent)

@@ -50,7 +50,7 @@ class ForkedChild:
     def wait(self, timeout: float) -> int:
         """As :meth:`poll`, after at most ``timeout`` seconds.
 
-        Raises ``subprocess.TimeoutExpired`` where it still runs then.
+        Raises ``subprocess.TimeoutExpired`` if it still runs then.
         """
         code = self.poll()
         if code is None:

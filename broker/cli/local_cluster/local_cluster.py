@@ -95,7 +95,7 @@ class LocalCluster:
         return [process.name for process in self._all_processes() if process.pid is not None]
 
     def require_stopped(self) -> None:
-        """Raises :class:`CommandError` where any process of the cluster runs."""
+        """Raises :class:`CommandError` if any process of the cluster runs."""
         if running := self.running:
             raise CommandError(
                 f"the cluster in {self.directory} runs already ({', '.join(running)}); "
@@ -103,14 +103,14 @@ class LocalCluster:
             )
 
     def require_startable(self) -> None:
-        """Raises :class:`CommandError` where a process runs or a port is taken."""
+        """Raises :class:`CommandError` if a process runs or a port is taken."""
         self.require_stopped()
         self._check_ports()
 
     def write(self) -> LocalCluster:
         """Writes every ``node.toml``; returns the cluster.
 
-        Raises :class:`CommandError` where a process runs, and :class:`UsageError` where a file
+        Raises :class:`CommandError` if a process runs, and :class:`UsageError` if a file
         cannot be written.
         """
         self.require_stopped()
@@ -165,7 +165,7 @@ def find_processes(directory: Path) -> dict[str, ManagedProcess]:
     started.
 
     No settings are read for it: a mistake in one of them must not keep a cluster from being
-    stopped. Raises :class:`UsageError` where there is no cluster.
+    stopped. Raises :class:`UsageError` if there is no cluster.
     """
     files = (path for name in ("node.toml", PID_FILE) for path in directory.glob(f"*/*/{name}"))
     homes = {f"{path.parts[-3]}/{path.parts[-2]}": path.parent for path in files}
@@ -271,7 +271,7 @@ def _read_configs(directory: Path) -> tuple[list[NodeConfig], list[NodeConfig]]:
 
 
 def write_config(config: NodeConfig) -> None:
-    """Writes the node's ``node.toml``. Raises :class:`UsageError` where that cannot be done."""
+    """Writes the node's ``node.toml``. Raises :class:`UsageError` if that cannot be done."""
     home = Path(config.data)
     try:
         home.mkdir(parents=True, exist_ok=True)

@@ -46,7 +46,7 @@ def start_member(cluster: LocalCluster, group: str, node: str, address: str) -> 
     """Starts a node that is to be added, unless it runs. Its files are made where there are none.
 
     ``address`` is where clients are to find it; the other two are what they were, or the next.
-    Returns None where nothing was started.
+    Returns None if nothing was started.
     """
     name = f"{group}/{node}"
     found = cluster.nodes.get(name) or cluster.removed.get(name)

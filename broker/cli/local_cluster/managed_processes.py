@@ -104,7 +104,7 @@ class ManagedProcess:
         """Starts the process, in a session of its own.
 
         Afterwards the process is recorded, or it does not exist, even if a signal comes. Raises
-        :class:`CommandError` where one runs or its files cannot be written.
+        :class:`CommandError` if one runs or its files cannot be written.
         """
         if self.pid is not None:
             raise CommandError(f"{self.name} runs already (pid {self.pid})")

@@ -129,7 +129,7 @@ def _next_port(first: int, taken: Collection[int]) -> int:
 
 
 def why_taken(endpoint: Endpoint) -> str | None:
-    """Why nobody could listen there now; None where that is possible."""
+    """Why nobody could listen there now; None if that is possible."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

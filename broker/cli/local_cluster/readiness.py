@@ -26,7 +26,7 @@ def wait_until_serving(cluster: LocalCluster) -> list[GroupView]:
     """Returns when every group has a leader that serves and that the NameServer names to clients,
     and every node answers or has ended.
 
-    Raises :class:`CommandError` where that does not happen.
+    Raises :class:`CommandError` if that does not happen.
     """
 
     async def groups_that_serve(admin: AdminClient) -> list[GroupView]:

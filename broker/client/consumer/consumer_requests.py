@@ -44,7 +44,7 @@ PULL_CODES = frozenset(
 class ConsumerRequests:
     """The requests of one member of a group.
 
-    Each raises a :class:`~broker.remoting.protocol.errors.CallError` where no answer came, and a
+    Each raises a :class:`~broker.remoting.protocol.errors.CallError` if no answer came, and a
     :class:`~broker.client.errors.ClientError` where it was not the one hoped for.
     """
 
@@ -83,7 +83,7 @@ class ConsumerRequests:
         )
 
     async def committed_offset(self, address: str, queue: MessageQueue) -> int | None:
-        """Code 14: None where the group never committed one for the queue.
+        """Code 14: None if the group never committed one for the queue.
 
         ``setZeroIfNotFound`` is a field of 5.x. Without it, Apache's brokers answer 0 for an
         unknown group, and the group would always start at the beginning.

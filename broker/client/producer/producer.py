@@ -132,7 +132,7 @@ class Producer:
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """The queues that the topic has, or will have when a message creates it.
 
-        Raises a :class:`ClientError` where it has none, or no NameServer can be asked.
+        Raises a :class:`ClientError` if it has none, or no NameServer can be asked.
         """
         route = await self._queue_selector.route(topic)
         if not route.write_queues:
@@ -142,7 +142,7 @@ class Producer:
     async def send(self, message: Message, queue: MessageQueue | None = None) -> SendResult:
         """Sends one message, to ``queue`` or to the queue whose turn it is.
 
-        Raises :class:`RefusedError` where a broker will not have it, :class:`DeadlineError` where
+        Raises :class:`RefusedError` if a broker will not have it, :class:`DeadlineError` if
         it was tried for too long (it may be stored all the same), or another
         :class:`ClientError`.
         """
@@ -158,7 +158,7 @@ class Producer:
     async def send_one_way(self, message: Message, queue: MessageQueue | None = None) -> None:
         """Sends once and waits for no answer: the message may be lost without notice.
 
-        Raises a :class:`ClientError` where no broker is known that would have it.
+        Raises a :class:`ClientError` if no broker is known that would have it.
         """
         target = self._queue_selector.at_once(message.topic, queue)
         if target is None:
@@ -180,7 +180,7 @@ class Producer:
     ) -> Reply:
         """Sends a message and waits for what its consumer replies.
 
-        Raises :class:`NoReplyError` where nothing came in time (it may be consumed all the same),
+        Raises :class:`NoReplyError` if nothing came in time (it may be consumed all the same),
         and otherwise as :meth:`send`.
         """
         correlation_id = self._keys.next()
@@ -219,7 +219,7 @@ class Producer:
     ) -> None:
         """Answers a message that was sent with :meth:`request`, by a client in any language.
 
-        Raises :class:`IllegalMessageError` for what is no request, :class:`NoReplyError` where the
+        Raises :class:`IllegalMessageError` for what is no request, :class:`NoReplyError` if the
         client that asked was not reached while it waits, and another :class:`ClientError`.
         """
         await self._reply_sender.reply(request, body, properties or {})

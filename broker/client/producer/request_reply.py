@@ -131,7 +131,7 @@ class ReplySender:
     ) -> None:
         """Tries for as long as the asker waits: after a failover it has to find the new leader.
 
-        Raises :class:`IllegalMessageError` for what is no request, :class:`NoReplyError` where the
+        Raises :class:`IllegalMessageError` for what is no request, :class:`NoReplyError` if the
         client that asked was not reached, and another :class:`ClientError`.
         """
         header, body = self._encoded(request, body, properties)

@@ -81,7 +81,7 @@ def _text_of(properties: bytes) -> bytes:
 
 
 def batch_body(messages: Sequence[Message], key_prefix: str, first_key: int) -> bytes:
-    """The body of a 320. Raises :class:`IllegalMessageError` where a batch may not hold it.
+    """The body of a 320. Raises :class:`IllegalMessageError` if a batch may not hold it.
 
     The request names one topic, and nothing in the body does, so all must be of the first one's.
     The unique keys are ``key_prefix`` and the numbers from ``first_key`` on.

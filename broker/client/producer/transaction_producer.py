@@ -93,7 +93,7 @@ class Transaction:
 
     async def commit(self) -> None:
         """Publishes the message. Raises :class:`TransactionEndedError` where it was rolled back,
-        and another :class:`ClientError` where that is not known: then the broker will ask, and the
+        and another :class:`ClientError` if that is not known: then the broker will ask, and the
         call may be repeated, too.
         """
         await self._end(Outcome.COMMIT)

@@ -152,7 +152,7 @@ class OffsetProcessor:
         connection.respond(request, ext={"offset": str(self._offsets(request)[0])})
 
     def earliest_store_time(self, connection: Connection, request: Frame) -> None:
-        """Code 32: when the queue's oldest message was stored; -1 where there is none."""
+        """Code 32: when the queue's oldest message was stored; -1 if there is none."""
         topic, queue_id = self._queue(request)
         first, end = self._context.reader.offsets(topic, queue_id)
         if first == end:

@@ -139,7 +139,7 @@ def _fields(request: Frame) -> dict[str, str]:
 
 
 def _offset_table(body: bytes) -> bytes | None:
-    """The offsets in a member's answer, their keys objects as they were; None where it has none."""
+    """The offsets in a member's answer, their keys objects as they were; None if it has none."""
     try:
         table = decode_json(body)["messageQueueTable"]
         pairs = [key.encode() + b":%d" % offset for key, offset in table.items()]

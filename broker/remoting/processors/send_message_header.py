@@ -70,7 +70,7 @@ class _SendTemplate(NamedTuple):
 
 
 def read_templated_header(request: TemplatedFrame) -> SendRequest | None:
-    """As :func:`read_header` of a 310; None where it says what few of its kind do."""
+    """As :func:`read_header` of a 310; None if it says what few of its kind do."""
     model = request.template.cached
     if not isinstance(model, _SendTemplate):
         # Java's and Go's clients always say that it is none, and what they say is compared.

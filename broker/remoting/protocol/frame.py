@@ -131,7 +131,7 @@ class Frame:
 def frame_sizes(prefix: bytes | bytearray, start: int = 0) -> tuple[int, int, int]:
     """The (serialization, header size, body size) that the eight bytes at ``start`` announce.
 
-    Raises :class:`FrameError` where they cannot begin a frame.
+    Raises :class:`FrameError` if they cannot begin a frame.
     """
     total, mark = PREFIX.unpack_from(prefix, start)
     header_size = mark & 0xFFFFFF

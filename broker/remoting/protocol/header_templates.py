@@ -153,7 +153,7 @@ class HeaderTemplateCache:
 
 
 def template_of(header: bytes, frame: Frame) -> HeaderTemplate | None:
-    """The values for which ``header``, with the content of ``frame``, is a model; None where it can
+    """The values for which ``header``, with the content of ``frame``, is a model; None if it can
     be none."""
     names = _VARYING.get((frame.flag, frame.code))
     if (

@@ -120,7 +120,7 @@ def _sized(data: bytes) -> bytes:
 def decode_topic_table(body: bytes, *, compressed: bool) -> TopicTable:
     """The table in a registration's body; an empty body is an empty table.
 
-    Raises :class:`FieldError` where the body is malformed.
+    Raises :class:`FieldError` if the body is malformed.
     """
     if not body:
         return TopicTable(DataVersion(), {}, [])

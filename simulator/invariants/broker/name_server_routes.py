@@ -41,7 +41,7 @@ class NameServerTables(Protocol):
         ...
 
     def route(self, topic: str) -> dict[str, Any] | None:
-        """``TopicRouteData``; None where nobody has the topic."""
+        """``TopicRouteData``; None if nobody has the topic."""
         ...
 
 
