@@ -70,7 +70,8 @@ class PendingResets:
         return reset is not None and reset.until > self._now()
 
     def take(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Where the group has to go on in this queue, if it was moved; said only once."""
+        """The offset at which the group must go on in this queue, if it was moved; said only
+        once."""
         key = (group, topic, queue_id)
         reset = self._resets.get(key)
         if reset is None or not reset.is_committed:

@@ -205,8 +205,8 @@ class MessageBuilder:
         if words:
             check_keys(words, len(properties))
         template = PropertyTemplate(stored_prefix, stored_suffix, changed, code, words)
-        # Where each message has keys of its own, or another name to reply to with, to remember
-        # that would be for nothing.
+        # If each message has keys of its own, or another name to reply to, there is nothing to
+        # keep.
         if not words and not is_request and len(properties) <= PRODUCE.property_template_bytes_max:
             if len(self._property_templates) >= PRODUCE.property_templates_max:
                 self._property_templates.clear()

@@ -163,7 +163,7 @@ class RouteTable:
     ) -> tuple[bool, DataVersion]:
         """Whether a broker must register again in full, and the version known of it.
 
-        Where it need not, asking counts as a sign of life, if it asks over its own channel.
+        If not, a question over its own channel counts as a sign of life.
         """
         live = self._live.get(address)
         if live is None:

@@ -4,8 +4,8 @@ A client whose route is old asks a broker that leads no more. Its request is pas
 leader's answer comes back: the client loses a round trip, not the time until it asks for a route.
 
 A request is forwarded where it is refused with one of :data:`NOT_HERE`, which say that nothing was
-done. A receiver of a forwarded request does not pass it on again, so there are no loops. Where no
-leader is known the request waits for one, for as long as an election takes.
+done. A receiver of a forwarded request does not pass it on again, so there are no loops. Without a
+known leader the request waits for one, for as long as an election takes.
 
 Wire: request code :data:`RequestCode.FORWARD`. Its ext fields and its body are those of the
 request. One field more, ``forwarded``, holds the request's code, its version and the address of
@@ -59,14 +59,14 @@ class ForwardedFrame(Frame):
 
 
 def client_host_bytes(connection: Connection, request: Frame) -> bytes:
-    """Where the request comes from, as a message record stores it."""
+    """The client's address, as a message record stores it."""
     if type(request) is ForwardedFrame:
         return request.client_host_bytes
     return connection.remote_host_bytes
 
 
 def client_address(connection: Connection, request: Frame) -> str:
-    """Where the request comes from, as ``host:port``."""
+    """The client's address, as ``host:port``."""
     return request.client if isinstance(request, ForwardedFrame) else connection.remote_address
 
 

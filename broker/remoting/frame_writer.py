@@ -105,7 +105,7 @@ class FrameWriter:
 
         ``body`` is sent part after part, and its parts must not change afterwards. A one-way
         request gets no answer, and one whose connection is gone cannot get any: both are ignored.
-        Where no frame can hold the body, the answer says so: the peer would close the connection.
+        If no frame can hold the body, the answer says so: the peer would close the connection.
         """
         if self._closed or request.flag & FLAG_ONE_WAY:
             return

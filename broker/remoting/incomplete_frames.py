@@ -16,8 +16,8 @@ class IncompleteFrameBudget:
     """Incomplete frames of all connections of a server.
 
     Each may keep ``incomplete_each`` bytes, which is more than most frames have; what exceeds that
-    counts for ``incomplete_max``. Where that is used up, the connection is closed whose frame has
-    been under way for longest: one that comes over a link that works is whole in no time.
+    counts for ``incomplete_max``. If that is used up, the connection with the oldest frame in
+    progress is closed: a frame over a working link is whole in no time.
     """
 
     def __init__(self, limits: RemotingLimits) -> None:

@@ -77,7 +77,7 @@ class DispatcherContext(NamedTuple):
 
 
 class DueMessage(NamedTuple):
-    """A message that is due: where it waits, and what its row says."""
+    """A due message: its place, and the time in its row."""
 
     queue: ConsumeQueue
     queue_id: int

@@ -26,7 +26,7 @@ from store.message.scheduled_topics import LEVEL_MAX, SCHEDULE_TOPIC, TIMER_OUT_
 
 
 class Placement(NamedTuple):
-    """Where a message is stored, and with which properties.
+    """The topic and queue in which a message is stored, and its properties.
 
     ``deliver_ms``: when it is due, where it waits on the wheel.
     """

@@ -58,7 +58,7 @@ _FirstOffsets: TypeAlias = dict[tuple[str, int], int]
 
 _STORE_TIMESTAMP = Struct(">q")
 STORE_TIMESTAMP_AT = 56
-"""Where a record with an IPv4 born host, and all of ours have one, says when it was stored."""
+"""The place of the store time in a record with an IPv4 born host, as all of ours have."""
 
 
 class StateMachineListener:

@@ -98,7 +98,7 @@ class RotatedStderr(logging.StreamHandler):  # type: ignore[type-arg]  # generic
         """Writes the line, and begins another file if this one is full."""
         super().emit(record)
         limits = self._limits
-        # Where that cannot be done, the log goes on as it is.
+        # If that cannot be done, the log goes on unchanged.
         with suppress(OSError):
             if limits.file_size and os.fstat(_STDERR).st_size >= limits.file_size:
                 rotate_stderr(limits.files)

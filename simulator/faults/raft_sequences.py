@@ -158,8 +158,8 @@ SEVERAL_SECONDS = 1.0
 
 
 def _several_change(injector: FaultInjector) -> None:
-    """Learners become voters, and voters leave, in one step. Where there are no learners yet
-    somebody leaves, or comes back as one, first."""
+    """Learners become voters, and voters leave, in one step. If there are no learners yet, a member
+    first leaves or returns as one."""
     leader = injector.cluster.leader()
     if leader is None or leader.node is None:
         return

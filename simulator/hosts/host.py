@@ -102,7 +102,7 @@ class Host(DiskHost):
 
     @property
     def addresses(self) -> tuple[str, str, str]:
-        """Where it listens: for peers, clients, and HTTP."""
+        """Its addresses: for peers, clients, and HTTP."""
         return f"{self.ip}:{PEER_PORT}", f"{self.ip}:{CLIENT_PORT}", f"{self.ip}:{HTTP_PORT}"
 
     @property

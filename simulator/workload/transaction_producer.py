@@ -42,8 +42,8 @@ class TransactionHistory:
 
     outcomes: dict[int, bool | None] = field(default_factory=dict)
     positions: dict[int, int] = field(default_factory=dict)
-    """Half messages that producers know of. Where a clock has jumped a day, a retry may be stored
-    once more: that one is nobody's transaction."""
+    """Half messages that producers know of. If a clock has jumped a day, a retry may be stored once
+    more: that one is nobody's transaction."""
     committed: Callable[[int], None] = lambda _number: None
     """Called when a producer has the answer that its commit is stored."""
 

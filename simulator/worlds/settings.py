@@ -19,7 +19,7 @@ BROKER_SETTINGS = BrokerSettings()
 
 @dataclass(frozen=True, slots=True)
 class WorldSettings:
-    """Where several values are given, the seed draws one for a run, or one each time."""
+    """If several values are given, the seed draws one for a run, or one each time."""
 
     healing_seconds: float = HEALING_SECONDS
     broker: BrokerSettings = BROKER_SETTINGS

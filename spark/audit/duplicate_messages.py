@@ -20,7 +20,7 @@ from store.verify.index.duplicate_messages import HASHES, DuplicateSearch
 
 MESSAGES_OF_A_SLICE = 1 << 22
 SCHEMA = "findings binary"
-# Where the files are damaged in which the search would look, another replica is taken.
+# If the files of the search are damaged, another replica is taken.
 HINDERING = frozenset(
     {
         FindingKind.ENTRY,

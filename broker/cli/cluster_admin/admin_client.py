@@ -96,7 +96,8 @@ class DepartedBroker:
 
 @dataclass(frozen=True, slots=True)
 class TopicRoute:
-    """Where a topic is, by broker name: the leaders' addresses, and how many queues can be read."""
+    """The place of a topic, by broker name: the leaders' addresses, and how many queues can be
+    read."""
 
     masters: Mapping[str, str]
     queues: Mapping[str, int]

@@ -137,7 +137,7 @@ def _acknowledged(progress: Progress, reader: LineReader) -> str:
 
 
 async def _feed(args: argparse.Namespace, reader: LineReader, pipeline: Pipeline) -> None:
-    """Puts all lines in. Where one cannot be, those before it are sent all the same."""
+    """Puts all lines in. If one fails, those before it are sent all the same."""
     kind = Message(args.topic, b"", tags=args.tag, keys=args.key, delay_level=args.delay_level)
     try:
         while lines := await reader.read():

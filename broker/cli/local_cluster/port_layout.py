@@ -34,7 +34,7 @@ NODES_MAX = 9
 class Ports(NamedTuple):
     """The first port of each kind; 0 for any that is free, None for what a cluster has.
 
-    Where there is none yet, None is the default.
+    If there is none yet, None is the default.
     """
 
     namesrv: int | None = None

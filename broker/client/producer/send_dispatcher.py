@@ -37,7 +37,7 @@ class SendDispatcher:
 
     A first try that works costs no task. A send that fails gets a task. The task looks the route up
     again, waits as ``client/route/route_cache.py`` says, and sends the same bytes. It ends once
-    they are acknowledged or refused for good, or once the deadline has passed. Where an earlier try
+    they are acknowledged or refused for good, or once the deadline has passed. If an earlier try
     may have been carried out, it asks before it sends again
     (``client/producer/send_outcome_query.py``).
     """

@@ -150,9 +150,9 @@ class Routes:
         """Waits as long as a request that failed should, then looks the route up again.
 
         ``culprit``: the broker (or the topic, where none was found yet) that failed; what fails for
-        the same reason waits together. Where no NameServer knows better, the known route stays.
-        With ``until_led`` this goes on while the route has queues and no leader: a waiter that
-        could only fail again sleeps. Raises :class:`ClosedError` alone.
+        the same reason waits together. If no NameServer knows better, the known route stays. With
+        ``until_led`` this goes on while the route has queues and no leader: a waiter that could
+        only fail again sleeps. Raises :class:`ClosedError` alone.
         """
         if self._closed:
             raise _closed()

@@ -56,7 +56,8 @@ class RelayProcessor:
         self._context.lookup.record(int(match[1], 16), found)
 
     def consumer_status(self, connection: Connection, request: Frame) -> None:
-        """Code 223: where each member of a group is in a topic, or the one named ``clientAddr``."""
+        """Code 223: the offsets of each member of a group in a topic, or of the one named
+        ``clientAddr``."""
         group, topic = ext_str(request, "group"), ext_str(request, "topic")
         only = ext_str(request, "clientAddr", "")
         found = self._context.clients.consumers.get(group)

@@ -174,7 +174,7 @@ def template_of(header: bytes, frame: Frame) -> HeaderTemplate | None:
 
 
 def _spans(header: bytes, frame: Frame, names: tuple[str, ...]) -> list[tuple[int, int]] | None:
-    """Where the opaque and the fields stand, if each is found in one place, and apart."""
+    """The places of the opaque and of the fields, if each is found in one place, and apart."""
     spans: list[tuple[int, int]] = []
     for name in ("opaque", *names):
         value = str(frame.opaque) if name == "opaque" else frame.ext.get(name)

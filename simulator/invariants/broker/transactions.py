@@ -128,8 +128,8 @@ class PublishedOnce(Invariant):
             )
 
     def _ends(self, position: int, index: int) -> None:
-        """Where its producer has decided to commit it, it is published in that entry, or given up
-        as late as that may be."""
+        """If its producer has committed it, it is published in that entry, or given up as late as
+        that may be."""
         number, stored_ms = self._half[position]
         if (
             self._history.outcomes[number]
