@@ -25,7 +25,7 @@ ORIGIN_MESSAGE_ID = b"ORIGIN_MESSAGE_ID"
 
 
 def with_properties(encoded: bytes, changed: Mapping[bytes, bytes | None]) -> bytes:
-    """The property string with these set, or taken out where the value is None.
+    """The property string with these set, or removed if the value is None.
 
     Raises :class:`~broker.errors.IllegalMessageError` if it becomes too long.
     """

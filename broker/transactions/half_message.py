@@ -69,12 +69,12 @@ def committed_message(
 
 
 def offset_message_id(record: MessageRecord) -> str:
-    """The id by which the broker's answer has named the half message."""
+    """The id of the half message in the broker's answer."""
     return f"{record.store_host.hex().upper()}{record.position:016X}"
 
 
 def is_named(record: MessageRecord, message_id: str) -> bool:
-    """Whether a client may mean this half message by ``message_id``; none names any."""
+    """Whether ``message_id`` of a client may name this half message; none names any."""
     unique = (find_property(record.properties, UNIQUE_KEY) or b"").decode(errors="replace")
     return message_id in {"", unique, offset_message_id(record)}
 
@@ -82,8 +82,8 @@ def is_named(record: MessageRecord, message_id: str) -> bool:
 def check_request(record: MessageRecord, checks: int) -> tuple[dict[str, str], bytes]:
     """Fields and body of the request (39) that asks a producer for the outcome.
 
-    The body is the record as its consumers would see it: with its real topic and queue. How often
-    it was asked is left out where the properties have no room for that.
+    The body is the record as its consumers would see it: with its real topic and queue. The number
+    of checks is left out if the properties have no room for it.
     """
     unique = (find_property(record.properties, UNIQUE_KEY) or b"").decode(errors="replace")
     message_id = offset_message_id(record)
