@@ -65,7 +65,8 @@ class RouteTable:
     # Brokers come and go.
 
     def register(self, registration: Registration, channel: int, host: str = "") -> RegisterResult:
-        """Takes in a broker, or that it still lives. ``host``: where the connection comes from.
+        """Registers a broker, or notes that it still lives. ``host``: where the connection comes
+        from.
 
         Raises :class:`~broker.nameserver.registration_checks.RegistrationRefusedError`; nothing has
         changed.
@@ -116,7 +117,7 @@ class RouteTable:
     def unregister(self, broker_name: str, address: str, channel: int, host: str = "") -> None:
         """A broker says goodbye.
 
-        Ignored is one that is not known by that name and address, or has registered over a later
+        Unknown names and addresses are ignored, and so are those that have registered over a later
         connection, or from another host.
         """
         live = self._live.get(address)
@@ -161,7 +162,7 @@ class RouteTable:
     def query_data_version(
         self, address: str, version: DataVersion, channel: int | None = None
     ) -> tuple[bool, DataVersion]:
-        """Whether a broker must register again in full, and the version known of it.
+        """Whether a broker must register again in full, and the known version of it.
 
         If not, a question over its own channel counts as a sign of life.
         """
@@ -181,7 +182,8 @@ class RouteTable:
             self._remove_queues(topic, name)
 
     def wipe_write_perm(self, broker_name: str) -> int:
-        """Takes the broker out of all write routes until its table changes; how many topics."""
+        """Takes the broker out of all write routes until its table changes; returns how many
+        topics."""
         return self._set_perm(broker_name, lambda perm: perm & ~PERM_WRITE)
 
     def add_write_perm(self, broker_name: str) -> int:
@@ -218,7 +220,7 @@ class RouteTable:
         }
 
     def cluster_info(self) -> dict[str, Any]:
-        """``ClusterInfo``, and beside it the HTTP address of each broker that has told it."""
+        """``ClusterInfo``, with the HTTP address of each broker that has reported it."""
         return {
             "brokerAddrTable": {name: self._broker_data(name) for name in self._names},
             "clusterAddrTable": self.clusters(),

@@ -146,7 +146,7 @@ class SendDispatcher:
             delivery.fail(DeadlineError(f"a message to {delivery.topic}", seconds, last))
 
     def _missing_leader(self, topic: str) -> NoLeaderError | None:
-        """The result of a try now; none is made as long as it would."""
+        """The result of a try now; a result here means that no try is made."""
         route = self._routes.cached(topic)
         if route is None or route.is_led or not route.write_queues:
             return None
