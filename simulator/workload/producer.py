@@ -29,7 +29,7 @@ FILLER_MAX = 120
 
 
 class ApacheDeliverer(SendDispatcher):
-    """Sends again without asking, as Apache's clients do: brokers alone know of its retries."""
+    """Sends again without asking, as Apache's clients do: only brokers know its retries."""
 
     async def _find_earlier_try(self, _delivery: PendingSend, _target: Target) -> SendResult | None:
         return None

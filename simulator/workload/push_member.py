@@ -50,12 +50,12 @@ class PushMember:
         handlers = {wire.MEMBERS_CHANGED: self._members_changed, wire.RESET_CLIENT: self._reset}
         remoting = self._remoting = RemotingClient(self._loop, handlers)
         self._routes = Routes(self._loop, remoting, client.name_servers.split(";"), client.rng)
-        # Java's clients may be given a name, and then keep their id when they start again.
+        # Java's clients may have a name, and then keep their id after a restart.
         self._wire = wire.JavaRequests(remoting, client.group, f"{client_host.ip}@{client.group}")
         self._version = client_host.boot
         self._process_queues: dict[MessageQueue, ProcessQueue] = {}
         self._doubtful: dict[MessageQueue, None] = {}
-        """Queues that the broker may hold locked for this member, which does not own them."""
+        """Queues that the broker may hold locked for this member, though it does not own them."""
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._routes_due = self._loop.time() + ROUTES_SECONDS
         self._closing = False

@@ -38,7 +38,7 @@ LATE_SECONDS = 4.0
 @dataclass(slots=True)
 class TransactionHistory:
     """The outcomes of the half messages, by number: True to commit, False to roll back, None while
-    nobody knows whether it is stored."""
+    it is unknown whether it is stored."""
 
     outcomes: dict[int, bool | None] = field(default_factory=dict)
     positions: dict[int, int] = field(default_factory=dict)
