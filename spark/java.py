@@ -21,7 +21,8 @@ MODULE = "jdk.incubator.vector"
 
 
 def use_java(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Lets sessions that this process starts from now on have a Java, and this Python in workers.
+    """Gives sessions that this process starts from now on a Java, and this Python for their
+    workers.
 
     Sets ``JAVA_HOME`` unless ``java`` is on the path. Sets ``PYSPARK_PYTHON`` unless it is set:
     workers would run the first ``python3`` on the path, which may lack packages. Raises
@@ -77,7 +78,7 @@ def has_module(home: str, module: str) -> bool:
 
 
 def write_launcher(home: str, directory: str) -> str:
-    """A Java home whose ``bin/java`` is the one in ``home``, less that argument; its path."""
+    """The path of a Java home with the ``bin/java`` of ``home``, without that argument."""
     java = os.path.join(home, "bin", "java")
     if not os.access(java, os.X_OK):  # an installer may have lost the bit
         os.chmod(java, os.stat(java).st_mode | stat.S_IXUSR)

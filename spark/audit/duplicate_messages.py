@@ -38,7 +38,7 @@ HINDERING = frozenset(
 def find_duplicates(
     session: SparkSession, root: str, groups: Sequence[GroupAudit], told: Sequence[GroupFinding]
 ) -> list[GroupFinding]:
-    """A finding for each message that came twice, of the replica that knows most of each group.
+    """A finding for each message that came twice, of the replica of each group that knows most.
 
     Raises :class:`~spark.errors.ReplicaError` if no replica of a group is fit to be searched.
     """
@@ -66,7 +66,7 @@ def find_duplicates(
 
 
 def last_line(error: PythonException) -> str:
-    """Of a traceback that came from a task, what the error itself said."""
+    """The error's own message out of the traceback of a task."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return next((line for line in reversed(lines) if "Error: " in line), lines[0])
 

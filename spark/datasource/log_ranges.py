@@ -102,7 +102,7 @@ class IndexRows:
 def read_entries(piece: Piece) -> Iterator[LogEntry]:
     """The entries of a piece, one at a time, so that memory stays bounded by the largest.
 
-    Raises :class:`~spark.errors.ReplicaError` naming file and byte where an entry is not there.
+    Raises :class:`~spark.errors.ReplicaError` with file and byte for a missing entry.
     """
     fs = piece.snapshot.open()
     size = piece.snapshot.segment_size

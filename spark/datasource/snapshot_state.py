@@ -14,7 +14,7 @@ from store.verify.state.state_reader import read_state
 
 @dataclass(frozen=True, slots=True)
 class SnapshotState:
-    """``index`` is the entry that the state is as of, ``path`` the checkpoint's file."""
+    """``index`` is the last entry in the state, ``path`` the checkpoint's file."""
 
     index: int
     path: str

@@ -112,7 +112,7 @@ def message_row(replica: str, index: int, record: MessageRecord) -> tuple[Any, .
 
 
 def moment(time_ms: int) -> datetime | None:
-    """A time as Arrow takes it; nothing for one that no calendar holds."""
+    """A time for Arrow; nothing for one that no calendar holds."""
     try:
         return _EPOCH + timedelta(milliseconds=time_ms)
     except OverflowError:

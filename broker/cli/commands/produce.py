@@ -167,8 +167,8 @@ def _order_key(line: bytes, field: str, number: int) -> str:
 def _json_lines(result: SendResult) -> list[bytes]:
     """One line for each message of an acknowledged request.
 
-    Brokers of other makes may tell the id of the first message alone; then the unique key stands
-    in for the others' ids, by which they can be found as well.
+    Brokers of other makes may give only the id of the first message. Then the unique key stands in
+    for the others' ids, by which they can be found as well.
     """
     message_ids = result.message_ids
     if len(message_ids) < result.message_count:
