@@ -26,6 +26,7 @@ found the day it was needed. ::
     disk_enough_bytes = 4294967296  # a disk with this much free is never full
     disk_stall_ms = 10000           # without a completed write a leader hands over after this time
     checkpoint_seconds = 30         # between two checkpoints: bounds what a start has to read
+    drain_seconds = 35              # at SIGTERM a leader hands over and forwards for this time
     proof_ms = 400                  # between two comparisons of the members' states; 0: none
     scrub_mib_per_second = 8        # rate at which data at rest is read again to find damage
     scrub_pass_seconds = 60         # pause between two passes over the log

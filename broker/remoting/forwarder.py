@@ -7,17 +7,20 @@ A request is forwarded where it is refused with one of :data:`NOT_HERE`, which s
 done. A receiver of a forwarded request does not pass it on again, so there are no loops. Without a
 known leader the request waits for one, for as long as an election takes.
 
-Wire: request code :data:`RequestCode.FORWARD`. Its ext fields and its body are those of the
-request. One field more, ``forwarded``, holds the request's code, its version and the address of
-the client, separated by spaces.
+Wire: request code :data:`RequestCode.FORWARD`. Its body is that of the request. It has two fields:
+``forwarded`` holds the request's code, its version and the address of the client, separated by
+spaces; ``fields`` holds the ext fields of the request as a JSON object. So nothing of the request
+is mistaken for what the forwarding broker says of itself.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import NamedTuple, cast
+
+import orjson
 
 from broker.errors import Refusal
 from broker.limits import FORWARDING, ForwardingLimits
@@ -42,7 +45,8 @@ from broker.remoting.protocol.errors import (
 from broker.remoting.protocol.ext_fields import ext_str
 from broker.remoting.protocol.frame import Frame
 
-FIELD = "forwarded"
+FORWARDED = "forwarded"
+FIELDS = "fields"
 
 
 class ForwardedFrame(Frame):
@@ -102,10 +106,10 @@ class Forwarder:
         self._gave_up = False
         """No leader came in time. Until there is one, requests are refused at once."""
         self._closed = False
+        self._brokers: set[Connection] = set()
+        """Those over which other brokers forward."""
         self.forwarded = 0
         """Requests passed on since the start."""
-        self.last_forwarded = -1.0
-        """When the last one was, by the loop's time."""
 
     def take(self, connection: Connection, request: Frame, error: Refusal) -> bool:
         """Takes a request over that was refused with one of :data:`NOT_HERE`.
@@ -126,7 +130,14 @@ class Forwarder:
     def unpack(self, connection: Connection, request: Frame) -> None:
         """Code :data:`RequestCode.FORWARD`: serves the request that was passed on. Raises
         :class:`~broker.remoting.protocol.errors.FieldError` if there is none."""
+        if connection not in self._brokers:
+            self._brokers.add(connection)
+            connection.on_close(self._brokers.discard)
         self._dispatch(connection, _unpacked(request))
+
+    def has_clients(self, connections: Collection[Connection]) -> bool:
+        """Whether any of these connections to this broker is a client's, not a broker's."""
+        return any(each not in self._brokers for each in connections)
 
     def leadership_changed(self, leader: str | None) -> None:
         """Waiting requests are tried again."""
@@ -186,7 +197,6 @@ class Forwarder:
         self, address: str, connection: Connection, request: Frame, error: Refusal
     ) -> None:
         self.forwarded += 1
-        self.last_forwarded = self._loop.time()
         self._client.call(
             address,
             RequestCode.FORWARD,
@@ -222,19 +232,25 @@ class Forwarder:
 
 
 def _packed(request: Frame, client: str) -> Mapping[str, str]:
-    ext = cast("dict[str, str]", request.ext)
-    return {**ext, FIELD: f"{request.code} {request.version} {client}"}
+    return {
+        FORWARDED: f"{request.code} {request.version} {client}",
+        FIELDS: orjson.dumps(request.ext).decode(),
+    }
 
 
 def _unpacked(request: Frame) -> ForwardedFrame:
-    ext = dict(request.ext)
-    words = ext_str(request, FIELD).split(" ")
-    del ext[FIELD]
+    words = ext_str(request, FORWARDED).split(" ")
     if len(words) != 3 or not (words[0].isdecimal() and words[1].isdecimal()):
-        raise FieldError(f"{FIELD} is not the code, the version and the client of a request")
+        raise FieldError(f"{FORWARDED} is not the code, the version and the client of a request")
     code, version, client = int(words[0]), int(words[1]), words[2]
     if code == RequestCode.FORWARD:
         raise FieldError("a forwarded request is not forwarded again")
+    try:
+        ext = orjson.loads(ext_str(request, FIELDS))
+    except orjson.JSONDecodeError as error:
+        raise FieldError(f"{FIELDS} is not JSON: {error}") from None
+    if type(ext) is not dict:
+        raise FieldError(f"{FIELDS} is not a JSON object")
     frame = ForwardedFrame(
         code,
         request.opaque,

@@ -39,6 +39,7 @@ from broker.remoting.processors.processor_table import (
 from broker.remoting.protocol.addresses import host_bytes
 from broker.remoting.protocol.codes import RequestCode
 from broker.scheduled.scheduled_message_service import ScheduledMessageService
+from broker.server.draining import Draining
 from broker.server.environment import BrokerLimits, Environment
 from broker.server.name_server_registration import Announcement
 from broker.state.broker_state import DataVersion
@@ -219,6 +220,7 @@ class Broker(StateMachineListener):
         """The last registration, by its version, which changes whenever a topic does."""
         self._announced_members: tuple[Configuration, tuple[str, ...]] | None = None
         self._announced_serving = False
+        self.draining = Draining(loop, node, self._leads_elsewhere)
         self._addresses = str(config.own.address), str(config.own.http)
         node.health.on_level = self._disk_level_changed
         node.removal.on_change = self._membership_changed
@@ -303,6 +305,9 @@ class Broker(StateMachineListener):
         members = member_addresses(config, node.core.configuration)
         return members[leader].client or None if leader in members else None
 
+    def _leads_elsewhere(self) -> bool:
+        return self._leader_address() not in (None, self._addresses[0])
+
     def _topic_table(self) -> dict[str, dict[str, object]]:
         topics = self.context.machine.state.topics
         return {name: _announced(topic) for name, topic in sorted(topics.items())}
@@ -337,6 +342,7 @@ class Broker(StateMachineListener):
         self.context.transactions.leadership_changed(leadership)
         self.context.proofs.leadership_changed(leadership)
         self.forwarder.leadership_changed(leadership.leader)
+        self.draining.leadership_changed(leadership)
         if not leadership.serving:
             self.context.delivery.leads_no_more()
         self._announce_if_changed()

@@ -63,6 +63,19 @@ class BrokerServer(Generic[B]):
         if self._http is not None:
             await self._http.start()
 
+    async def drain(self) -> None:
+        """Lets another member lead, and forwards to it until the clients have moved: for
+        ``drain_seconds`` at most, and not at all where no client can still send here."""
+        broker, remoting = self.broker, self._remoting
+        seconds = broker.context.config.drain_seconds
+        if not await broker.draining.hand_over(seconds):
+            return
+        broker.on_announcement_changed = lambda: None
+        await self._registrar.stop()
+        await broker.draining.wait_for_clients(
+            lambda: broker.forwarder.has_clients(remoting.connections), seconds
+        )
+
     async def stop(self) -> None:
         """Says goodbye to the NameServers, answers who waits, and saves what is in memory."""
         self.broker.on_announcement_changed = lambda: None

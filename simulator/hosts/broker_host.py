@@ -198,6 +198,7 @@ class BrokerHost(Host):
             heartbeat_ms=round(group.raft.heartbeat_seconds * 1000),
             election_timeout_ms=round(group.raft.election_seconds * 1000),
             preferred_leader=group.raft.preferred_leader,
+            drain_seconds=1,
             lease_reads=group.raft.lease_reads,
             proof_ms=PROOF_MS if STATE_PROOF in self.features else 0,
             file_reserved_hours=0,  # clocks are days ahead now and then; what expires is a fault

@@ -8,7 +8,7 @@ from functools import partial
 
 from dledger.errors import InvariantError, ReopenError, SnapshotInstalledError
 from dledger.node.node import Node
-from dledger.node.service import Service, run_service, start_service
+from dledger.node.service import Service, StopSignal, run_service, start_service
 from dledger.node.startup_repair import StartupRepair, open_repaired
 from dledger.raft.configuration import FIRST_INCARNATION
 from dledger.wire.features import FEATURES
@@ -81,7 +81,7 @@ class Host(DiskHost):
         self._loop: ProcessLoop
         self._interface: Interface | None = None
         self._transport: SimulatedTransport | None = None
-        self._asked_to_stop: asyncio.Future[None]
+        self._stop_signal: StopSignal
         self._opened = False  # by the present process
         self._is_repaired = False
         self._ending = Ending.POWER_LOSS
@@ -212,8 +212,8 @@ class Host(DiskHost):
         self._loop = ProcessLoop(
             environment.loop, process, interface=self._interface, rate=self.clock.rate
         )
-        self._asked_to_stop = self._loop.create_future()
-        life = self._loop.create_task(run_service(self._start_service, self._asked_to_stop))
+        self._stop_signal = StopSignal(self._loop)
+        life = self._loop.create_task(run_service(self._start_service, self._stop_signal))
         life.add_done_callback(self._over)
 
     async def _start_service(self) -> Service:
@@ -292,8 +292,7 @@ class Host(DiskHost):
 
     def _stop(self) -> None:
         self.note("is asked to stop")
-        if not self._asked_to_stop.done():
-            self._asked_to_stop.set_result(None)
+        self._stop_signal.ask(at_once=False)
 
     def _over(self, life: asyncio.Task[BaseException | None]) -> None:
         """The main task of the process has ended."""

@@ -28,6 +28,9 @@ class NodeService:
         """See :class:`~dledger.node.service.Service`."""
         await self._node.start()
 
+    async def drain(self) -> None:
+        """See :class:`~dledger.node.service.Service`. No clients are connected to it."""
+
     async def stop(self) -> None:
         """See :class:`~dledger.node.service.Service`."""
         await self._node.stop()

@@ -69,6 +69,12 @@ class RunningCluster:
         """Whether the node's process is there."""
         return self._raft_log.node(node).process.pid is not None
 
+    def pid(self, node: str) -> int:
+        """Of the node's process, which runs."""
+        pid = self._raft_log.node(node).process.pid
+        assert pid is not None
+        return pid
+
     def kill(self, node: str) -> None:
         """kill -9; returns when the process is gone."""
         assert end_processes([self._raft_log.node(node).process], kill=True)
@@ -76,6 +82,11 @@ class RunningCluster:
     def end(self, node: str) -> None:
         """Stops it in order; returns when the process is gone."""
         assert end_processes([self._raft_log.node(node).process], kill=False)
+
+    def wait_until_ended(self, node: str) -> None:
+        """Returns when the process, which was told to stop, is gone."""
+        self._raft_log.node(node).process.reap(END_SECONDS)
+        assert not self.runs(node)
 
     def start(self, node: str) -> None:
         """Starts the process, and does not wait for it."""

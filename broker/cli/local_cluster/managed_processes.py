@@ -155,8 +155,8 @@ def end_processes(
 ) -> dict[str, int]:
     """Ends running processes, and waits until they are gone. Returns their pids by name.
 
-    ``kill`` sends SIGKILL at once; else SIGTERM, and SIGKILL to those that still run after
-    ``timeout_s``.
+    ``kill`` sends SIGKILL at once. Else SIGINT comes first: they stop without draining. SIGKILL
+    follows for those that still run after ``timeout_s``.
     """
     with ExitStack() as stack:
         running: dict[int, ManagedProcess] = {}
@@ -168,7 +168,7 @@ def end_processes(
                 stack.callback(os.close, fd)
                 running[fd] = process
         waiting = list(running)
-        for sig in (signal.SIGKILL,) if kill else (signal.SIGTERM, signal.SIGKILL):
+        for sig in (signal.SIGKILL,) if kill else (signal.SIGINT, signal.SIGKILL):
             for fd in waiting:
                 _signal(fd, sig)
             waiting = _wait(waiting, timeout_s)

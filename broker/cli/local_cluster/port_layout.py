@@ -58,7 +58,10 @@ def plan_cluster(
         allocator = _Allocator(reserved, ports, Random(), taken)
         namesrv = str(allocator.namesrv())
         configs = []
-        for group in (f"broker-{letter}" for letter in string.ascii_lowercase[:groups]):
+        for place, letter in enumerate(string.ascii_lowercase[:groups]):
+            group = f"broker-{letter}"
+            # On machines of their own each node leads a group, and a failed one takes one leader.
+            preferred = f"n{place % nodes}" if groups > 1 else ""
             members = {f"n{k}": allocator.member() for k in range(nodes)}
             configs += [
                 NodeConfig(
@@ -67,6 +70,7 @@ def plan_cluster(
                     data=str(directory.absolute() / group / node),
                     members=members,
                     namesrv=(namesrv,),
+                    preferred_leader=preferred,
                 )
                 for node in members
             ]

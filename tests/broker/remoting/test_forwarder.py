@@ -301,12 +301,26 @@ async def test_a_one_way_request_is_forwarded_and_not_answered(loop: VirtualLoop
         assert connection.buffered == 0
 
 
-@pytest.mark.parametrize("words", ["", "310", "310 409", "x 409 a:1", "310 -1 a:1", "9005 1 a:1"])
-def test_what_is_no_forwarded_request_is_refused(words: str) -> None:
+@pytest.mark.parametrize(
+    ("words", "fields", "what"),
+    [
+        ("", "{}", "forwarded is not the code"),
+        ("310", "{}", "forwarded is not the code"),
+        ("310 409", "{}", "forwarded is not the code"),
+        ("x 409 a:1", "{}", "forwarded is not the code"),
+        ("310 -1 a:1", "{}", "forwarded is not the code"),
+        ("9005 1 a:1", "{}", "not forwarded again"),
+        ("310 409 a:1", "{", "fields is not JSON"),
+        ("310 409 a:1", "[]", "fields is not a JSON object"),
+    ],
+)
+def test_what_is_no_forwarded_request_is_refused(words: str, fields: str, what: str) -> None:
     loop = VirtualLoop()
     member = Member(loop, 1)
-    request = Frame(RequestCode.FORWARD, 7, FLAG_ONE_WAY, ext={"forwarded": words})
-    with pytest.raises(FieldError, match="forwarded"):
+    request = Frame(
+        RequestCode.FORWARD, 7, FLAG_ONE_WAY, ext={"forwarded": words, "fields": fields}
+    )
+    with pytest.raises(FieldError, match=what):
         member.forwarder.unpack(Connection(loop, lambda *_: None, RemotingLimits()), request)
     loop.run_until_complete(member.forwarder.close())
     loop.close()
@@ -316,6 +330,6 @@ def test_what_is_no_forwarded_request_is_refused(words: str) -> None:
 async def test_a_client_without_an_address_of_4_bytes_is_stored_as_none(loop: VirtualLoop) -> None:
     async with Group(loop) as group:
         group.hear(2)
-        ext = {"forwarded": "310 409 nowhere"}
+        ext = {"forwarded": "310 409 nowhere", "fields": "{}"}
         await group.client.invoke(address(2), RequestCode.FORWARD, ext, (b"m",))
         assert group.members[2].stored == [(b"m", "nowhere", bytes(8))]
