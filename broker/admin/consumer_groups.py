@@ -128,7 +128,7 @@ class GroupProgress:
 class ConsumerGroups:
     """The consumer groups of one broker.
 
-    It looks at what is applied when it is asked, and remembers nothing.
+    It reads the applied state at each question and remembers nothing.
     """
 
     def __init__(

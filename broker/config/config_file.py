@@ -68,7 +68,7 @@ from store.quoting import quoted, shortened
 
 CONFIG_SIZE_MAX = 64 << 10
 """Setting: bytes of a ``node.toml``, enough for hundreds of members. tomllib takes quadratic time
-for some files that say nothing."""
+for some empty content."""
 
 DOTS_MAX = 500
 """Setting: dots in one line. For a key of many parts tomllib takes quadratic time."""

@@ -219,7 +219,7 @@ class NodeConfig:
         return broker_id_of(self.node)
 
     def to_toml(self) -> str:
-        """The text of the ``node.toml`` that stands in the data directory and reads as this.
+        """The text of a ``node.toml`` in the data directory that reads as this.
 
         ``data`` is left out of it, so that the directory may be moved.
         """
@@ -256,5 +256,5 @@ def _require(holds: object, key: str, value: object, wanted: str) -> None:
 
 
 def one_line(text: str) -> str:
-    """As it is, where it is short and of one line, else quoted."""
+    """Unchanged if it is short and of one line, else quoted."""
     return text if len(text) <= QUOTED_MAX and text.isprintable() else quoted(text)

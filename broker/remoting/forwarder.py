@@ -114,7 +114,7 @@ class Forwarder:
     def take(self, connection: Connection, request: Frame, error: Refusal) -> bool:
         """Takes a request over that was refused with one of :data:`NOT_HERE`.
 
-        False: it is to be refused. It was forwarded before, too much waits, or no leader came.
+        False: it must be refused. It was forwarded before, too much waits, or no leader came.
         """
         if self._closed:
             return False

@@ -173,8 +173,8 @@ class FrameWriter:
         timeout: float,
         done: Done,
     ) -> None:
-        """As :meth:`invoke`, without a future: ``done`` is called when the answer arrives, in the
-        turn of the loop in which it does, and never before this returns."""
+        """As :meth:`invoke`, without a future: ``done`` is called in the turn of the loop in which
+        the answer arrives, and never before this returns."""
         if self._may_call(done):
             opaque = self._pending.next_opaque()
             self._request(code, opaque, ext, body, 0)
@@ -199,7 +199,7 @@ class FrameWriter:
         self._send(head, (body,), size)
 
     def _may_call(self, done: Done) -> bool:
-        """Whether one more request may be sent; where not, ``done`` is told why."""
+        """Whether one more request may be sent; if not, ``done`` gets the reason."""
         if self._closed:
             error: CallError = ConnectionLostError(self.remote_address, "connection closed")
         else:

@@ -19,12 +19,12 @@ from store.log.retention_policy import RetentionPolicy
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """All that a broker asks of the world, for the time that its data is open.
+    """All external parts of a broker, while its data is open.
 
-    ``loop`` tells the time, and opens connections and ports. ``wall_clock`` gives milliseconds
+    ``loop`` gives the time, and opens connections and ports. ``wall_clock`` gives milliseconds
     since 1970, ``new_incarnation`` a number that no other disk has. ``make_transport`` gives a
-    connection to the peers, one at a time. ``close`` gives back what was taken; nothing is running
-    then.
+    connection to the peers, one at a time. ``close`` releases everything, when nothing runs any
+    more.
     """
 
     fs: FileSystem

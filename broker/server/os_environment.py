@@ -29,9 +29,8 @@ from store.io.os_filesystem import OsFileSystem
 async def serve(config: NodeConfig) -> BrokerServer[Broker]:
     """Starts the broker of ``config``.
 
-    Waits for its peers where its log is damaged and they must put it right. Raises
-    :class:`~store.errors.StoreError` if its data cannot be used, and ``OSError`` if a port is
-    taken; nothing keeps running then.
+    Waits for its peers if they must repair its log. Raises :class:`~store.errors.StoreError` if its
+    data cannot be used, and ``OSError`` if a port is taken; nothing keeps running then.
     """
     usual = DescriptorLimits()
     connections = connections_of_broker(raise_file_limit(usual), usual)
@@ -55,8 +54,7 @@ def os_environment(config: NodeConfig, peers_max: int) -> Environment:
         loop.add_reader(writes.fileno(), writes.completed)
     fs = OsFileSystem(writes, DescriptorReserve())
     executors = Executors(*(ThreadExecutor(loop, name) for name in ("log", "reads", "background")))
-    # Nobody is to wait for NumPy on the event loop, where it looks at rows
-    # (`delivery/corrupt_rows.py`).
+    # NumPy is imported before the event loop needs it to look at rows (`delivery/corrupt_rows.py`).
     executors.background.submit(lambda: import_module("numpy"), lambda _numpy, _error: None)
 
     def close() -> None:

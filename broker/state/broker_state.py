@@ -69,9 +69,8 @@ class TimerProgress:
 class BrokerState:
     """Begins, before the first entry, with nothing but the template of automatic topics.
 
-    Where the queues begin and end is known to their ConsumeQueues. ``system`` are topics that are
-    there by configuration: part of ``topics`` if the log says nothing of them, and never part of
-    the bytes.
+    The ConsumeQueues know where the queues begin and end. ``system`` are topics that exist by
+    configuration: part of ``topics`` if the log says nothing of them, and never part of the bytes.
     """
 
     topics: dict[str, TopicConfig] = field(
@@ -163,7 +162,7 @@ class BrokerState:
                         checks=found.checks + 1, checked_ms=now_ms
                     )
             case Expire(position):
-                # Only a disk that is nearly full takes what is open with the rest.
+                # Only a nearly full disk drops open transactions with the rest.
                 while self.transactions:
                     offset, first = next(iter(self.transactions.items()))
                     if first.position >= position:

@@ -340,8 +340,8 @@ class BrokerStateMachine:
             queue.first_offset = queue.end_offset
 
     def _checkpoint_saved(self, firsts: _FirstOffsets, expired_position: int) -> None:
-        """Gives up files once no checkpoint needs them: the older one has been replaced by that
-        before this one.
+        """Removes files that no checkpoint needs: the older one was replaced by the newer one
+        before this.
 
         Only now is the log cut, too. A member that gets this checkpoint and the log from here on
         makes its ConsumeQueues from them, so the log must have everything that the checkpoint

@@ -34,8 +34,8 @@ def log_to_stderr(limits: LogLimits | None = None) -> None:
 
 
 class RepeatedLineFilter(logging.Filter):
-    """Of lines that anybody outside can cause (``store.quoting.FROM_OUTSIDE``) lets one of a kind
-    pass in ``repeat_seconds``, which says how many there were since the one before.
+    """Of the lines that anybody outside can cause (``store.quoting.FROM_OUTSIDE``) one of a kind
+    passes in ``repeat_seconds``, with the number of those since the last.
 
     A kind is the text in the source, before its values are filled in.
     """
@@ -105,7 +105,7 @@ class RotatedStderr(logging.StreamHandler):  # type: ignore[type-arg]  # generic
 
 
 def rotate_stderr(files: int) -> None:
-    """Begins a new file where stderr is one that is appended to; ``files`` are kept, this included.
+    """Begins a new file if stderr is an appended file; ``files`` are kept, this one included.
 
     Raises ``OSError`` if a file cannot be renamed or made.
     """

@@ -16,7 +16,7 @@ class SendBackProcessor:
         self._ingest = context.ingest
 
     def send_back(self, connection: Connection, request: Frame) -> None:
-        """Has the message stored for the group's next attempt; answers when that is committed."""
+        """Stores the message for the group's next attempt; answers when that is committed."""
         self._ingest.send_back(
             ext_int(request, "offset"),
             ext_str(request, "group"),

@@ -13,7 +13,7 @@ class RemotingError(Exception):
 
 
 class FrameError(RemotingError):
-    """The peer sent bytes that are no frame: what was wrong, and at which byte of the frame.
+    """The peer sent bytes that are no frame: the mistake, and its byte in the frame.
 
     After one of these the stream cannot be followed any more, so its connection is closed.
     """
@@ -29,7 +29,7 @@ class RequestError(RemotingError):
 
     def __init__(self, code: int, remark: str) -> None:
         self.code = code
-        # Many repeat a name or a text of the request, which is as long as its sender likes.
+        # Many repeat a name or a text of the request, which may be of any length.
         self.remark = remark = shortened(remark)
         super().__init__(f"response code {code}: {remark}")
 
