@@ -127,13 +127,13 @@ class Forwarder:
         self._forward(address, connection, request, error)
         return True
 
-    def unpack(self, connection: Connection, request: Frame) -> None:
+    def serve_forwarded(self, connection: Connection, request: Frame) -> None:
         """Code :data:`RequestCode.FORWARD`: serves the request that was passed on. Raises
         :class:`~broker.remoting.protocol.errors.FieldError` if there is none."""
         if connection not in self._brokers:
             self._brokers.add(connection)
             connection.on_close(self._brokers.discard)
-        self._dispatch(connection, _unpacked(request))
+        self._dispatch(connection, unpack_forwarded(request))
 
     def has_clients(self, connections: Collection[Connection]) -> bool:
         """Whether any of these connections to this broker is a client's, not a broker's."""
@@ -200,7 +200,7 @@ class Forwarder:
         self._client.call(
             address,
             RequestCode.FORWARD,
-            _packed(request, connection.remote_address),
+            pack_forwarded(request, connection.remote_address),
             (request.body,),
             timeout=self._limits.answer_seconds,
             done=partial(self._answered, address, connection, request, error),
@@ -231,14 +231,19 @@ class Forwarder:
             refuse(connection, request, error)
 
 
-def _packed(request: Frame, client: str) -> Mapping[str, str]:
+def pack_forwarded(request: Frame, client: str) -> Mapping[str, str]:
+    """The fields of a request that is passed on for ``client``."""
     return {
         FORWARDED: f"{request.code} {request.version} {client}",
         FIELDS: orjson.dumps(request.ext).decode(),
     }
 
 
-def _unpacked(request: Frame) -> ForwardedFrame:
+def unpack_forwarded(request: Frame) -> ForwardedFrame:
+    """The request that was passed on.
+
+    Raises :class:`~broker.remoting.protocol.errors.FieldError`.
+    """
     words = ext_str(request, FORWARDED).split(" ")
     if len(words) != 3 or not (words[0].isdecimal() and words[1].isdecimal()):
         raise FieldError(f"{FORWARDED} is not the code, the version and the client of a request")

@@ -213,7 +213,7 @@ class Broker(StateMachineListener):
         self.dispatch: Handler = dispatch_by_code(self.handlers)
         own_address = str(config.own.address)
         self.forwarder = Forwarder(loop, own_address, self._leader_address, self.dispatch)
-        self.handlers[RequestCode.FORWARD] = self.forwarder.unpack
+        self.handlers[RequestCode.FORWARD] = self.forwarder.serve_forwarded
         self.on_announcement_changed: Callable[[], None] = lambda: None
         """Called when what :meth:`announcement` says has changed."""
         self._announced_topics: tuple[DataVersion, dict[str, dict[str, object]]] | None = None

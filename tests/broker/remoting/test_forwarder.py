@@ -49,7 +49,7 @@ class Member:
         handlers = {int(SEND): self._store}
         dispatch = dispatch_by_code(handlers)
         self.forwarder = Forwarder(loop, address(number), self._leader_address, dispatch, LIMITS)
-        handlers[int(RequestCode.FORWARD)] = self.forwarder.unpack
+        handlers[int(RequestCode.FORWARD)] = self.forwarder.serve_forwarded
         self.server = RemotingServer(
             loop, "10.0.0.1", number, dispatch, forward=self.forwarder.take
         )
@@ -321,7 +321,9 @@ def test_what_is_no_forwarded_request_is_refused(words: str, fields: str, what: 
         RequestCode.FORWARD, 7, FLAG_ONE_WAY, ext={"forwarded": words, "fields": fields}
     )
     with pytest.raises(FieldError, match=what):
-        member.forwarder.unpack(Connection(loop, lambda *_: None, RemotingLimits()), request)
+        member.forwarder.serve_forwarded(
+            Connection(loop, lambda *_: None, RemotingLimits()), request
+        )
     loop.run_until_complete(member.forwarder.close())
     loop.close()
 
