@@ -27,13 +27,12 @@ class RemotingLimits:
 
     backlog: int = 1024
     """Connections that wait to be accepted; RocketMQ's ``serverSocketBacklogSize``."""
-
+    handshakes_max: int = 1024
+    """With TLS, connections whose first byte or handshake has not come."""
     write_buffer_high: int = 1024 * 1024
     """Bytes that wait for the peer to read; above, the server stops reading its requests."""
-
     write_buffer_max: int = 64 * 1024 * 1024
-    """Answers to earlier requests still come after that; a peer that leaves this much unread is
-    cut."""
+    """Answers to earlier requests still come after that; a peer that leaves more unread is cut."""
 
     pending_max: int = 65_536
     """Requests of one connection that may wait for an answer."""
@@ -42,16 +41,14 @@ class RemotingLimits:
     """Frames, or KiB of body, that are handled before heartbeats and disks have their turn."""
 
     incomplete_max: int = 128 * 1024 * 1024
-    """Bytes of incomplete frames, of all connections of a server. Above, the connection with the
-    oldest incomplete frame is closed."""
+    """Bytes of incomplete frames, of all connections. Above, the oldest one's connection is closed."""
 
     incomplete_each: int = 16 * 1024
     """Bytes of such a frame that each connection may keep in any case."""
 
     progress_seconds: float = 15.0
     progress_bytes: int = 8 * 1024
-    """An incomplete frame must get so many bytes in so many seconds, or its rest. A link with 5
-    kbit/s is quick enough."""
+    """An incomplete frame must get so many bytes in so many seconds: 5 kbit/s are quick enough."""
     header_template_size_max: int = 4096
     header_templates_max: int = 64
     """Headers that others of one connection are compared with; then it starts again."""
@@ -70,8 +67,7 @@ class ForwardingLimits:
     """Of the requests that a follower passes on to the leader."""
 
     wait_seconds: float = 1.0
-    """How long requests wait for a leader. After that they are refused at once until there is one:
-    a client of several broker groups then turns to another."""
+    """Requests wait so long for a leader. After that all are refused at once until there is one."""
 
     waiting_max: int = 10_000
     waiting_bytes_max: int = 32 * 1024 * 1024
@@ -89,12 +85,10 @@ class StateLimits:
     """Limits of the replicated state: topics, groups and offsets of a broker group."""
 
     topics_max: int = 20_000
-    """Of a group of brokers. With names of any length their settings fit one frame, in a
-    registration and in the answer to code 21."""
+    """With names of any length their settings fit one frame, also in the answer to code 21."""
 
     automatic_topics_max: int = 10_000
-    """Beyond these a message to an unknown topic creates none: a faulty producer leaves room for an
-    operator."""
+    """Sending creates no topic beyond these: a faulty producer leaves room for an operator."""
 
     queues_max: int = 16_384
     """Of one topic. A queue costs nothing before its first message."""
@@ -113,13 +107,17 @@ class StateLimits:
 
     retry_queues_max: int = 256
     """Of one group's retry topic."""
-
     offsets_max: int = 262_144
-    """Committed offsets: of each group one for each queue that it consumes. A checkpoint packs all
-    of them, which takes 0.2 s for this many."""
+    """Committed offsets, one for each queue of a group. A checkpoint packs as many in 0.2 s."""
 
     transactions_max: int = 65_536
     """Half messages are refused while so many transactions are open."""
+
+    accounts_max: int = 1_000
+    account_permissions_max: int = 1_000
+    """Of one account for topics, and as many for groups."""
+    account_changes_max: int = 64
+    """Requests for such changes that wait for each other."""
 
 
 STATE = StateLimits()
@@ -139,15 +137,13 @@ class ProduceLimits:
     """The newest applied entries, in memory for readers."""
 
     keys_max: int = 256
-    """Words in the ``KEYS`` of a message: each is a row of the key index, several times larger than
-    a short word. A message has a few."""
+    """Words in the ``KEYS`` of a message, which has a few: each is a row of the key index."""
 
     key_size_max: int = 4096
     """Bytes of one of them."""
 
     batch_keys_max: int = 131_072
-    """Keys of all messages in one request, which takes 0.1 s for this many. These are several for
-    each message even if 4 MiB are full of short ones."""
+    """Keys of all messages in one request, which takes 0.1 s for this many."""
 
     property_templates_max: int = 4096
     """How many templates of properties are remembered; then it starts again."""
@@ -173,8 +169,7 @@ class ConsumeLimits:
     """Pulls held at once; a further one is answered at once without a message."""
 
     held_expressions_max: int = 8 << 20
-    """Characters of the expressions of all held pulls: parsed, each takes up to 30 bytes, unless
-    several pulls share an expression."""
+    """Characters of the expressions of all held pulls; parsed, each takes up to 30 bytes."""
 
     query_messages_max: int = 64
     """RocketMQ's ``maxMsgsNumBatch``."""
@@ -189,8 +184,7 @@ class ConsumeLimits:
     """Of parentheses and signs within each other, in an SQL92 expression."""
 
     expression_links_max: int = 200
-    """The most ``AND``, ``OR`` and tests for equality in a row: each is evaluated within the next,
-    and the interpreter's stack has an end. ``IN`` is for longer lists of values."""
+    """The most ``AND``, ``OR`` and ``=`` in a row: evaluation nests them. ``IN`` takes long lists."""
 
 
 CONSUME = ConsumeLimits()
@@ -202,7 +196,6 @@ class ClientLimits:
 
     groups_max: int = 1024
     """Of producers and consumers, over one connection. An application has a few."""
-
     ids_max: int = 64
     """Client ids over one connection. An application has one."""
 
@@ -252,7 +245,6 @@ class NameServerLimits:
 
     members_max: int = 64
     """Addresses of one broker name, and those that a leader reports; also filter servers."""
-
     name_size_max: int = 512
     """Characters of a name or an address."""
 
@@ -263,7 +255,6 @@ class NameServerLimits:
     """How long a silent broker may want to be known."""
 
     term_max: int = 1 << 62
-
     key_values_max: int = 10_000
     """Key-value pairs in all namespaces."""
 
@@ -305,10 +296,10 @@ class HttpLimits:
 
     connections_max: int = 512
     """The server closes further connections as soon as they are accepted."""
-
     backlog: int = 128
     """Connections that wait to be accepted."""
-
+    handshakes_max: int = 128
+    """As :attr:`RemotingLimits.handshakes_max`."""
     idle_seconds: float = 60.0
     """A connection without a request, with all its headers, for so long is closed."""
 
@@ -316,8 +307,7 @@ class HttpLimits:
     """Of one request; each has at most 8,190 bytes."""
 
     stall_seconds: float = 20.0
-    """A connection is closed if no byte of a body came, or none of an answer was taken, for so
-    long."""
+    """A connection is closed after so long without a byte of a body, or of an answer taken."""
 
     body_bytes_per_second: int = 16 << 10
     """The rate of a body that takes longer than ``stall_seconds``."""
@@ -330,9 +320,8 @@ class HttpLimits:
     """This part of each request and answer is not counted: a small one always fits."""
 
     containers_max: int = 1000
-    """Objects and lists in one request, which needs three. A list of two bytes takes 56 of memory
-    and up to 300 ns: eight megabytes of them would hold the event loop for as long as an
-    election."""
+    """Objects and lists in one request, which needs three. Eight megabytes of them, 300 ns each,
+    would hold the event loop for as long as an election."""
 
     strings_max: int = 50_000
     """As above. All properties of a message together have at most 32,767 bytes."""
@@ -342,7 +331,6 @@ class HttpLimits:
 
     path_size_max: int = 4096
     """Characters of a path, as on Linux."""
-
     path_depth_max: int = 64
     """Directories of a path."""
 
@@ -355,19 +343,16 @@ class BodyLimits:
     """Of what requests hold, beyond the size of a frame."""
 
     lenient_json_size: int = 256 * 1024
-    """Bytes of JSON with keys without quotes. This program reads it, which takes up to a tenth of a
-    second for this much; standard JSON may fill a frame."""
+    """Bytes of JSON with keys without quotes, which takes up to a tenth of a second for so many."""
 
     lenient_json_depth: int = 1024
     """The depth of arrays and objects there; the parser of standard JSON has the same."""
 
     inflated_size: int = 16 * 1024 * 1024
-    """Bytes of a body after decompression: as many as a plain one may have. A thousandth of them
-    makes so many."""
+    """Bytes of a body after decompression, as many as of a plain one."""
 
     expression_size: int = 64 * 1024
-    """Characters of a subscription's expression, tags or SQL92. They are kept, and sent to every
-    client that asks for a group."""
+    """Characters of a subscription's expression. Clients that ask for its group get all of them."""
 
     expression_size_usual: int = 4 * 1024
     """Parsed expressions are kept: many of up to this length, and few longer ones."""
@@ -391,7 +376,6 @@ class LogLimits:
 
     file_size: int = 32 * 1024 * 1024
     """Bytes after which another file is begun; 0: never."""
-
     files: int = 4
     """How many are kept, the newest included."""
 

@@ -1,9 +1,8 @@
 """Consumers that behave on the wire as RocketMQ's Java push consumer, 4.9, does.
 
 They report their offsets with their pulls and one-way. Their pulls are held. They filter by tag
-once more, send back what they cannot consume, and share the queues out by themselves. Those that
-consume in order lock their queues first. Times are shorter than Java's: seconds stand for tens of
-seconds.
+once more, send messages back, and share the queues out by themselves. Those that consume in order
+lock their queues first. Times are shorter than Java's: seconds stand for tens of seconds.
 """
 
 from __future__ import annotations
@@ -360,8 +359,7 @@ class PushMember:
                     continue
 
     async def _begin_at(self, process_queue: ProcessQueue, offset: int) -> None:
-        """The queue goes on elsewhere: it is dropped, and starts again once its new offset is
-        known."""
+        """The queue is dropped, and starts again once its new offset is known."""
         queue = process_queue.queue
         process_queue.dropped = True
         await asyncio.sleep(REBASE_SECONDS)

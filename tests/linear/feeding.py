@@ -21,7 +21,7 @@ from broker.ingest.batch_body import decode_batch_body
 from broker.ingest.property_templates import MessageBuilder, origin
 from broker.limits import HTTP
 from broker.nameserver.server import read_registration
-from broker.remoting.forwarder import unpack_forwarded
+from broker.remoting.forwarded_frame import unpack_forwarded
 from broker.remoting.processors import client_manage
 from broker.remoting.processors.json_body import json_object, objects_of
 from broker.remoting.processors.lock_queues import LockProcessor

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from broker.client.config import ProducerConfig
 from broker.client.errors import (
+    AccessDeniedError,
     ClientError,
     ClosedError,
     Failure,
@@ -178,7 +179,9 @@ class ReplySender:
         refused = refusal(queue.broker, answer.code, answer.remark)
         # Code 1: the client that asked is not connected there, or did not answer. It may be
         # connecting.
-        if not refused.retriable and answer.code != ResponseCode.SYSTEM_ERROR:
+        if isinstance(refused, AccessDeniedError) or (
+            not refused.retriable and answer.code != ResponseCode.SYSTEM_ERROR
+        ):
             raise refused
         return refused
 

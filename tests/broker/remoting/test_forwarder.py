@@ -10,7 +10,8 @@ from broker.limits import ForwardingLimits, RemotingLimits
 from broker.remoting.client import RemotingClient
 from broker.remoting.connection import Connection
 from broker.remoting.dispatch import dispatch_by_code
-from broker.remoting.forwarder import Forwarder, client_address, client_host_bytes
+from broker.remoting.forwarded_frame import client_address, client_host_bytes
+from broker.remoting.forwarder import Forwarder
 from broker.remoting.protocol.addresses import host_bytes
 from broker.remoting.protocol.codes import (
     FLAG_ONE_WAY,
@@ -48,7 +49,9 @@ class Member:
         self.asked = 0
         handlers = {int(SEND): self._store}
         dispatch = dispatch_by_code(handlers)
-        self.forwarder = Forwarder(loop, address(number), self._leader_address, dispatch, LIMITS)
+        self.forwarder = Forwarder(
+            loop, address(number), self._leader_address, dispatch, limits=LIMITS
+        )
         handlers[int(RequestCode.FORWARD)] = self.forwarder.serve_forwarded
         self.server = RemotingServer(
             loop, "10.0.0.1", number, dispatch, forward=self.forwarder.take
