@@ -41,7 +41,7 @@ class RemotingLimits:
     """Frames, or KiB of body, that are handled before heartbeats and disks have their turn."""
 
     incomplete_max: int = 128 * 1024 * 1024
-    """Bytes of incomplete frames, of all connections. Above, the oldest one's connection is closed."""
+    """Bytes of incomplete frames, of all connections. Above, the oldest one's link is closed."""
 
     incomplete_each: int = 16 * 1024
     """Bytes of such a frame that each connection may keep in any case."""
@@ -184,7 +184,7 @@ class ConsumeLimits:
     """Of parentheses and signs within each other, in an SQL92 expression."""
 
     expression_links_max: int = 200
-    """The most ``AND``, ``OR`` and ``=`` in a row: evaluation nests them. ``IN`` takes long lists."""
+    """``AND``, ``OR`` and ``=`` in a row: evaluation nests them. ``IN`` takes long lists."""
 
 
 CONSUME = ConsumeLimits()
