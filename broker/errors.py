@@ -14,8 +14,8 @@ from store.quoting import shortened
 
 
 class RefusedError(Exception):
-    """Base of all refusals. The text is for the caller. It is one line of bounded length, as many
-    repeat a name or a text of the request, which is as long as its sender likes."""
+    """Base of all refusals. The text is for the caller. It is one line of bounded length, because
+    many repeat a name or a text of the request, which may be of any length."""
 
     def __init__(self, what: str) -> None:
         super().__init__(shortened(what))
@@ -49,11 +49,11 @@ class UnauthenticatedError(AccessDeniedError):
 
 
 class UnknownTopicError(RefusedError):
-    """The topic is not there, and does not come into being by being used."""
+    """The topic does not exist, and use does not create it."""
 
 
 class UnknownGroupError(RefusedError):
-    """The subscription group is not there, and does not come into being by being used."""
+    """The subscription group does not exist, and use does not create it."""
 
 
 class UnknownQueueError(RefusedError):
@@ -61,7 +61,7 @@ class UnknownQueueError(RefusedError):
 
 
 class UnknownSubscriptionError(RefusedError):
-    """No member of the group that is connected here has said what it wants of the topic."""
+    """No connected member of the group has subscribed to the topic."""
 
 
 class StaleSubscriptionError(RefusedError):
@@ -81,11 +81,11 @@ class TransactionMismatchError(RefusedError):
 
 
 class UnavailableError(RefusedError):
-    """It cannot be done now. Another try may succeed, here or on another node."""
+    """It is impossible now. Another try may succeed, here or on another node."""
 
 
 class WrongStateError(UnavailableError):
-    """The state of this node is not that of its group, so nothing is told of it."""
+    """The state of this node is not that of its group, so it gives no answer from it."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -102,4 +102,4 @@ def reason_of(error: Exception) -> str:
 
 Refusal = RefusedError | ProposeError | EntryTooLargeError
 REFUSALS = (RefusedError, ProposeError, EntryTooLargeError)
-"""All that says no: the broker's own refusals, and those of the layers below."""
+"""All refusals: the broker's own, and those of the layers below."""

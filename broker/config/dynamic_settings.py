@@ -69,7 +69,7 @@ class DynamicSettings:
         return self._applied.state.settings.get(LOG_LEVEL, self._config.log_level)
 
     def reserved_ms(self, usual: int | None) -> int | None:
-        """How old a message may become; ``usual`` where nothing was changed."""
+        """How old a message may become; ``usual`` if nothing was changed."""
         if FILE_RESERVED_HOURS not in self._applied.state.settings:
             return usual
         return self.file_reserved_hours * HOUR_MS or None

@@ -210,7 +210,7 @@ class NodeConfig:
         return broker_id_of(self.node)
 
     def to_toml(self) -> str:
-        """The text of the ``node.toml`` that stands in the data directory and reads as this.
+        """The text of a ``node.toml`` in the data directory that reads as this.
 
         ``data`` is left out of it, so that the directory may be moved.
         """

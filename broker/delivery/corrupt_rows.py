@@ -20,7 +20,7 @@ _FIELDS = [("position", ">i8"), ("size", ">i4"), ("code", ">i8")]
 
 
 class CorruptRowError(DamagedError):
-    """A row of a queue that is not that of its message."""
+    """A row of a queue that does not belong to its message."""
 
     def __init__(self, queue: ConsumeQueue, offset: int) -> None:
         self.queue = queue
@@ -32,16 +32,16 @@ class CorruptRowError(DamagedError):
 
 
 def columns(data: Bytes) -> NDArray[Any]:
-    """Rows that follow each other in a queue, by ``position``, ``size`` and ``code``."""
+    """Consecutive rows of a queue, by ``position``, ``size`` and ``code``."""
     import numpy as np  # noqa: PLC0415 - a node that starts waits for no NumPy
 
     return np.frombuffer(data, dtype=_FIELDS)
 
 
 def first_corrupt_row(data: Bytes, start: int, end: int) -> int | None:
-    """Which of these rows leads to no record of the log from ``start`` to ``end``, or to one that
-    does not lie behind that of the row before. Of two rows out of order either may be wrong: the
-    former is reported."""
+    """The first of these rows that leads to no record of the log from ``start`` to ``end``, or not
+    behind the record of the row before. Of two rows out of order either may be wrong: the former is
+    reported."""
     import numpy as np  # noqa: PLC0415 - a node that starts waits for no NumPy
 
     if not data:

@@ -82,7 +82,7 @@ class DerivedFilesCheck:
             index, _, data = self._store.read_checkpoint(-1, 0, CHECKPOINT_BYTES_MAX)
             checkpoint = decode_checkpoint(data, f"checkpoint {index}") if index >= 0 else None
         except DamagedError as error:
-            # The next checkpoint takes its place; the log is looked at all the same.
+            # The next checkpoint replaces it; the log is compared all the same.
             log.error("what is derived is not compared with the log: %s", error)
             return
         if checkpoint is not None:
@@ -107,7 +107,7 @@ class DerivedFilesCheck:
         return told
 
     def end_pass(self) -> list[str]:
-        """A file of the key index that is not whole, or is missing, is made again."""
+        """A file of the key index that is incomplete or missing is rebuilt."""
         told = []
         for file in self._keys.files:
             try:
@@ -182,8 +182,8 @@ class DerivedFilesCheck:
                 file.datasync()
             except OSError as error:
                 if error.errno not in OUT_OF_SPACE:
-                    # A page of the cache is read before some of it is written, so what cannot be
-                    # read may not take rows either. The next start makes files, in other places.
+                    # The page cache reads a page before it writes a part, so an unreadable place
+                    # may not take rows either. The next start makes files in other places.
                     request_rebuild(self._fs, self._directory)
                 raise
             finally:
@@ -223,7 +223,7 @@ class DerivedFilesCheck:
             self._ends[place] = min(self._ends[place], file.last_position + 1)
 
     def _find_keys(self, entries: Sequence[Entry], batches: Batches) -> None:
-        """Gathers the key rows of these entries that no file has, but a missing one had."""
+        """Collects the key rows of these entries that no file has and a missing file had."""
         end = 0 if self._state is None else self._state.applied_end
         runs: dict[int, int] = {}
         for entry in entries:
@@ -241,8 +241,8 @@ class DerivedFilesCheck:
     def _make_missing(self) -> list[str]:
         """Files of the collected rows. None reaches beyond the start of another one.
 
-        Nor over an entry that could not be read: its rows come once it is whole again, and need a
-        place of their own.
+        Nor over an unreadable entry: its rows come once it is whole again, and need a place of
+        their own.
         """
         gathered, self._without_file = self._without_file, {}
         self._without_file_bytes = 0

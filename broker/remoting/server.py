@@ -49,7 +49,7 @@ class RemotingServer:
     """Serves remoting requests on one port.
 
     ``dispatch(connection, request)`` is called for every request, on the loop's thread, and must
-    not wait: it answers at once or keeps the two and answers later, in any order.
+    not wait: it answers at once or later, in any order.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class RemotingServer:
         return list(self._connections)
 
     def accept(self) -> Connection:
-        """The protocol of a new connection; also what a test gives to its own transport."""
+        """The protocol of a new connection; tests give it to their own transports."""
         self._accepted += 1
         connection = AcceptedConnection(
             self._loop,

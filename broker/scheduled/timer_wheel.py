@@ -33,8 +33,8 @@ def queue_of(slot: int) -> int:
 
 def first_of_slot(queue: ConsumeQueue, number: int, slot: int) -> int:
     """The offset of the first message in queue ``number`` that is due in ``slot`` or later; the end
-    where there is none. Raises :class:`~broker.delivery.corrupt_rows.CorruptRowError` as it comes
-    upon a row of a time for which nothing waits there.
+    if there is none. Raises :class:`~broker.delivery.corrupt_rows.CorruptRowError` for a row with a
+    time that its queue cannot have.
     """
     low, high = queue.first_offset, queue.end_offset
     while low < high:
@@ -50,8 +50,8 @@ def first_of_slot(queue: ConsumeQueue, number: int, slot: int) -> int:
 
 
 def first_corrupt_time(data: Bytes, number: int, last_ms: int) -> int | None:
-    """Which of these rows of queue ``number`` says a time for which nothing waits there: one in a
-    slot of another queue, or behind ``last_ms``."""
+    """Finds rows of queue ``number`` with a time that the queue cannot have: one in a slot of
+    another queue, or behind ``last_ms``."""
     times = columns(data)["code"].astype("i8")
     wrong = (times <= 0) | (times > last_ms) | (times // SLOT_MS % SLOTS != number)
     return int(wrong.argmax()) if wrong.any() else None

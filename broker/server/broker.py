@@ -74,7 +74,7 @@ class Broker(StateMachineListener):
         on_fatal: Callable[[BaseException], None],
         limits: BrokerLimits,
     ) -> None:
-        """``on_fatal`` is told why the node stopped by itself; the process must then end."""
+        """``on_fatal`` gets the reason if the node stops by itself; the process must then end."""
         retention = limits.retention or config.retention
         loop = environment.loop
         self._fs = environment.fs
@@ -256,9 +256,9 @@ class Broker(StateMachineListener):
 
     def _failed(self, error: BaseException) -> None:
         if isinstance(error, DamagedError):
-            # An entry could not be applied, as a derived file is damaged. The content of the log
-            # makes that file whole; without the note each start would come to the same entry and
-            # end.
+            # An entry could not be applied, because a derived file is damaged. The content of the
+            # log makes that file whole; without the note each start would come to the same entry
+            # and end.
             with suppress(OSError):
                 request_rebuild(self._fs, self._data)
         self._on_fatal(error)

@@ -95,7 +95,7 @@ class BrokerServer(Generic[B]):
         )
 
     async def stop(self) -> None:
-        """Says goodbye to the NameServers, answers who waits, and saves what is in memory."""
+        """Unregisters at the NameServers, refuses waiting requests, and saves what is in memory."""
         self.broker.announcements.on_changed = lambda: None
         await self._registrar.stop()
         if self._http is not None:
@@ -107,7 +107,7 @@ class BrokerServer(Generic[B]):
         self._environment.close()
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """An error that no code expected: a node that goes on half alive is worse than none.
+        """An unexpected error: a node that goes on half alive is worse than none.
 
         Errors of single sockets are none of that kind.
         """
@@ -129,9 +129,8 @@ async def open_broker(
 ) -> BrokerServer[B]:
     """Opens the data of a broker, which is then to be started.
 
-    Waits for its peers where the log is damaged and they must put it right. Raises
-    :class:`~store.errors.StoreError` and ``OSError`` where the data cannot be used; the environment
-    is closed then.
+    Waits for its peers if they must repair the log. Raises :class:`~store.errors.StoreError` and
+    ``OSError`` if the data cannot be used; the environment is closed then.
     """
     with ExitStack() as unless_opened:
         unless_opened.callback(environment.close)

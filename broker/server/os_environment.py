@@ -40,10 +40,10 @@ from store.io.os_filesystem import OsFileSystem
 async def serve(config: NodeConfig) -> BrokerServer[Broker]:
     """Starts the broker of ``config``.
 
-    Waits for its peers where its log is damaged and they must put it right. Raises
-    :class:`~store.errors.StoreError` where its data cannot be used, ``OSError`` where a port is
-    taken, and :class:`~broker.config.setting_checks.ConfigError` where the files of ``[security]``
-    cannot be used; nothing keeps running then.
+    Waits for its peers if they must repair its log. Raises :class:`~store.errors.StoreError` if its
+    data cannot be used, ``OSError`` if a port is taken, and
+    :class:`~broker.config.setting_checks.ConfigError` if the files of ``[security]`` cannot be
+    used; nothing keeps running then.
     """
     usual = DescriptorLimits()
     connections = connections_of_broker(raise_file_limit(usual), usual)
@@ -75,8 +75,7 @@ def os_environment(
         loop.add_reader(writes.fileno(), writes.completed)
     fs = OsFileSystem(writes, DescriptorReserve())
     executors = Executors(*(ThreadExecutor(loop, name) for name in ("log", "reads", "background")))
-    # Nobody is to wait for NumPy on the event loop, where it looks at rows
-    # (`delivery/corrupt_rows.py`).
+    # NumPy is imported before the event loop needs it to look at rows (`delivery/corrupt_rows.py`).
     executors.background.submit(lambda: import_module("numpy"), lambda _numpy, _error: None)
 
     make_ingest, make_delivery, end_tracing = _flows(config)

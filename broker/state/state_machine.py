@@ -60,7 +60,7 @@ _FirstOffsets: TypeAlias = dict[tuple[str, int], int]
 
 _STORE_TIMESTAMP = Struct(">q")
 STORE_TIMESTAMP_AT = 56
-"""Where a record with an IPv4 born host, and all of ours have one, says when it was stored."""
+"""The place of the store time in a record with an IPv4 born host, as all of ours have."""
 
 
 class StateMachineListener:
@@ -113,7 +113,7 @@ class BrokerCheckpointWork:
         return self._state
 
     def flush(self) -> None:
-        """Writes the derived files. :class:`~store.errors.DiskFullError` where there is no room:
+        """Writes the derived files. :class:`~store.errors.DiskFullError` if there is no room:
         the rows stay in memory, and the next checkpoint writes them again."""
         try:
             for flush in self._flushes:
@@ -352,8 +352,8 @@ class BrokerStateMachine:
             queue.first_offset = queue.end_offset
 
     def _checkpoint_saved(self, firsts: _FirstOffsets, expired_position: int) -> None:
-        """Gives up files once no checkpoint needs them: the older one has been replaced by that
-        before this one.
+        """Removes files that no checkpoint needs: the older one was replaced by the newer one
+        before this.
 
         Only now is the log cut, too. A member that gets this checkpoint and the log from here on
         makes its ConsumeQueues from them, so the log must have everything that the checkpoint

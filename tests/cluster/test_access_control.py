@@ -131,7 +131,7 @@ def refused(cluster: RunningCluster, profile: Path, directory: Path) -> None:
 
 def no_key_is_readable(cluster: RunningCluster, secrets: list[object]) -> None:
     keys = [
-        (each if isinstance(each, str) else each.credentials.secret_key).encode()  # type: ignore[attr-defined]
+        (each if isinstance(each, str) else each.credentials.secret_key).encode()  # type: ignore[attr-defined]  # an account
         for each in secrets
     ]
     for path in cluster.directory.rglob("*"):

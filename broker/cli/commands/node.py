@@ -88,10 +88,10 @@ def reload_log(server_log: ServerLog, path: str) -> None:
 
 
 def import_server() -> None:
-    """Imports what a node needs, as quickly as it can be done: it is most of a node's start.
+    """Imports a node's modules as quickly as possible: that is most of a node's start.
 
-    A node speaks no TLS, but aiohttp reads the system's root certificates when it is imported. And
-    nothing of what modules make is garbage, however often the collector looks.
+    A node's peers need no root certificates, but aiohttp reads the system's when it is imported.
+    The modules make no garbage, so the collector need not run.
     """
     os.environ["SSL_CERT_FILE"] = os.environ["SSL_CERT_DIR"] = os.devnull
     gc.disable()
@@ -103,11 +103,11 @@ def import_server() -> None:
 
 def tune_interpreter() -> None:
     """The threads that write and sync need the interpreter for microseconds. While the event loop
-    is busy, they wait for it for a whole switch interval (5 ms by default). And messages are too
-    short-lived for the collector to look at them after every 700.
+    is busy, they wait for it for a whole switch interval (5 ms by default). Messages are too
+    short-lived for a collection after every 700 of them.
 
-    NumPy, which comes when the first keys are sorted, would start a thread of linear algebra for
-    each core, and every one of them spins for a while.
+    NumPy is imported when the first keys are sorted. It would start a thread of linear algebra for
+    each core, and each of them spins for a while.
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     keep_freed_memory()

@@ -26,13 +26,14 @@ COMM_MAX = 15
 
 
 def show_as(name: str) -> None:
-    """Makes ``name``, or the end of a long one, what `ps -e` and `top` call this process."""
+    """Sets the name of this process in `ps -e` and `top` to ``name``, or to the end of a long
+    one."""
     with suppress(OSError), open(COMM, "w", encoding="ascii") as comm:
         comm.write(name[-COMM_MAX:])
 
 
 def announce(server: Mapping[str, object], line: str, *, as_json: bool) -> None:
-    """Prints where the server listens. It serves all the same where that cannot be written."""
+    """Prints where the server listens. It serves all the same if that cannot be written."""
     try:
         if as_json:
             print_json(server)

@@ -21,7 +21,7 @@ class RemotingError(Exception):
 
 
 class FrameError(RemotingError):
-    """The peer sent bytes that are no frame: what was wrong, and at which byte of the frame.
+    """The peer sent bytes that are no frame: the mistake, and its byte in the frame.
 
     After one of these the stream cannot be followed any more, so its connection is closed.
     """
@@ -39,7 +39,7 @@ class RequestError(RemotingError):
         """``reason`` is the word under which it is counted; by default that of the code."""
         self.code = code
         self.reason = reason or code_word(code)
-        # Many repeat a name or a text of the request, which is as long as its sender likes.
+        # Many repeat a name or a text of the request, which may be of any length.
         self.remark = remark = shortened(remark)
         super().__init__(f"response code {code}: {remark}")
 
