@@ -84,7 +84,8 @@ def _init(args: argparse.Namespace) -> int:
         print(f"left as they were: {', '.join(made.kept)}")
     print(
         "Each node needs ca.pem, cluster-secret, its own certificate and key, and admin.toml for "
-        "its first start; nobody but you needs ca-key.pem.\nThen say in each node.toml, and in the NameServer's file:\n\n"
+        "its first start; nobody but you needs ca-key.pem.\n"
+        "Then say in each node.toml, and in the NameServer's file:\n\n"
         f'[security]\ndirectory = "{files.directory}"'
     )
     return 0
