@@ -31,6 +31,8 @@ from store.quoting import shortened
 
 ADMIN_ACCESS_KEY = "dledger-admin"
 PEM_BYTES_MAX = 1 << 20
+"""Setting: bytes of a file of certificates."""
+
 SECRET_BYTES = 32
 EXPIRES_SOON_DAYS = 30
 

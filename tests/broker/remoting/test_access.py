@@ -301,6 +301,7 @@ def test_several_changes_at_once_are_all_made(tmp_path: Path) -> None:
         {"accessKey": "reader-123", "secretKey": "long-enough", "topicPerms": "a b=PUB"},
         {"accessKey": "reader-123", "secretKey": "long-enough", "whiteRemoteAddress": "ten"},
         {"secretKey": "long-enough"},
+        {"accessKey": "dledger-cluster", "secretKey": "long-enough", "admin": "true"},
     ],
 )
 def test_what_can_be_no_account_is_refused(tmp_path: Path, fields: dict[str, str]) -> None:
@@ -383,6 +384,18 @@ def test_a_key_sealed_with_another_secret_is_refused_and_said(tmp_path: Path) ->
 
     with_access(nothing, tmp_path)
     with_access(scenario, tmp_path, secrets=ClusterSecrets((b"\x08" * 32,), ADMIN))
+
+
+def test_the_servers_of_the_cluster_are_trusted_and_others_are_not(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        for secret, code in ((b"\x07" * 32, 0), (b"\x08" * 32, CODE_DENIED)):
+            keys = ClusterSecrets((secret,)).credentials()
+            client = broker.client_of(keys.access_key, keys.secret_key)
+            ext = {"topic": "TBW102", "queueId": "0"}
+            assert (await ask(client, RequestCode.GET_MAX_OFFSET, ext)).code == code
+            await client.close()
+
+    with_access(scenario, tmp_path)
 
 
 def test_a_cluster_secret_is_replaced_without_new_keys(tmp_path: Path) -> None:
