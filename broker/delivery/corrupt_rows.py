@@ -1,7 +1,7 @@
-"""Rows of ConsumeQueues that rotted on the disk, as far as the rows show it by themselves.
+"""Rows of ConsumeQueues that are corrupt, as far as the rows alone show it.
 
-Rows of a run are looked at together, with NumPy: its functions import it, so that a broker that
-starts does not wait for it.
+Rows of a run are checked together, with NumPy. Its functions import it, so a starting broker does
+not wait for it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class CorruptRowError(DamagedError):
         self.offset = offset
         super().__init__(
             *queue.locate(offset),
-            f"the row of offset {offset} leads to no such record; it is mended from the log",
+            f"the row of offset {offset} leads to no such record; it is repaired from the log",
         )
 
 
@@ -40,8 +40,8 @@ def columns(data: Bytes) -> NDArray[Any]:
 
 def first_corrupt_row(data: Bytes, start: int, end: int) -> int | None:
     """Which of these rows leads to no record of the log from ``start`` to ``end``, or to one that
-    does not lie behind that of the row before. Of two that do not follow each other either may be
-    wrong: it is the former that is told."""
+    does not lie behind that of the row before. Of two rows out of order either may be wrong: the
+    former is reported."""
     import numpy as np  # noqa: PLC0415 - a node that starts waits for no NumPy
 
     if not data:

@@ -1,15 +1,14 @@
 """Finding messages of a queue and bringing their records, from memory or the disk.
 
-Which answer a pull gets is RocketMQ's table (``DefaultMessageStore.getMessage``); see
-:class:`GetMessageStatus`. Rows of a ConsumeQueue say where the records lie; rows that follow each
-other in the log are read as one range, so that a pull costs a few reads and not one for each
-message.
+The answers of a pull are RocketMQ's (``DefaultMessageStore.getMessage``); see
+:class:`GetMessageStatus`. Rows of a ConsumeQueue say where the records lie. Consecutive records are
+read as one range, so a pull costs a few reads and not one for each message.
 
-A row may have rotted on the disk, and would bring bytes that are no record, or another queue's.
-Each range must therefore begin and end with the records that its first and its last row are of;
-those between follow each other, so none of their rows is wrong either. Of rows that a filter passes
-over no record is read: they must lead to places that follow each other. Where the tags code alone
-rotted, a filter passes its message over until the scrub has mended the row, as with RocketMQ.
+A corrupt row would lead to bytes that are no record, or another queue's. So each range must begin
+and end with the records of its first and its last row. The rows between lead to consecutive
+records, so they are right too. A filter reads no record of the rows that it skips; they must lead
+to consecutive places. If only the tags code is corrupt, a filter skips the message until the scrub
+has repaired the row, as in RocketMQ.
 """
 
 from __future__ import annotations
@@ -29,8 +28,7 @@ SCAN_ROWS_MIN = 800
 """How many rows a filtered pull looks at, at least: RocketMQ's 16,000 bytes."""
 
 ROWS_BEFORE = 1024
-"""How many rows before a wrong one are looked at for one that did not rot with it: a page of the
-disk has 205."""
+"""How many rows before a wrong one are searched for a whole one: a page of the disk has 205."""
 
 
 class GetMessageStatus(Enum):
@@ -79,7 +77,7 @@ class PullLimits(NamedTuple):
 
 
 class GetMessageResult(NamedTuple):
-    """What a pull brings. ``min_offset`` and ``max_offset`` bound the queue, max exclusive."""
+    """The result of a pull. ``min_offset`` and ``max_offset`` bound the queue, max exclusive."""
 
     status: GetMessageStatus
     next_offset: int
@@ -90,7 +88,7 @@ class GetMessageResult(NamedTuple):
 
 
 class Log(Protocol):
-    """What is needed of :class:`~dledger.node.checked_reads.CheckedReads`."""
+    """The part of :class:`~dledger.node.checked_reads.CheckedReads` that is used here."""
 
     def at_hand(self, position: int, size: int) -> Bytes | None: ...
 
@@ -104,7 +102,7 @@ class Log(Protocol):
 
 
 class Applied(Protocol):
-    """What is needed of :class:`~broker.state.state_machine.BrokerStateMachine`."""
+    """The part of :class:`~broker.state.state_machine.BrokerStateMachine` that is used here."""
 
     @property
     def applied_end(self) -> int: ...
@@ -146,8 +144,8 @@ class MessageReader:
     ) -> GetMessageResult:
         """The messages from ``offset`` on whose tags code is among ``codes`` (None: all).
 
-        Raises :class:`~broker.delivery.corrupt_rows.CorruptRowError` where a row that is passed
-        over has rotted so that it shows; it is mended soon.
+        Raises :class:`~broker.delivery.corrupt_rows.CorruptRowError` if a skipped row is visibly
+        corrupt; it is repaired soon.
         """
         queue = self._applied.queue(topic, queue_id)
         first, end = self.offsets(topic, queue_id)
@@ -218,10 +216,9 @@ class MessageReader:
     ) -> None:
         """Brings the bytes of ``ranges``; ``done`` is called now if all of them are in memory.
 
-        The error is :class:`~store.errors.OutOfRangeError` where the records have just expired, or
-        where this node's own disk is so far behind the group that it does not have them yet, and
-        :class:`~store.errors.DamagedError` where the disk has damaged their entry, or a row that
-        leads to them; the row is mended soon.
+        The error is :class:`~store.errors.OutOfRangeError` if the records have just expired, or if
+        this node's disk does not have them yet. It is :class:`~store.errors.DamagedError` if their
+        entry or a row that leads to them is damaged; the row is repaired soon.
         """
         for each in ranges:
             if each.rows is not None and not self._may_be(each, each.rows):
@@ -260,8 +257,8 @@ class MessageReader:
     # --- rows that are wrong
 
     def check_rows(self, queue: ConsumeQueue, offset: int, data: Bytes) -> None:
-        """Raises :class:`~broker.delivery.corrupt_rows.CorruptRowError` where one of the rows from
-        ``offset`` on cannot be one: for those of whose records nothing is read.
+        """Raises :class:`~broker.delivery.corrupt_rows.CorruptRowError` if one of the rows from
+        ``offset`` on is impossible. It is for rows whose records are not read.
         """
         applied = self._applied
         wrong = first_corrupt_row(data, applied.expired_position, applied.applied_end)
@@ -271,8 +268,8 @@ class MessageReader:
     def report_corrupt_row(self, wrong: CorruptRowError) -> CorruptRowError:
         """Has what the log says from the row before the wrong one on compared with the queue.
 
-        That row may have rotted with it. So of the two nearest that can lead to a record, the one
-        that lies first counts; the log's beginning where there is none.
+        That row may be corrupt as well. So of the two nearest rows that can lead to a record, the
+        first counts; the log's beginning where there is none.
         """
         queue, applied = wrong.queue, self._applied
         first = max(queue.first_offset, wrong.offset - ROWS_BEFORE)

@@ -1,11 +1,11 @@
-"""Comparing ConsumeQueues and key index with the log that they are derived from.
+"""Compares ConsumeQueues and key index with the log.
 
-Called by the scrub (``dledger/node/scrubber.py``) on the background executor, which is also the one
-that writes these files; so nobody else writes while a difference is looked at. What counts is what
-the newest checkpoint covers: rows behind it may still be in memory.
+The scrub calls it (``dledger/node/scrubber.py``) on the background executor. That executor also
+writes these files, so nobody else writes during a comparison. Only the part that the newest
+checkpoint covers counts: rows behind it may still be in memory.
 
-What cannot be read is as good as wrong, for all of it is in the log. What cannot be written stops
-the node, as anywhere.
+Unreadable rows count as wrong, because the log has everything. A failed write stops the node, as
+anywhere.
 """
 
 from __future__ import annotations
@@ -127,10 +127,10 @@ class DerivedFilesCheck:
     # --- ConsumeQueues
 
     def _rows(self, batches: Batches) -> dict[tuple[str, int, int], tuple[int, bytearray]]:
-        """What the entries say about each queue, as far as the checkpoint covers it.
+        """The rows of each queue by the entries, as far as the checkpoint covers it.
 
-        By topic, queue and first offset of what they have without a gap: an entry that is damaged
-        is missing among them, and the rows behind it do not follow those before it.
+        Rows without a gap, by topic, queue and first offset. A damaged entry is missing among them,
+        and the rows behind it do not follow those before it.
         """
         found: dict[tuple[str, int, int], tuple[int, bytearray]] = {}
         begun: dict[tuple[str, int], tuple[int, int]] = {}  # where it began, what comes next
@@ -153,7 +153,7 @@ class DerivedFilesCheck:
         return found
 
     def _differs(self, topic: str, queue_id: int, first: int, rows: bytearray) -> str | None:
-        """What is wrong with the rows from offset ``first`` on, if anything is."""
+        """The mistake in the rows from offset ``first`` on, if any."""
         for path, byte, part in self._parts(topic, queue_id, first, rows):
             try:
                 file = self._fs.open(path, writable=False)
@@ -239,7 +239,7 @@ class DerivedFilesCheck:
             self._make_missing()
 
     def _make_missing(self) -> list[str]:
-        """Files of the rows that were gathered. None reaches beyond the start of another one.
+        """Files of the collected rows. None reaches beyond the start of another one.
 
         Nor over an entry that could not be read: its rows come once it is whole again, and need a
         place of their own.
@@ -269,7 +269,7 @@ class DerivedFilesCheck:
         return before if not before or position >= self._ends[before - 1] else None
 
     def _check_keys(self, file: IndexFile) -> IndexFile:
-        """What the header must say, as far as the rows tell. Raises :class:`DamagedError`."""
+        """The header that the rows lead to. Raises :class:`DamagedError`."""
         # Imported here, off the event loop, as in ``store/index/key_index.py``.
         import numpy as np  # noqa: PLC0415 - a node that starts waits for no NumPy
 

@@ -7,7 +7,8 @@ from typing import TypeAlias
 
 from broker.errors import AccessDeniedError
 from broker.remoting.connection import Connection, Handler
-from broker.remoting.error_responses import refused
+from broker.remoting.error_responses import refuse
+from broker.remoting.forwarder import client_address
 from broker.remoting.protocol.errors import RequestError
 from broker.remoting.protocol.frame import Frame
 from broker.security.access_control import AccessControl
@@ -44,7 +45,9 @@ def guarded(
         if request.code in without:
             dispatch(connection, request)
             return
-        address = connection.remote_address
+        # Who forwards was believed by the request around this one, unless all is only counted.
+        forwarded = access.enforcing
+        address = client_address(connection, request) if forwarded else connection.remote_address
         try:
             access.check(
                 lambda: access.signed(request.ext, request.body, address.rpartition(":")[0]),
@@ -53,7 +56,8 @@ def guarded(
                 always=request.code in always,
             )
         except AccessDeniedError as error:
-            raise refused(error) from error
+            refuse(connection, request, error)
+            return
         dispatch(connection, request)
 
     return guard

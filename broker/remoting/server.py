@@ -6,7 +6,7 @@ import asyncio
 import logging
 
 from broker.limits import RemotingLimits
-from broker.remoting.connection import Connection, Handler
+from broker.remoting.connection import Connection, Forward, Handler
 from broker.remoting.incomplete_frames import IncompleteFrameBudget
 from broker.remoting.turn_limit import TurnLimit
 from broker.security.port_tls import PortTls
@@ -60,6 +60,7 @@ class RemotingServer:
         limits: RemotingLimits | None = None,
         *,
         tls: PortTls | None = None,
+        forward: Forward | None = None,
     ) -> None:
         """Without ``tls`` the port speaks none."""
         self._loop = loop
@@ -68,6 +69,7 @@ class RemotingServer:
         self._dispatch = dispatch
         self._limits = limits or RemotingLimits()
         self._tls = tls
+        self._forward = forward
         self._server: asyncio.AbstractServer | TlsServer | None = None
         self._connections: dict[Connection, None] = {}
         self._accepted = 0
@@ -97,6 +99,7 @@ class RemotingServer:
             budget=self._budget,
             turns=self._turn_limit,
         )
+        connection.forward = self._forward
         if len(self._connections) >= self._limits.connections_max:
             logger.warning(
                 "refused a connection: %d are open", len(self._connections), extra=FROM_OUTSIDE
@@ -110,7 +113,7 @@ class RemotingServer:
         return connection
 
     async def start(self) -> None:
-        """Listens. Raises ``OSError`` where the address cannot be had."""
+        """Listens. Raises ``OSError`` if the address cannot be used."""
         limits = self._limits
         if self._tls is None:
             self._server = await self._loop.create_server(

@@ -1,6 +1,6 @@
-"""One broker, assembled: a node of the group, the state machine on it, and who talks to clients.
+"""One broker, assembled: a node of the group, the state machine on it, and the ports to clients.
 
-Its data is opened, and its ports are, by ``broker/server/broker_server.py``.
+``broker/server/broker_server.py`` opens its data and its ports.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from dataclasses import replace
 from random import Random
 from typing import ClassVar
 
-from broker.admin.group_members import client_addresses
+from broker.admin.group_members import client_addresses, member_addresses
+from broker.config.client_security import cluster_client
 from broker.config.dynamic_settings import DynamicSettings
 from broker.config.node_config import NodeConfig
 from broker.context import BrokerContext
@@ -22,7 +23,6 @@ from broker.delivery.message_reader import MessageReader
 from broker.delivery.replica_selection import ReplicaSelection
 from broker.group_commit.batcher import Batcher
 from broker.ingest.ingest import Ingest
-from broker.limits import STATE
 from broker.maintenance.derived_files_check import DerivedFilesCheck
 from broker.maintenance.retention import Needs, Retention
 from broker.maintenance.state_proofs import StateProofs
@@ -31,6 +31,7 @@ from broker.remoting.access_guard import guarded
 from broker.remoting.connected_clients import ConnectedClients
 from broker.remoting.connection import Handler
 from broker.remoting.dispatch import dispatch_by_code
+from broker.remoting.forwarder import Forwarder
 from broker.remoting.processors.processor_table import (
     SERVED_WHEN_STATE_DIVERGED,
     broker_handlers,
@@ -38,15 +39,17 @@ from broker.remoting.processors.processor_table import (
 )
 from broker.remoting.processors.request_access import ALWAYS_ENFORCED, BROKER_ACCESS
 from broker.remoting.protocol.addresses import host_bytes
+from broker.remoting.protocol.codes import RequestCode
 from broker.scheduled.scheduled_message_service import ScheduledMessageService
 from broker.server.access_setup import make_access_control, make_account_changes
+from broker.server.draining import Draining
 from broker.server.environment import BrokerLimits, Environment
-from broker.server.name_server_registration import Announcement
+from broker.server.name_server_registration import Announcement, announced_topic
 from broker.state.broker_state import DataVersion
 from broker.state.commands import Proof
 from broker.state.open_transactions import OpenTransaction
 from broker.state.state_machine import BrokerStateMachine, StateMachineListener
-from broker.topics_and_groups import TopicConfig, system_topics
+from broker.topics_and_groups import system_topics
 from broker.transactions.coordinator import CheckPolicy, TransactionCoordinator
 from dledger.config import RaftConfig
 from dledger.node.node import Node
@@ -67,7 +70,7 @@ class Broker(StateMachineListener):
     """Serves clients from a replicated log. ``dispatch`` takes their requests."""
 
     machine_class: ClassVar[type[BrokerStateMachine]] = BrokerStateMachine
-    """What applies the log; the simulator has one that can be watched."""
+    """The state machine; the simulator has one that can be watched."""
 
     def __init__(
         self,
@@ -217,13 +220,19 @@ class Broker(StateMachineListener):
         self.dispatch: Handler = dispatch_by_code(self.handlers)
         if access is not None:
             self.dispatch = guarded(self.dispatch, access, BROKER_ACCESS, always=ALWAYS_ENFORCED)
+        known_by = cluster_client(config.security, environment.secrets)
+        self._addresses = str(config.own.address), str(config.own.http)
+        self.forwarder = Forwarder(
+            loop, self._addresses[0], self._leader_address, self.dispatch, security=known_by
+        )
+        self.handlers[RequestCode.FORWARD] = self.forwarder.unpack
         self.on_announcement_changed: Callable[[], None] = lambda: None
         """Called when what :meth:`announcement` says has changed."""
         self._announced_topics: tuple[DataVersion, dict[str, dict[str, object]]] | None = None
-        """What was announced last, by its version, which changes whenever a topic does."""
+        """The last registration, by its version, which changes whenever a topic does."""
         self._announced_members: tuple[Configuration, tuple[str, ...]] | None = None
         self._announced_serving = False
-        self._addresses = str(config.own.address), str(config.own.http)
+        self.draining = Draining(loop, node, self._leads_elsewhere)
         node.health.on_level = self._disk_level_changed
         node.removal.on_change = self._membership_changed
         node.state_divergence.on_wrong = self._state_diverged
@@ -253,14 +262,14 @@ class Broker(StateMachineListener):
 
     def _failed(self, error: BaseException) -> None:
         if isinstance(error, DamagedError):
-            # An entry could not be applied, as a derived file is damaged. What is in the log makes
-            # that file whole; without the note each start would come to the same entry and end.
+            # An entry could not be applied, as a derived file is damaged. The log makes that file
+            # whole; without the note each start would come to the same entry and end.
             with suppress(OSError):
                 request_rebuild(self._fs, self._data)
         self._on_fatal(error)
 
     async def stop(self) -> None:
-        """Refuses what is staged, forgets who waits, and stops the node in order."""
+        """Refuses pending requests, forgets their waiters, and stops the node in order."""
         self._retention.stop()
         self.context.clients.stop()
         self.context.rates.stop()
@@ -271,10 +280,11 @@ class Broker(StateMachineListener):
         self.context.transactions.stop()
         self.context.delivery.long_polling.close()
         self.context.batcher.close()
+        await self.forwarder.close()
         await self.context.node.stop()
 
     def announcement(self) -> Announcement:
-        """What NameServers are told: broker id 0 is the leader that serves."""
+        """The registration at NameServers: broker id 0 is the leader that serves."""
         config, node, state = self.context.config, self.context.node, self.context.machine.state
         configuration = node.core.configuration
         if self._announced_members is None or self._announced_members[0] is not configuration:
@@ -298,9 +308,21 @@ class Broker(StateMachineListener):
             is_member=node.removal.is_member,
         )
 
+    def _leader_address(self) -> str | None:
+        """Where the leader takes requests; None while none is known, or its address is not."""
+        node, config = self.context.node, self.context.config
+        leader = node.leadership.leader
+        if leader is None:
+            return None
+        members = member_addresses(config, node.core.configuration)
+        return members[leader].client or None if leader in members else None
+
+    def _leads_elsewhere(self) -> bool:
+        return self._leader_address() not in (None, self._addresses[0])
+
     def _topic_table(self) -> dict[str, dict[str, object]]:
         topics = self.context.machine.state.topics
-        return {name: _announced(topic) for name, topic in sorted(topics.items())}
+        return {name: announced_topic(topic) for name, topic in sorted(topics.items())}
 
     # --- StateMachineListener
 
@@ -336,6 +358,8 @@ class Broker(StateMachineListener):
         self.context.proofs.leadership_changed(leadership)
         if self.context.accounts is not None:
             self.context.accounts.leadership_changed(serving=leadership.serving)
+        self.forwarder.leadership_changed(leadership.leader)
+        self.draining.leadership_changed(leadership)
         if not leadership.serving:
             self.context.delivery.leads_no_more()
         self._announce_if_changed()
@@ -357,26 +381,18 @@ class Broker(StateMachineListener):
         self.on_announcement_changed()
 
     def _state_diverged(self) -> None:
-        """What clients would be told may be wrong: they are to go elsewhere."""
+        """Answers to clients may be wrong: they are to go elsewhere."""
         for code in self.handlers:
             if code not in SERVED_WHEN_STATE_DIVERGED:
                 self.handlers[code] = refuse_wrong_state
         self.context.delivery.long_polling.close()
 
     def _disk_level_changed(self, level: DiskLevel) -> None:
-        no_room = self.context.node.health.no_room
-        self.context.batcher.refuse_messages(no_room if level is DiskLevel.FULL else None)
+        error = self.context.node.health.no_room if level is DiskLevel.FULL else None
+        self.context.batcher.refuse_messages(error)
         if level > DiskLevel.ROOM:
             self._retention.check_soon()
 
     def _notifies(self, group: str) -> bool:
-        settings = self.context.machine.state.groups.get(group)
-        return settings is None or settings.notify_ids_changed
-
-
-def _announced(topic: TopicConfig) -> dict[str, object]:
-    """Clients make an object of each queue, and older states have topics with any number."""
-    if topic.queues > STATE.queues_max:
-        read, write = (min(n, STATE.queues_max) for n in (topic.read_queues, topic.write_queues))
-        topic = replace(topic, read_queues=read, write_queues=write)
-    return topic.as_json()
+        found = self.context.machine.state.groups.get(group)
+        return found is None or found.notify_ids_changed

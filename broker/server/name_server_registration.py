@@ -1,8 +1,8 @@
-"""The broker's side of the NameServers: says who it is, to every one of them, again and again.
+"""The broker's side of the NameServers: registers at every one of them, again and again.
 
 Every member of a group registers: the leader as broker id 0, node ``n<k>`` as id k + 1 while it
-follows. So clients see one address that they may write to, and tools see all of them. A broker that
-is no member of its group, because it waits to be added or was removed, does not register.
+follows. So clients see one address for writes, and tools see all of them. A broker that is no
+member of its group, because it waits to be added or was removed, does not register.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 import logging
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from broker.limits import STATE
@@ -25,6 +25,7 @@ from broker.remoting.protocol.register_broker_body import (
     encode_topic_table,
 )
 from broker.security.credentials import NO_SECURITY, ClientSecurity
+from broker.topics_and_groups import TopicConfig
 
 INTERVAL_SECONDS = 30.0
 RETRY_SECONDS = 1.0
@@ -41,7 +42,7 @@ logger = logging.getLogger("dledger.registration")
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """What a broker says of itself. ``topics`` is a ``topicConfigTable`` as in topics.json."""
+    """The registration of a broker. ``topics`` is a ``topicConfigTable`` as in topics.json."""
 
     cluster: str
     broker_name: str
@@ -78,7 +79,7 @@ class Announcement:
         }
 
     def significant_fields(self) -> tuple[object, ...]:
-        """What NameServers go by: of a follower neither its topics nor its term."""
+        """The fields that NameServers use: of a follower neither its topics nor its term."""
         if not self.is_member:
             return (self.identity(),)
         news = (self.identity(), self.http_address, self.members)
@@ -119,7 +120,7 @@ def throttle_seconds(size: int) -> float:
 class Registrar:
     """Registers with every NameServer on a schedule, when there is news, and when one forgot us.
 
-    Who is no member any more says goodbye to those that know it.
+    A removed node unregisters at those that know it.
 
     ``announce`` tells what is true now. ``states`` says for each NameServer what it last did:
     "registered", or why not. Dead NameServers cost a log line when they die, and nothing else.
@@ -273,3 +274,11 @@ def _ignore_result(answer: asyncio.Future[Frame]) -> None:
     """Whether a NameServer has heard a goodbye or not: it forgets who says nothing any more."""
     if not answer.cancelled():
         answer.exception()
+
+
+def announced_topic(topic: TopicConfig) -> dict[str, object]:
+    """Clients make an object of each queue, and older states have topics with any number."""
+    if topic.queues > STATE.queues_max:
+        read, write = (min(n, STATE.queues_max) for n in (topic.read_queues, topic.write_queues))
+        topic = replace(topic, read_queues=read, write_queues=write)
+    return topic.as_json()

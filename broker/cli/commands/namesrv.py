@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import logging
 import os
 import socket
@@ -21,6 +20,7 @@ from broker.security.port_tls import PortTls
 from broker.server.security_setup import read_port_tls, read_secrets
 from broker.system.log_output import log_to_stderr
 from broker.system.wall_clock import system_clock_ms
+from dledger.node.service import StopSignal
 
 EXAMPLES = """\
   dledger namesrv
@@ -64,9 +64,7 @@ def run(args: argparse.Namespace) -> int:
     log_to_stderr()
     if config.exposed:
         log.warning(EXPOSED)
-    return run_until_stopped(
-        lambda stopped: _serve(config, access, tls, stopped, as_json=args.json)
-    )
+    return run_until_stopped(lambda stop: _serve(config, access, tls, stop, as_json=args.json))
 
 
 def _access_control(config: NameServerConfig) -> AccessControl | None:
@@ -82,7 +80,7 @@ async def _serve(
     config: NameServerConfig,
     access: AccessControl | None,
     tls: PortTls | None,
-    stopped: asyncio.Future[None],
+    stop: StopSignal,
     *,
     as_json: bool,
 ) -> int:
@@ -95,7 +93,7 @@ async def _serve(
         ) from error
     address = f"{config.host}:{nameserver.port}"
     announce({"namesrv": address}, f"the NameServer listens on {address}", as_json=as_json)
-    await stopped
+    await stop.asked
     await nameserver.stop()
     return 0
 

@@ -142,7 +142,7 @@ def test_entries_that_have_rotted_below_the_checkpoint_are_put_back_on_the_way(
     assert raised.value.index == rotten[0]
 
     loop = VirtualLoop()
-    givers = Givers(loop, {"n1": entries}, {})  # type: ignore[arg-type]
+    givers = Givers(loop, {"n1": entries}, {})  # type: ignore[arg-type]  # a service of lists
     asked: list[int] = []
     monkeypatch.setattr(ReplicaStore, "repair_row", lambda _store, place: asked.append(place))
 
