@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 from broker.errors import AccessDeniedError
 from broker.remoting.connection import Connection, Handler
-from broker.remoting.error_responses import refuse
-from broker.remoting.forwarder import client_address
+from broker.remoting.error_responses import respond_refusal
+from broker.remoting.forwarded_frame import client_address
 from broker.remoting.protocol.errors import RequestError
 from broker.remoting.protocol.frame import Frame
 from broker.security.access_control import AccessControl
@@ -45,9 +45,7 @@ def guarded(
         if request.code in without:
             dispatch(connection, request)
             return
-        # Who forwards was believed by the request around this one, unless all is only counted.
-        forwarded = access.enforcing
-        address = client_address(connection, request) if forwarded else connection.remote_address
+        address = client_address(connection, request)
         try:
             access.check(
                 lambda: access.signed(request.ext, request.body, address.rpartition(":")[0]),
@@ -56,8 +54,8 @@ def guarded(
                 always=request.code in always,
             )
         except AccessDeniedError as error:
-            refuse(connection, request, error)
-            return
-        dispatch(connection, request)
+            respond_refusal(connection, request, error)
+        else:
+            dispatch(connection, request)
 
     return guard
