@@ -70,7 +70,6 @@ class RemotingServer:
         self._limits = limits or RemotingLimits()
         self._forward = forward
         self._tls = tls
-        self._forward = forward
         self._server: asyncio.AbstractServer | TlsServer | None = None
         self._connections: dict[Connection, None] = {}
         self._accepted = 0

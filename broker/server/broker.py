@@ -13,7 +13,6 @@ from random import Random
 from typing import ClassVar
 
 from broker.admin.group_members import client_addresses, member_addresses
-from broker.config.client_security import cluster_client
 from broker.config.dynamic_settings import DynamicSettings
 from broker.config.node_config import NodeConfig
 from broker.context import BrokerContext
@@ -220,10 +219,10 @@ class Broker(StateMachineListener):
         self.dispatch: Handler = dispatch_by_code(self.handlers)
         if access is not None:
             self.dispatch = guarded(self.dispatch, access, BROKER_ACCESS, always=ALWAYS_ENFORCED)
-        own_address = str(config.own.address)
+        self._addresses = str(config.own.address), str(config.own.http)
         self.forwarder = Forwarder(
             loop,
-            own_address,
+            self._addresses[0],
             self._leader_address,
             self.dispatch,
             security=server_security(config, environment),

@@ -50,7 +50,6 @@ class BrokerServer(Generic[B]):
             port,
             self.broker.dispatch,
             limits.remoting,
-            tls=environment.tls,
             forward=self.broker.forwarder.take,
             tls=environment.tls,
         )
