@@ -31,8 +31,7 @@ from store.quoting import shortened
 
 ADMIN_ACCESS_KEY = "dledger-admin"
 PEM_BYTES_MAX = 1 << 20
-"""Setting: bytes of a file of certificates."""
-
+"""Format: a certificate or key is some kilobytes; a larger file is none."""
 SECRET_BYTES = 32
 EXPIRES_SOON_DAYS = 30
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from broker.config.security_config import DISABLED, PERMISSIVE, SecurityConfig
-from broker.security.cluster_secrets import ClusterSecrets
 from broker.security.credentials import ClientSecurity, Credentials
 
 
@@ -16,8 +15,3 @@ def client_security(
         ca=security.files.ca if security.tls != DISABLED else "",
         plain_too=security.tls == PERMISSIVE,
     )
-
-
-def cluster_client(security: SecurityConfig, secrets: ClusterSecrets | None) -> ClientSecurity:
-    """Of a server that signs as one of the cluster; without ``secrets`` it signs nothing."""
-    return client_security(security, secrets.credentials() if secrets is not None else None)

@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 from broker.errors import AccessDeniedError
 from broker.remoting.connection import Connection, Handler
-from broker.remoting.error_responses import refuse
-from broker.remoting.forwarder import client_address
+from broker.remoting.error_responses import respond_refusal
+from broker.remoting.forwarded_frame import client_address
 from broker.remoting.protocol.errors import RequestError
 from broker.remoting.protocol.frame import Frame
 from broker.security.access_control import AccessControl
@@ -45,19 +45,19 @@ def guarded(
         if request.code in without:
             dispatch(connection, request)
             return
-        # Who forwards was believed by the request around this one, unless all is only counted.
-        forwarded = access.enforcing
-        address = client_address(connection, request) if forwarded else connection.remote_address
+        enforced = request.code in always
+        # Where access control is permissive, anybody may forward, and name any client.
+        address = connection.remote_address if enforced else client_address(connection, request)
         try:
             access.check(
                 lambda: access.signed(request.ext, request.body, address.rpartition(":")[0]),
                 lambda: needed(request),
                 address,
-                always=request.code in always,
+                always=enforced,
             )
         except AccessDeniedError as error:
-            refuse(connection, request, error)
-            return
-        dispatch(connection, request)
+            respond_refusal(connection, request, error)
+        else:
+            dispatch(connection, request)
 
     return guard

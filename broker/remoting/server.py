@@ -59,8 +59,8 @@ class RemotingServer:
         dispatch: Handler,
         limits: RemotingLimits | None = None,
         *,
-        tls: PortTls | None = None,
         forward: Forward | None = None,
+        tls: PortTls | None = None,
     ) -> None:
         """Without ``tls`` the port speaks none."""
         self._loop = loop
@@ -68,8 +68,8 @@ class RemotingServer:
         self._port = port
         self._dispatch = dispatch
         self._limits = limits or RemotingLimits()
-        self._tls = tls
         self._forward = forward
+        self._tls = tls
         self._server: asyncio.AbstractServer | TlsServer | None = None
         self._connections: dict[Connection, None] = {}
         self._accepted = 0

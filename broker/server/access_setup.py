@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from broker.config.client_security import client_security
 from broker.config.node_config import NodeConfig
 from broker.config.security_config import ENFORCING, OFF
 from broker.group_commit.batcher import Batcher
 from broker.maintenance.account_changes import AccountChanges
 from broker.security.access_control import AccessControl
+from broker.security.credentials import ClientSecurity
 from broker.server.environment import Environment
 from broker.state.state_machine import BrokerStateMachine
 from dledger.node.member_features import MemberFeatures
@@ -25,6 +27,12 @@ def make_access_control(
         table=lambda: machine.state.access,
         now_ms=environment.wall_clock,
     )
+
+
+def server_security(config: NodeConfig, environment: Environment) -> ClientSecurity:
+    """How this server proves to others that it belongs to the cluster."""
+    secrets = environment.secrets
+    return client_security(config.security, secrets.credentials() if secrets else None)
 
 
 def make_account_changes(

@@ -13,7 +13,6 @@ from random import Random
 from typing import ClassVar
 
 from broker.admin.group_members import client_addresses, member_addresses
-from broker.config.client_security import cluster_client
 from broker.config.dynamic_settings import DynamicSettings
 from broker.config.node_config import NodeConfig
 from broker.context import BrokerContext
@@ -41,7 +40,7 @@ from broker.remoting.processors.request_access import ALWAYS_ENFORCED, BROKER_AC
 from broker.remoting.protocol.addresses import host_bytes
 from broker.remoting.protocol.codes import RequestCode
 from broker.scheduled.scheduled_message_service import ScheduledMessageService
-from broker.server.access_setup import make_access_control, make_account_changes
+from broker.server.access_setup import make_access_control, make_account_changes, server_security
 from broker.server.draining import Draining
 from broker.server.environment import BrokerLimits, Environment
 from broker.server.name_server_registration import Announcement, announced_topic
@@ -220,12 +219,15 @@ class Broker(StateMachineListener):
         self.dispatch: Handler = dispatch_by_code(self.handlers)
         if access is not None:
             self.dispatch = guarded(self.dispatch, access, BROKER_ACCESS, always=ALWAYS_ENFORCED)
-        known_by = cluster_client(config.security, environment.secrets)
         self._addresses = str(config.own.address), str(config.own.http)
         self.forwarder = Forwarder(
-            loop, self._addresses[0], self._leader_address, self.dispatch, security=known_by
+            loop,
+            self._addresses[0],
+            self._leader_address,
+            self.dispatch,
+            security=server_security(config, environment),
         )
-        self.handlers[RequestCode.FORWARD] = self.forwarder.unpack
+        self.handlers[RequestCode.FORWARD] = self.forwarder.serve_forwarded
         self.on_announcement_changed: Callable[[], None] = lambda: None
         """Called when what :meth:`announcement` says has changed."""
         self._announced_topics: tuple[DataVersion, dict[str, dict[str, object]]] | None = None
@@ -356,10 +358,10 @@ class Broker(StateMachineListener):
         self.context.scheduled_messages.leadership_changed(leadership)
         self.context.transactions.leadership_changed(leadership)
         self.context.proofs.leadership_changed(leadership)
-        if self.context.accounts is not None:
-            self.context.accounts.leadership_changed(serving=leadership.serving)
         self.forwarder.leadership_changed(leadership.leader)
         self.draining.leadership_changed(leadership)
+        if self.context.accounts is not None:
+            self.context.accounts.leadership_changed(serving=leadership.serving)
         if not leadership.serving:
             self.context.delivery.leads_no_more()
         self._announce_if_changed()

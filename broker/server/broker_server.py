@@ -10,10 +10,10 @@ import asyncio
 from contextlib import ExitStack
 from typing import Any, Generic, TypeVar
 
-from broker.config.client_security import cluster_client
 from broker.config.node_config import NodeConfig
 from broker.http.server import HttpServer
 from broker.remoting.server import RemotingServer
+from broker.server.access_setup import server_security
 from broker.server.broker import Broker
 from broker.server.environment import BrokerLimits, Environment
 from broker.server.name_server_registration import Registrar
@@ -50,14 +50,14 @@ class BrokerServer(Generic[B]):
             port,
             self.broker.dispatch,
             limits.remoting,
-            tls=environment.tls,
             forward=self.broker.forwarder.take,
+            tls=environment.tls,
         )
         self._registrar = Registrar(
             loop,
             config.namesrv,
             self.broker.announcement,
-            security=cluster_client(config.security, environment.secrets),
+            security=server_security(config, environment),
         )
         self._http = (
             HttpServer(self.broker.context, limits.http, environment.tls) if limits.http else None

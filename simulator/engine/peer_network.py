@@ -4,8 +4,8 @@ Messages pass through the shipped codec. A cut link is either noticed, as a clos
 silently swallows messages, as a dead cable does. A dead process breaks its links. So does a
 receiver of a frame with flipped bits (``engine/bit_flips.py``), as the shipped transport does.
 
-Connections are authenticated: each end is told whom the other's certificate names, as TLS tells it,
-and the shipped code decides whether to talk (:class:`~dledger.wire.peer_identity.Admission`).
+Connections are authenticated: each end learns whom the other's certificate names, as with TLS, and
+the shipped code decides whether to talk (:class:`~dledger.wire.peer_identity.Admission`).
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from broker.ingest.batch_body import decode_batch_body
 from broker.ingest.property_templates import MessageBuilder, origin
 from broker.limits import HTTP
 from broker.nameserver.server import read_registration
+from broker.remoting.forwarded_frame import unpack_forwarded
 from broker.remoting.processors import client_manage
 from broker.remoting.processors.json_body import json_object, objects_of
 from broker.remoting.processors.lock_queues import LockProcessor
@@ -30,10 +31,12 @@ from broker.remoting.processors.send_message_header import (
     read_header,
     read_templated_header,
 )
+from broker.remoting.protocol.codes import RequestCode
 from broker.remoting.protocol.ext_fields import ext_bool, ext_int, ext_str
 from broker.remoting.protocol.frame import Frame, decode_frame, encode_request
 from broker.remoting.protocol.frame_reader import FrameReader
 from broker.remoting.protocol.header_templates import TemplatedFrame
+from broker.security.signature import is_signed_by
 from dledger.wire.codec import decode_message, seal
 from dledger.wire.greeting import PROTOCOL_VERSION, unpack_greeting
 from dledger.wire.websocket_frames import MessageReader
@@ -70,6 +73,12 @@ def fed_in_chunks(size: int) -> Callable[[bytes], object]:
 def whole_frame(header: bytes, body: bytes, serialization: int = 0) -> bytes:
     size = len(header)
     return struct.pack(">iI", 4 + size + len(body), serialization << 24 | size) + header + body
+
+
+def forwarded(data: bytes) -> object:
+    """The fields of a request that a follower has passed on."""
+    fields = {"forwarded": "310 409 10.0.0.1:1", "fields": data.decode(errors="replace")}
+    return unpack_forwarded(Frame(RequestCode.FORWARD, 0, ext=dict(fields)))
 
 
 def json_frame(data: bytes) -> object:
@@ -270,6 +279,12 @@ def chain(bodies: Sequence[bytes]) -> bytes:
 
 def append(data: bytes) -> object:
     return peer(msgpack.packb([3, 1, 0, 1, 0, chain(letters(data))]))
+
+
+def signed(data: bytes) -> object:
+    """A request with as many fields as there are bytes, and these bytes for its body."""
+    ext: dict[str, object] = {f"field{number}": "" for number in range(len(data))}
+    return is_signed_by(b"key", {**ext, "Signature": "x"}, data)
 
 
 def both(*reads: Callable[[bytes], object]) -> Callable[[bytes], object]:

@@ -135,7 +135,7 @@ class _Status:
 
 
 def _fields(request: Frame) -> dict[str, str]:
-    """What is passed on: all but who asks, whose signature is for this broker alone.
+    """The request to pass on, without the caller: its signature is for this broker alone.
 
     Raises :class:`~broker.remoting.protocol.errors.FieldError`.
     """

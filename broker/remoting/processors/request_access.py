@@ -133,8 +133,8 @@ BROKER_ACCESS: Mapping[int, Classifier] = {
     RequestCode.GET_CONSUMER_GROUPS: _DESCRIBE,
     RequestCode.GET_GROUP_MEMBERS: _DESCRIBE,
     RequestCode.CHANGE_GROUP_MEMBERS: _ADMINISTER,
-    RequestCode.FORWARD: _ADMINISTER,  # for the cluster's brokers; what is in it is checked too
     RequestCode.TRANSFER_LEADERSHIP: _ADMINISTER,
+    RequestCode.FORWARD: _ADMINISTER,  # signed by the cluster; its content is checked separately
     RequestCode.GET_BROKER_RUNTIME_INFO: _DESCRIBE,
     RequestCode.VIEW_BROKER_STATS_DATA: _DESCRIBE,
     RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: _ADMINISTER,

@@ -13,6 +13,7 @@ import pytest
 
 from broker.config.security_config import ENFORCING, PERMISSIVE, SecurityConfig
 from broker.remoting.client import RemotingClient
+from broker.remoting.forwarded_frame import pack_forwarded
 from broker.remoting.processors.request_access import ALWAYS_ENFORCED, BROKER_ACCESS
 from broker.remoting.protocol.codes import RequestCode
 from broker.remoting.protocol.frame import Frame
@@ -384,6 +385,54 @@ def test_a_key_sealed_with_another_secret_is_refused_and_said(tmp_path: Path) ->
 
     with_access(nothing, tmp_path)
     with_access(scenario, tmp_path, secrets=ClusterSecrets((b"\x08" * 32,), ADMIN))
+
+
+def forwarded(code: int, client: str, ext: dict[str, str], body: bytes = b"") -> dict[str, Any]:
+    request = Frame(code, 1, ext=dict(ext), body=body)
+    return dict(pack_forwarded(request, client))
+
+
+def test_a_forwarded_request_keeps_its_caller(tmp_path: Path) -> None:
+    """A broker forwards as one of the cluster; what it forwards counts for who signed it."""
+
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        await put_account(broker, "writer-123", secretKey="writer-secret", topicPerms="orders=PUB")
+        keys = SECRETS.credentials()
+        member = broker.client_of(keys.access_key, keys.secret_key)
+        writer = Credentials("writer-123", "writer-secret")
+        code = RequestCode.SEND_MESSAGE_V2
+        for topic, is_denied in (("orders", False), ("bills", True)):
+            signed = writer.sign(send_ext(topic, 0), (b"x",))
+            ext = forwarded(code, "10.0.0.9:1", signed)
+            assert denied(await ask(member, RequestCode.FORWARD, ext, b"x")) is is_denied
+        ext = forwarded(code, "10.0.0.9:1", send_ext("orders", 0))
+        assert denied(await ask(member, RequestCode.FORWARD, ext, b"x"))
+        client = broker.client_of("writer-123", "writer-secret")
+        ext = forwarded(code, "10.0.0.9:1", writer.sign(send_ext("orders", 0), (b"x",)))
+        assert denied(await ask(client, RequestCode.FORWARD, ext, b"x"))
+        await member.close()
+        await client.close()
+
+    with_access(scenario, tmp_path)
+
+
+def test_nobody_makes_accounts_by_forwarding_from_an_address_of_the_white_list(
+    tmp_path: Path,
+) -> None:
+    """Where access control is permissive, who forwards need not be a broker."""
+
+    async def scenario(broker: SingleBroker) -> None:
+        admin = broker.client_of(ADMIN.access_key, ADMIN.secret_key)
+        change = RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG
+        assert (await ask(admin, change, {"globalWhiteAddrs": "10.7.*.*"})).code == 0
+        account = {"accessKey": "mallory-1", "secretKey": "some-secret", "admin": "true"}
+        make = RequestCode.UPDATE_AND_CREATE_ACL_CONFIG
+        ext = forwarded(make, "10.7.0.1:1", account)
+        assert denied(await broker.ask(RequestCode.FORWARD, ext))
+        await admin.close()
+
+    with_access(scenario, tmp_path, mode=PERMISSIVE, client=None)
 
 
 def test_the_servers_of_the_cluster_are_trusted_and_others_are_not(tmp_path: Path) -> None:
