@@ -46,9 +46,9 @@ from broker.http.origin_guard import OriginGuard, protect
 from broker.http.produce import ProduceHandler
 from broker.http.snapshot import SnapshotHandler
 from broker.limits import HTTP, HttpLimits
-from broker.security.port_tls import PortTls
+from broker.security.port_tls import PortTls, waiting_limits
 from dledger.wire.bad_request_log import BadRequestLog
-from dledger.wire.tls_server import TlsServer, TlsServerLimits
+from dledger.wire.tls_server import TlsServer
 from store.quoting import FROM_OUTSIDE
 
 log = logging.getLogger(__name__)
@@ -138,7 +138,12 @@ class HttpServer:
         if self._tls is None:
             self._server = await loop.create_server(accept, host, port, backlog=limits.backlog)
         else:
-            waiting = TlsServerLimits(limits.handshakes_max, limits.stall_seconds, limits.backlog)
+            waiting = waiting_limits(
+                limits.handshakes_max,
+                limits.connections_max,
+                limits.stall_seconds,
+                limits.backlog,
+            )
             self._server = await self._tls.listen(accept, host, port, waiting)
         self._connections.start()
 
