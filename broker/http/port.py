@@ -9,9 +9,9 @@ from aiohttp import web
 
 from broker.http.connections import Connections
 from broker.limits import HttpLimits
-from broker.security.port_tls import PortTls
+from broker.security.port_tls import PortTls, waiting_limits
 from dledger.wire.bad_request_log import BadRequestLog
-from dledger.wire.tls_server import TlsServer, TlsServerLimits
+from dledger.wire.tls_server import TlsServer
 from store.quoting import FROM_OUTSIDE
 
 log = logging.getLogger(__name__)
@@ -75,7 +75,12 @@ class HttpPort:
                 accept, self._host, self._port, backlog=limits.backlog
             )
         else:
-            waiting = TlsServerLimits(limits.handshakes_max, limits.stall_seconds, limits.backlog)
+            waiting = waiting_limits(
+                limits.handshakes_max,
+                limits.connections_max,
+                limits.stall_seconds,
+                limits.backlog,
+            )
             self._server = await self._tls.listen(accept, self._host, self._port, waiting)
         sockets = getattr(self._server, "sockets", None)
         if sockets:

@@ -10,8 +10,8 @@ from broker.limits import RemotingLimits
 from broker.remoting.connection import Connection, Forward, Handler
 from broker.remoting.incomplete_frames import IncompleteFrameBudget
 from broker.remoting.turn_limit import TurnLimit
-from broker.security.port_tls import PortTls
-from dledger.wire.tls_server import TlsServer, TlsServerLimits
+from broker.security.port_tls import PortTls, waiting_limits
+from dledger.wire.tls_server import TlsServer
 from store.quoting import FROM_OUTSIDE
 
 logger = logging.getLogger("dledger.remoting")
@@ -124,7 +124,12 @@ class RemotingServer:
                 self.accept, self._host, self._port, backlog=limits.backlog
             )
         else:
-            waiting = TlsServerLimits(limits.handshakes_max, limits.connect_seconds, limits.backlog)
+            waiting = waiting_limits(
+                limits.handshakes_max,
+                limits.connections_max,
+                limits.connect_seconds,
+                limits.backlog,
+            )
             self._server = await self._tls.listen(self.accept, self._host, self._port, waiting)
         sockets = getattr(self._server, "sockets", None)
         if sockets:

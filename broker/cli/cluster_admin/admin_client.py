@@ -68,7 +68,10 @@ class RefusedError(CommandError):
     ) -> None:
         self.code = code
         self.ext = ext or {}
-        super().__init__(f"{address} refused: {refusal_words(code, remark)}")
+        hint = ""
+        if "AclException" in (remark or "") and not security_from(os.environ).credentials:
+            hint = "; say who you are: --profile FILE or $DLEDGER_PROFILE"
+        super().__init__(f"{address} refused: {refusal_words(code, remark)}{hint}")
 
 
 @dataclass(frozen=True, slots=True)
