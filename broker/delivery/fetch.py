@@ -39,6 +39,7 @@ from broker.group_commit.batcher import Batcher
 from broker.limits import CONSUME, STATE
 from broker.metrics.broker_metrics import MessageRates
 from broker.state.state_machine import BrokerStateMachine
+from dledger.histogram import Histogram
 from store.errors import StoreError
 from store.io.filesystem import Bytes
 
@@ -107,7 +108,7 @@ message is there, on other nodes at least."""
 class Fetch:
     """A fetch on its way; it may be held, and run again, until its deadline."""
 
-    __slots__ = ("deadline", "done", "held", "request", "wanted")
+    __slots__ = ("begun_at", "deadline", "done", "held", "request", "wanted")
 
     def __init__(
         self, request: FetchRequest, wanted: MessageFilter, deadline: float, done: Done
@@ -118,6 +119,8 @@ class Fetch:
         """By the loop's time."""
         self.done = done
         self.held: HeldPull | None = None
+        self.begun_at = 0.0
+        """When it was run last, by the clock for latencies."""
 
 
 class Consumers(Protocol):
@@ -144,8 +147,14 @@ class Delivery:
         rates: MessageRates,
         ensure_group: Callable[[str], None],
         loop: asyncio.AbstractEventLoop,
+        clock: Callable[[], float],
     ) -> None:
-        """``ensure_group`` creates a group that somebody uses and nobody has created."""
+        """``ensure_group`` creates a group that somebody uses and nobody has created. ``clock``
+        gives seconds that never run backward."""
+        self.fetch_seconds = Histogram()
+        """What it took to find, load and filter messages, without the time that a fetch was held.
+        """
+        self._clock = clock
         self._machine = machine
         self._reader = reader
         self._batcher = batcher
@@ -257,6 +266,7 @@ class Delivery:
         request = fetch.request
         if self.resets and self._was_moved(fetch):
             return
+        fetch.begun_at = self._clock()
         codes, selector, _ = fetch.wanted
         limits = request.limits if selector is None else SCAN_LIMITS
         try:
@@ -313,6 +323,7 @@ class Delivery:
                 return
         if error is None:
             size = sum(map(len, parts))
+            self.fetch_seconds.observe(self._clock() - fetch.begun_at)
             self._rates.pulled(request.topic, request.group or NO_GROUP, found.messages, size)
             self._answer(fetch, found, parts)
         elif request.offset < self._reader.offsets(request.topic, request.queue_id)[0]:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from broker.limits import STATE
@@ -25,7 +25,6 @@ from broker.remoting.protocol.register_broker_body import (
     encode_topic_table,
 )
 from broker.security.credentials import NO_SECURITY, ClientSecurity
-from broker.topics_and_groups import TopicConfig
 
 INTERVAL_SECONDS = 30.0
 RETRY_SECONDS = 1.0
@@ -267,18 +266,11 @@ class Registrar:
     def _note(self, nameserver: str, state: str, level: int = logging.INFO) -> None:
         if self.states[nameserver] != state:
             self.states[nameserver] = state
-            logger.log(level, "NameServer %s: %s", nameserver, state)
+            told = {"nameserver": nameserver, "state": state}
+            logger.log(level, "NameServer %(nameserver)s: %(state)s", told)
 
 
 def _ignore_result(answer: asyncio.Future[Frame]) -> None:
     """Whether a NameServer has heard a goodbye or not: it forgets who says nothing any more."""
     if not answer.cancelled():
         answer.exception()
-
-
-def announced_topic(topic: TopicConfig) -> dict[str, object]:
-    """Clients make an object of each queue, and older states have topics with any number."""
-    if topic.queues > STATE.queues_max:
-        read, write = (min(n, STATE.queues_max) for n in (topic.read_queues, topic.write_queues))
-        topic = replace(topic, read_queues=read, write_queues=write)
-    return topic.as_json()
