@@ -6,6 +6,8 @@ The flows raise these and know no wire. Each wire turns them into its answers in
 
 from __future__ import annotations
 
+import re
+
 from dledger.errors import ProposeError
 from store.errors import EntryTooLargeError
 from store.quoting import shortened
@@ -90,6 +92,12 @@ class WrongStateError(UnavailableError):
             "the state of this broker is not that of its group; it is being taken again from the "
             "log"
         )
+
+
+def reason_of(error: Exception) -> str:
+    """The word under which a refusal is counted: the name of its class, ``not_leader``."""
+    name = type(error).__name__.removesuffix("Error")
+    return re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
 Refusal = RefusedError | ProposeError | EntryTooLargeError

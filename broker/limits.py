@@ -291,6 +291,27 @@ ADMIN = AdminLimits()
 
 
 @dataclass(frozen=True, slots=True)
+class MetricLimits:
+    """Of ``/metrics``. A series is one line for each combination of labels; what is beyond a limit
+    is told as one series, whose labels are ``(other)``."""
+
+    topics_max: int = 1_000
+    """Topics with a series of their own."""
+
+    topic_groups_max: int = 2_000
+    """Pairs of a topic and a group."""
+
+    lag_queues_max: int = 2_000
+    """Queues for which the lag of a group is told."""
+
+    connected_groups_max: int = 1_000
+    """Groups whose connections are told."""
+
+
+METRICS = MetricLimits()
+
+
+@dataclass(frozen=True, slots=True)
 class HttpLimits:
     """Of the HTTP port of a broker."""
 
@@ -359,42 +380,3 @@ class BodyLimits:
 
 
 BODY_LIMITS = BodyLimits()
-
-
-@dataclass(frozen=True, slots=True)
-class LogLimits:
-    """Of what a server writes to stderr."""
-
-    line_max: int = 2000
-    """Characters of a line, and as many of a traceback."""
-
-    repeat_seconds: float = 10.0
-    """The pause between two log lines of one kind that anybody outside can cause."""
-
-    kinds_max: int = 1024
-    """Kinds of which that is remembered; then it starts again."""
-
-    file_size: int = 32 * 1024 * 1024
-    """Bytes after which another file is begun; 0: never."""
-    files: int = 4
-    """How many are kept, the newest included."""
-
-
-@dataclass(frozen=True, slots=True)
-class DescriptorLimits:
-    """The shares of a process's descriptors; the rest is for remoting."""
-
-    files_max: int = 1 << 20
-    """The limit of open files (``ulimit -n``) is raised as far as the system allows, up to this."""
-
-    broker_files: int = 768
-    """For the files of a broker: up to 256 of queues, 128 segments of the log (twice if they are
-    written past the page cache), and files that are read, checked and made now and then."""
-
-    name_server_files: int = 64
-
-    http: int = HTTP.connections_max
-    """Connections of the HTTP port."""
-
-    peers: int = 256
-    """Connections of the port for peers: those linked, and as many that have not greeted yet."""

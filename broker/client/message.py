@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 from broker.client.client_identity import unique_keys
 from broker.client.errors import IllegalMessageError
+from broker.client.trace_context import trace_properties
 from broker.remoting.protocol.codes import ResponseCode
 from store.message.properties import encode_properties
 
@@ -39,7 +40,7 @@ class Message:
 
     ``keys``: words by which it can be looked up; ``delay_level``: 1 (1 s) to 18 (2 h), 0 for none.
     Raises :class:`IllegalMessageError` for properties that cannot be encoded, and for a flag that
-    is no i32.
+    is no i32. A message that is made within a span of OpenTelemetry carries its context.
     """
 
     __slots__ = ("body", "delay_level", "flag", "property_bytes", "topic")
@@ -63,7 +64,7 @@ class Message:
         self.delay_level = delay_level
         self.property_bytes = b""
         """All properties but the unique key, as the record stores them."""
-        every = dict(properties or {})
+        every = {**trace_properties(), **(properties or {})}
         if tags:
             every[PROPERTY_TAGS] = tags
         if keys:

@@ -39,6 +39,7 @@ from broker.group_commit.batcher import Batcher
 from broker.limits import CONSUME, STATE
 from broker.metrics.broker_metrics import MessageRates
 from broker.state.state_machine import BrokerStateMachine
+from dledger.histogram import Histogram
 from store.errors import StoreError
 from store.io.filesystem import Bytes
 
@@ -106,7 +107,7 @@ nodes at least have the message."""
 class Fetch:
     """A fetch in progress; it may be held, and run again, until its deadline."""
 
-    __slots__ = ("deadline", "done", "held", "request", "wanted")
+    __slots__ = ("begun_at", "deadline", "done", "held", "request", "wanted")
 
     def __init__(
         self, request: FetchRequest, wanted: MessageFilter, deadline: float, done: Done
@@ -117,6 +118,8 @@ class Fetch:
         """By the loop's time."""
         self.done = done
         self.held: HeldPull | None = None
+        self.begun_at = 0.0
+        """When it was run last, by the clock for latencies."""
 
 
 class Consumers(Protocol):
@@ -143,8 +146,13 @@ class Delivery:
         rates: MessageRates,
         ensure_group: Callable[[str], None],
         loop: asyncio.AbstractEventLoop,
+        clock: Callable[[], float],
     ) -> None:
-        """``ensure_group`` creates a group on its first use."""
+        """``ensure_group`` creates a group on its first use. ``clock`` gives seconds that never
+        run backward."""
+        self.fetch_seconds = Histogram()
+        """The time to find, load and filter messages, without that of held fetches."""
+        self._clock = clock
         self._machine = machine
         self._reader = reader
         self._batcher = batcher
@@ -256,6 +264,7 @@ class Delivery:
         request = fetch.request
         if self.resets and self._was_moved(fetch):
             return
+        fetch.begun_at = self._clock()
         codes, selector, _ = fetch.wanted
         limits = request.limits if selector is None else SCAN_LIMITS
         try:
@@ -312,6 +321,7 @@ class Delivery:
                 return
         if error is None:
             size = sum(map(len, parts))
+            self.fetch_seconds.observe(self._clock() - fetch.begun_at)
             self._rates.pulled(request.topic, request.group or NO_GROUP, found.messages, size)
             self._answer(fetch, found, parts)
         elif request.offset < self._reader.offsets(request.topic, request.queue_id)[0]:

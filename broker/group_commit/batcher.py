@@ -112,6 +112,11 @@ class Batcher:
         return self._serving
 
     @property
+    def pending_bytes(self) -> int:
+        """What waits to be proposed."""
+        return self._pending_bytes
+
+    @property
     def term(self) -> int:
         """The term in which this node leads, or last knew a leader; -1 before any."""
         return -1 if self._leadership is None else self._leadership.term

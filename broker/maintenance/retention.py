@@ -107,12 +107,12 @@ class Retention:
         space = self._store.disk_space()
         if self._policy.watermarks.level(space) >= DiskLevel.FORCE:
             log.warning(
-                "the disk is %.1f %% full: giving up the log below position %d, however new it is",
-                space.used_percent,
-                position,
+                "the disk is %(percent).1f %% full: giving up the log below position %(position)d, "
+                "however new it is",
+                {"percent": space.used_percent, "position": position},
             )
         else:
-            log.info("giving up the log below position %d", position)
+            log.info("giving up the log below position %(position)d", {"position": position})
         try:
             self._batcher.add_command(Expire(position))
         except ProposeError as error:

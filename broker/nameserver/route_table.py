@@ -44,6 +44,16 @@ class RegisterResult(NamedTuple):
     master_address: str
 
 
+class RouteCounts(NamedTuple):
+    """What a NameServer knows, in numbers."""
+
+    processes: int
+    broker_names: int
+    without_leader: int
+    """Of the broker names."""
+    topics: int
+
+
 class RouteTable:
     """The tables and the rules that change them. ``clock`` gives milliseconds that only advance.
 
@@ -230,6 +240,11 @@ class RouteTable:
                 if live.registration.http_address
             },
         }
+
+    def counts(self) -> RouteCounts:
+        """How much is registered."""
+        leaderless = sum(LEADER_ID not in group.addresses for group in self._names.values())
+        return RouteCounts(len(self._live), len(self._names), leaderless, len(self._queues))
 
     def clusters(self) -> dict[str, list[str]]:
         """Broker names by cluster."""

@@ -7,7 +7,7 @@ import logging
 import zlib
 from collections.abc import Callable
 
-from broker.limits import NAMESERVER, DescriptorLimits, RemotingLimits
+from broker.limits import NAMESERVER, RemotingLimits
 from broker.nameserver.kv_config import KvConfig
 from broker.nameserver.registration_checks import RegistrationRefusedError
 from broker.nameserver.registrations import EXPIRY_MS, Registration
@@ -24,7 +24,11 @@ from broker.remoting.protocol.register_broker_body import decode_data_version, d
 from broker.remoting.server import RemotingServer
 from broker.security.access_control import AccessControl
 from broker.security.port_tls import PortTls
-from broker.system.file_descriptor_limits import connections_of_name_server, raise_file_limit
+from broker.system.file_descriptor_limits import (
+    DescriptorLimits,
+    connections_of_name_server,
+    raise_file_limit,
+)
 from store.quoting import FROM_OUTSIDE, shortened
 
 SCAN_SECONDS = 10.0

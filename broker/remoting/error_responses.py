@@ -17,6 +17,7 @@ from broker.errors import (
     UnknownGroupError,
     UnknownSubscriptionError,
     UnknownTopicError,
+    reason_of,
 )
 from broker.filter.subscription import ExpressionError
 from broker.remoting.connection import Connection
@@ -83,6 +84,7 @@ def respond_refusal(connection: Connection, request: Frame, error: Refusal) -> N
 
 def refuse(connection: Connection, request: Frame, error: Refusal) -> None:
     """Answers a refused request. Our own programs learn its outcome too."""
+    connection.refusals[reason_of(error)] += 1
     ext = None
     if isinstance(error, OutcomeUnknownError):
         ext = {OUTCOME: OUTCOME_UNKNOWN}

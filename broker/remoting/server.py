@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 
 from broker.limits import RemotingLimits
 from broker.remoting.connection import Connection, Forward, Handler
@@ -73,6 +74,8 @@ class RemotingServer:
         self._server: asyncio.AbstractServer | TlsServer | None = None
         self._connections: dict[Connection, None] = {}
         self._accepted = 0
+        self.refusals: Counter[str] = Counter()
+        """Requests that were refused since the start, by reason."""
         self._budget = IncompleteFrameBudget(self._limits)
         self._turn_limit = TurnLimit(loop, self._limits.turn_frames)
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -98,6 +101,7 @@ class RemotingServer:
             number=self._accepted,
             budget=self._budget,
             turns=self._turn_limit,
+            refusals=self.refusals,
         )
         connection.forward = self._forward
         if len(self._connections) >= self._limits.connections_max:

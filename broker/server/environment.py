@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
+from broker.delivery.fetch import Delivery
+from broker.ingest.ingest import Ingest
 from broker.limits import HttpLimits, RemotingLimits
 from broker.security.cluster_secrets import ClusterSecrets
 from broker.security.port_tls import PortTls
@@ -24,10 +26,12 @@ class Environment:
     """All external parts of a broker, while its data is open.
 
     ``loop`` gives the time, and opens connections and ports. ``wall_clock`` gives milliseconds
-    since 1970, ``new_incarnation`` a number that no other disk has. ``make_transport`` gives a
-    connection to the peers, one at a time. ``secrets`` are needed if access control is on. ``tls``
-    is that of the ports of clients, if they speak it. ``close`` releases everything, when nothing
-    runs any more.
+    since 1970, ``clock`` seconds for latencies that never run backward, ``new_incarnation`` a
+    number that no other disk has. ``make_transport`` gives a connection to the peers, one at a
+    time. ``set_log_level`` sets how much this process logs. ``make_ingest`` and ``make_delivery``
+    make the two doors of a broker of their parts, traced or not. ``secrets`` are needed if access
+    control is on. ``tls`` is that of the ports of clients, if they speak it. ``close`` releases
+    everything, when nothing runs any more.
     """
 
     fs: FileSystem
@@ -36,7 +40,11 @@ class Environment:
     loop: asyncio.AbstractEventLoop
     rng: Random
     wall_clock: Callable[[], int]
+    clock: Callable[[], float]
     new_incarnation: Callable[[], int]
+    set_log_level: Callable[[str], None] = lambda _level: None
+    make_ingest: Callable[..., Ingest] = Ingest
+    make_delivery: Callable[..., Delivery] = Delivery
     close: Callable[[], None] = lambda: None
     secrets: ClusterSecrets | None = None
     tls: PortTls | None = None

@@ -267,7 +267,8 @@ class Registrar:
     def _note(self, nameserver: str, state: str, level: int = logging.INFO) -> None:
         if self.states[nameserver] != state:
             self.states[nameserver] = state
-            logger.log(level, "NameServer %s: %s", nameserver, state)
+            told = {"nameserver": nameserver, "state": state}
+            logger.log(level, "NameServer %(nameserver)s: %(state)s", told)
 
 
 def _ignore_result(answer: asyncio.Future[Frame]) -> None:

@@ -19,6 +19,7 @@ from broker.state.commands import (
     Expire,
     Proof,
     PutAccess,
+    PutSetting,
     PutTopic,
     StoreRequests,
     decode_commands,
@@ -73,6 +74,9 @@ class StateMachineListener:
 
     def topics_changed(self) -> None:
         """A topic was created, changed or deleted."""
+
+    def setting_changed(self, name: str) -> None:
+        """A setting was changed."""
 
     def expired(self, position: int) -> None:
         """The commit log below ``position`` has expired, and the newest checkpoint on disk says so.
@@ -325,6 +329,8 @@ class BrokerStateMachine:
                 case Expire():
                     self._expire(command.position)
             self.state.apply(command)
+            if isinstance(command, PutSetting):
+                self.listener.setting_changed(command.name)
         if topics_changed:
             self.listener.topics_changed()
         return proof

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable
 
 from dledger.errors import InvariantError
+from dledger.histogram import Histogram
 from dledger.node.executor import Executor
 from dledger.node.leadership_announcer import LeadershipAnnouncer
 from dledger.node.lifecycle import Lifecycle
@@ -40,6 +41,7 @@ class Applier:
         machine: StateMachine,
         reads: Executor,
         loop: asyncio.AbstractEventLoop,
+        clock: Callable[[], float],
         lifecycle: Lifecycle,
         announcer: LeadershipAnnouncer,
         noted: Callable[[Entry], None],
@@ -51,10 +53,14 @@ class Applier:
     ) -> None:
         """Of each applied entry ``noted`` is told first, then ``configured`` of its index if it is
         a configuration, then ``answered``. ``caught_up`` is told after some of them. ``suspect``
-        has a damaged entry looked at, and ``advance`` has done what the core asks for."""
+        has a damaged entry looked at, and ``advance`` has done what the core asks for. ``clock``
+        gives seconds that never run backward."""
         checkpoint = store.recovered.checkpoint
         self.applied_index = -1 if checkpoint is None else checkpoint.index
         """The last entry that is applied."""
+        self.apply_seconds = Histogram()
+        """What the state machine took over an entry."""
+        self._clock = clock
         self._core = core
         self._store = store
         self._lifecycle = lifecycle
@@ -110,6 +116,7 @@ class Applier:
         core.applied(self.applied_index)
 
     def _apply_one(self, entry: Entry) -> bool:
+        began_at = self._clock()
         try:
             self._machine.apply(entry)
         except (InvariantError, StoreError, OSError) as error:
@@ -117,6 +124,7 @@ class Applier:
             # not get into the transport either, which would take it for one of its sockets.
             self._lifecycle.fail(error)
             return False
+        self.apply_seconds.observe(self._clock() - began_at)
         self.applied_index = entry.index
         self._noted(entry)
         if entry.kind is EntryKind.CONFIGURATION:

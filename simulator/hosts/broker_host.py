@@ -160,6 +160,7 @@ class BrokerHost(Host):
                 loop=self._loop,
                 rng=environment.streams.stream(f"broker {self.name}"),
                 wall_clock=self.clock.wall_ms,
+                clock=self._loop.time,
                 new_incarnation=self._new_incarnation,
                 close=close,
             ),

@@ -8,6 +8,14 @@ from broker.remoting.protocol.codes import ResponseCode
 from store.quoting import shortened
 
 
+def code_word(code: int) -> str:
+    """A response code in metrics: its name in lower case."""
+    try:
+        return ResponseCode(code).name.lower()
+    except ValueError:
+        return "other"
+
+
 class RemotingError(Exception):
     """Base of everything that the remoting layer raises on purpose."""
 
@@ -27,8 +35,10 @@ class FrameError(RemotingError):
 class RequestError(RemotingError):
     """A request is refused with a response code and a remark; handlers may raise it."""
 
-    def __init__(self, code: int, remark: str) -> None:
+    def __init__(self, code: int, remark: str, reason: str = "") -> None:
+        """``reason`` is the word under which it is counted; by default that of the code."""
         self.code = code
+        self.reason = reason or code_word(code)
         # Many repeat a name or a text of the request, which may be of any length.
         self.remark = remark = shortened(remark)
         super().__init__(f"response code {code}: {remark}")
