@@ -148,11 +148,10 @@ class Delivery:
         loop: asyncio.AbstractEventLoop,
         clock: Callable[[], float],
     ) -> None:
-        """``ensure_group`` creates a group on its first use. ``clock``
-        gives seconds that never run backward."""
+        """``ensure_group`` creates a group on its first use. ``clock`` gives seconds that never
+        run backward."""
         self.fetch_seconds = Histogram()
-        """What it took to find, load and filter messages, without the time that a fetch was held.
-        """
+        """The time to find, load and filter messages, without that of held fetches."""
         self._clock = clock
         self._machine = machine
         self._reader = reader

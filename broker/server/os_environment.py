@@ -111,9 +111,9 @@ def _flows(
     """What makes the two doors of the broker, and what ends their tracing."""
     if not config.tracing:
         return Ingest, Delivery, lambda: None
-    # An extra, which a node that does not trace need not have.
-    from broker.tracing.otlp_export import open_tracer  # noqa: PLC0415
-    from broker.tracing.traced_flows import TracedDelivery, TracedIngest  # noqa: PLC0415
+    # An extra: a node without tracing does not need it.
+    from broker.tracing.otlp_export import open_tracer  # noqa: PLC0415 - see above
+    from broker.tracing.traced_flows import TracedDelivery, TracedIngest  # noqa: PLC0415 - see above
 
     tracer, close = open_tracer(config.tracing, config.cluster, config.name)
     return partial(TracedIngest, tracer), partial(TracedDelivery, tracer), close

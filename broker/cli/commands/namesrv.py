@@ -128,8 +128,8 @@ async def _serve_http(
     running: AsyncExitStack,
 ) -> int:
     """The port of HTTP, which is stopped with what is ``running``."""
-    # Imported for those alone who ask for it: it is three quarters of the start.
-    from broker.nameserver.http_server import NameServerHttp  # noqa: PLC0415
+    # Imported only if it is wanted: it is three quarters of the start.
+    from broker.nameserver.http_server import NameServerHttp  # noqa: PLC0415 - see above
 
     loop = asyncio.get_running_loop()
     http = NameServerHttp(nameserver, loop, config.host, port, clock=time.monotonic, tls=tls)
