@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable
 
 from aiohttp import web
 
+from broker.http.access import HttpAccess
 from broker.http.errors import json_response, refuse_as_json
 from broker.http.origin_guard import OriginGuard, protect
 from broker.http.port import HttpPort
@@ -21,6 +22,7 @@ from broker.prometheus import catalog
 from broker.prometheus.metric import Reading, single
 from broker.prometheus.ports import PortFigures, port_readings
 from broker.prometheus.text_page import CONTENT_TYPE_HEADER, TextPage
+from broker.security.access_control import AccessControl
 from broker.security.port_tls import PortTls
 
 
@@ -36,9 +38,12 @@ class NameServerHttp:
         *,
         clock: Callable[[], float],
         limits: HttpLimits = HTTP,
+        access: AccessControl | None = None,
         tls: PortTls | None = None,
     ) -> None:
-        """``clock`` gives seconds that never run backward."""
+        """``clock`` gives seconds that never run backward. ``access`` and ``tls`` are those of the
+        NameServer's other port."""
+        self._access = access
         self._nameserver = nameserver
         self._host = host
         self._loop_lag = EventLoopLag(loop, clock)
@@ -56,7 +61,11 @@ class NameServerHttp:
         """The application, which a test can serve without a port."""
         guard = OriginGuard([self._host])
         app = web.Application(
-            middlewares=[refuse_as_json(lambda: None, self._refusals), guard.refuse_foreign],
+            middlewares=[
+                refuse_as_json(lambda: None, self._refusals),
+                guard.refuse_foreign,
+                *([] if self._access is None else [HttpAccess(self._access).check]),
+            ],
         )
         app.on_response_prepare.append(_protect)
         app.add_routes(

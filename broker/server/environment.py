@@ -25,14 +25,14 @@ from store.log.retention_policy import RetentionPolicy
 class Environment:
     """All external parts of a broker, while its data is open.
 
-        ``loop`` gives the time, and opens connections and ports. ``wall_clock`` gives milliseconds
-        since 1970, ``clock`` seconds for latencies that never run backward, ``new_incarnation`` a
-        number that no other disk has. ``make_transport`` gives a connection to the peers, one at a
-            time. ``set_log_level`` sets how much this process logs. ``make_ingest`` and ``make_delivery``
-        make the two doors of a broker of their parts, traced or not. ``secrets`` are needed if access
-        control is on. ``tls`` is that of the ports of clients, if they speak it. ``close`` releases
-        everything, when nothing runs any more.
-        """
+    ``loop`` gives the time, and opens connections and ports. ``wall_clock`` gives milliseconds
+    since 1970, ``clock`` seconds for latencies that never run backward, ``new_incarnation`` a
+    number that no other disk has. ``make_transport`` gives a connection to the peers, one at a
+    time. ``set_log_level`` sets how much this process logs. ``make_ingest`` and ``make_delivery``
+    make the two doors of a broker of their parts, traced or not. ``secrets`` are needed if access
+    control is on. ``tls`` is that of the ports of clients, if they speak it. ``close`` releases
+    everything, when nothing runs any more.
+    """
 
     fs: FileSystem
     make_transport: Callable[[], Transport]

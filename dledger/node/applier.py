@@ -46,15 +46,15 @@ class Applier:
         announcer: LeadershipAnnouncer,
         noted: Callable[[Entry], None],
         configured: Callable[[int], None],
-        answered: Callable[[Entry], None],
+        answered: Callable[[Entry, float], None],
         caught_up: Callable[[], None],
         suspect: Callable[[int], None],
         advance: Callable[[], None],
     ) -> None:
         """Of each applied entry ``noted`` is told first, then ``configured`` of its index if it is
-        a configuration, then ``answered``. ``caught_up`` is told after some of them. ``suspect``
-        has a damaged entry looked at, and ``advance`` has done what the core asks for. ``clock``
-        gives seconds that never run backward."""
+        a configuration, then ``answered`` with the time. ``caught_up`` is told after some of them.
+        ``suspect`` has a damaged entry looked at, and ``advance`` has done what the core asks for.
+        ``clock`` gives seconds that never run backward."""
         checkpoint = store.recovered.checkpoint
         self.applied_index = -1 if checkpoint is None else checkpoint.index
         """The last entry that is applied."""
@@ -124,12 +124,13 @@ class Applier:
             # not get into the transport either, which would take it for one of its sockets.
             self._lifecycle.fail(error)
             return False
-        self.apply_seconds.observe(self._clock() - began_at)
+        ended_at = self._clock()
+        self.apply_seconds.observe(ended_at - began_at)
         self.applied_index = entry.index
         self._noted(entry)
         if entry.kind is EntryKind.CONFIGURATION:
             self._configured(entry.index)
-        self._answered(entry)
+        self._answered(entry, ended_at)
         return True
 
     def _read(self) -> None:

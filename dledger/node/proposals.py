@@ -87,15 +87,15 @@ class Proposals:
         core.propose(entry, self._loop.time())
         return entry.index
 
-    def applied(self, entry: Entry) -> None:
-        """Answers who waited for that entry."""
+    def applied(self, entry: Entry, applied_at: float) -> None:
+        """Answers who waited for that entry; it was applied at ``applied_at``, by the clock."""
         waiting = self._waiting
         while waiting and waiting[0].index <= entry.index:
             proposal = waiting.popleft()
             # One append of a new leader can depose this one, replace its entries and commit, all
             # in one event: what stands at the index may be another's.
             if (proposal.index, proposal.term) == (entry.index, entry.term):
-                self.commit_seconds.observe(self._clock() - proposal.proposed_at)
+                self.commit_seconds.observe(applied_at - proposal.proposed_at)
                 proposal.done(None)
             else:
                 proposal.done(OutcomeUnknownError(proposal.index, proposal.term))

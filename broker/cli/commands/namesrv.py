@@ -9,6 +9,7 @@ import os
 import socket
 import time
 from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
 
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.foreground import announce, run_until_stopped, show_as
@@ -25,6 +26,9 @@ from broker.system.log_lines import FORMATS, LEVELS
 from broker.system.server_log import LogSettings, ServerLog
 from broker.system.wall_clock import system_clock_ms
 from dledger.node.service import StopSignal
+
+if TYPE_CHECKING:
+    from broker.nameserver.http_server import NameServerHttp
 
 EXAMPLES = """\
   dledger namesrv
@@ -112,8 +116,9 @@ async def _serve(
     async with AsyncExitStack() as running:
         running.push_async_callback(nameserver.stop)
         if config.http_port is not None:
-            port = await _serve_http(config, config.http_port, nameserver, tls, running)
-            document["http"] = f"{config.host}:{port}"
+            http = await _serve_http(nameserver, config.host, config.http_port, access, tls)
+            running.push_async_callback(http.stop)
+            document["http"] = f"{config.host}:{http.port}"
         line = f"the NameServer listens on {document['namesrv']}"
         announce(document, line, as_json=as_json)
         await stop.asked
@@ -121,27 +126,22 @@ async def _serve(
 
 
 async def _serve_http(
-    config: NameServerConfig,
-    port: int,
-    nameserver: NameServer,
-    tls: PortTls | None,
-    running: AsyncExitStack,
-) -> int:
-    """The port of HTTP, which is stopped with what is ``running``."""
+    nameserver: NameServer, host: str, port: int, access: AccessControl | None, tls: PortTls | None
+) -> NameServerHttp:
+    """Starts the port of HTTP."""
     # Imported only if it is wanted: it is three quarters of the start.
     from broker.nameserver.http_server import NameServerHttp  # noqa: PLC0415 - see above
 
-    loop = asyncio.get_running_loop()
-    http = NameServerHttp(nameserver, loop, config.host, port, clock=time.monotonic, tls=tls)
+    loop, clock = asyncio.get_running_loop(), time.monotonic
+    http = NameServerHttp(nameserver, loop, host, port, clock=clock, access=access, tls=tls)
     try:
         await http.start()
     except OSError as error:
         raise CommandError(
-            f"cannot listen on {config.host}:{port} ({_reason(error)}): "
+            f"cannot listen on {host}:{port} ({_reason(error)}): "
             "stop what uses it, or choose another with --http-port"
         ) from error
-    running.push_async_callback(http.stop)
-    return http.port
+    return http
 
 
 def _reason(error: OSError) -> str:

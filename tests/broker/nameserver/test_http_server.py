@@ -10,9 +10,13 @@ from broker.nameserver.http_server import NameServerHttp
 from broker.nameserver.server import NameServer
 from broker.prometheus import catalog
 from broker.remoting.protocol.codes import RequestCode
+from broker.security.access_control import AccessControl
+from broker.security.cluster_secrets import ClusterSecrets
+from tests.broker.http.test_access import ADMIN
 from tests.broker.http.test_server import Curl
 from tests.broker.nameserver.test_server import N0, N1, Tool, broker_ext, table
 from tests.broker.prometheus.pages import Page
+from tests.broker.single_broker import NOW_MS
 from tests.support.virtual_network import VirtualLoop, in_virtual_time
 
 
@@ -55,3 +59,32 @@ async def test_metrics_tell_what_is_registered_and_refused(loop: VirtualLoop) ->
     await asyncio.gather(leader.close(), follower.close())
     await runner.cleanup()
     await nameserver.stop()
+
+
+@in_virtual_time
+async def test_with_access_control_metrics_need_an_account_and_probes_do_not(
+    loop: VirtualLoop,
+) -> None:
+    secrets = ClusterSecrets((b"\x07" * 32,), ADMIN)
+    access = AccessControl(enforcing=True, secrets=secrets, now_ms=lambda: NOW_MS)
+    nameserver = NameServer(loop, "10.0.0.1", 9876)
+    port = NameServerHttp(nameserver, loop, "10.0.0.1", 8079, clock=loop.time, access=access)
+    runner = runner_of(port.app(), HTTP)
+    await runner.setup()
+    assert runner.server is not None
+    make = runner.server
+
+    async def status(path: str, *headers: str) -> bytes:
+        curl = Curl(loop)
+        near, _ = loop.join(curl, make(), 8079)
+        lines = (f"GET {path} HTTP/1.1", "Host: 10.0.0.1", "Connection: close", *headers, "", "")
+        near.write("\r\n".join(lines).encode())
+        head, _ = await curl.parts()
+        return head.splitlines()[0]
+
+    keys = f"Authorization: {ADMIN.http_header()['Authorization']}"
+    assert (await status("/metrics")).endswith(b"401 Unauthorized")
+    assert (await status("/metrics", keys)).endswith(b"200 OK")
+    for path in ("/livez", "/readyz", "/healthz"):
+        assert (await status(path)).endswith(b"200 OK")
+    await runner.cleanup()
