@@ -5,10 +5,6 @@ that is the same. The mark of the last one delivered is in the state; what is du
 delivered, what is due behind it is not. That holds because no message is added for a time that is
 past, and nothing is delivered past the time of a message in flight
 (:mod:`broker.scheduled.in_flight_timers`).
-
-So a row whose time rotted must not be passed over: the mark would go past its message, and a row
-that is mended behind the mark counts as delivered. Whatever says a time for which nothing can wait
-in its queue is mended before anything of its slot is delivered.
 """
 
 from __future__ import annotations
@@ -18,7 +14,6 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from broker.delivery.corrupt_rows import CorruptRowError
 from broker.delivery.message_reader import rows
 from broker.scheduled.dispatcher import (
     DISPATCH_BYTES,
@@ -29,18 +24,14 @@ from broker.scheduled.dispatcher import (
 )
 from broker.scheduled.in_flight_timers import InFlightTimers
 from broker.scheduled.timer_wheel import (
-    DELAY_MS_MAX,
     SLOT_MS,
     SLOTS,
-    first_corrupt_time,
     first_of_slot,
     queue_of,
     slot_of,
 )
 from broker.state.broker_state import TimerProgress
 from broker.state.commands import Timer
-from store.index.consume_queue import ConsumeQueue
-from store.io.filesystem import Bytes
 from store.message.scheduled_topics import TIMER_TOPIC
 
 SCAN_ROWS = 2048
@@ -117,11 +108,9 @@ class TimerDispatcher(Dispatcher):
         if queue is None:
             return True
         if self._next_offset is None:
-            self._next_offset = first_of_slot(queue, queue_of(self._slot), self._slot)
+            self._next_offset = first_of_slot(queue, self._slot)
         first = max(self._next_offset, queue.first_offset)
         data = queue.read(first, SCAN_ROWS)
-        if data:
-            self._check(queue, first, data)
         mark = self._mark
         offset = first
         for offset, (position, size, deliver_ms) in enumerate(rows(data), first):
@@ -129,13 +118,6 @@ class TimerDispatcher(Dispatcher):
                 self._add(_Timed(deliver_ms, offset, position, size))
         self._next_offset = offset + 1 if data else first
         return self._next_offset >= queue.end_offset
-
-    def _check(self, queue: ConsumeQueue, first: int, data: Bytes) -> None:
-        self._reader.check_rows(queue, first, data)
-        now_ms = max(self._batcher.now_ms(), self._mark[0])
-        wrong = first_corrupt_time(data, queue_of(self._slot), now_ms + DELAY_MS_MAX)
-        if wrong is not None:
-            raise CorruptRowError(queue, first + wrong)
 
     def _overdue(self, due: DueMessage, own_ms: int) -> bool:
         return (own_ms, due.offset) > self._began
@@ -208,6 +190,6 @@ def oldest_timer_position(machine: Queues) -> int | None:
     for number in range(SLOTS):
         queue = machine.queue(TIMER_TOPIC, number)
         if queue is not None:
-            first = first_of_slot(queue, number, slot_of(mark.deliver_ms))
+            first = first_of_slot(queue, slot_of(mark.deliver_ms))
             positions += [position for position, _, _ in rows(queue.read(first, 1))]
     return min(positions, default=None)

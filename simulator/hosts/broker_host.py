@@ -35,7 +35,7 @@ from simulator.hosts.host import (
 )
 from simulator.hosts.observed_host import GroupConfig
 from simulator.hosts.state_digest import StateDigest
-from store.index.consume_queue import ConsumeQueues
+from store.index.consume_queues import ConsumeQueues
 from store.index.key_index import KeyIndex
 from store.log.entry import Entry
 from store.log.retention_policy import RetentionPolicy
