@@ -61,14 +61,16 @@ def check_seals(
                 continue
             if stop > end:
                 break
-            found = _wrong_seal(data[at : at + SEAL_SIZE], files.rows(begin, stop - begin))
+            rows = files.rows(begin, stop - begin)
+            found = _wrong_seal(data[at : at + SEAL_SIZE], rows, whole=begin >= first)
             if found:
                 expected = f"the seal of offsets {begin} to {stop - 1}"
                 kind = FindingKind.CONSUME_QUEUE
                 log.add(kind, path, at, expected=expected, found=found, advice=ADVICE)
 
 
-def _wrong_seal(data: bytes, rows: bytes) -> str:
+def _wrong_seal(data: bytes, rows: bytes, *, whole: bool) -> str:
+    """What is wrong with a seal; ``whole``: the log still has all records of the block."""
     try:
         seal = unpack_seal(data)
     except ValueError as error:
@@ -76,20 +78,22 @@ def _wrong_seal(data: bytes, rows: bytes) -> str:
     if seal is None:
         return ""
     position = int.from_bytes(rows[:8], "big", signed=True)
-    if (seal.position, seal.crc) != (position, crc32c(rows)):
+    if seal.crc != crc32c(rows) or (whole and seal.position != position):
         return f"the seal {data.hex()} of other rows"
     return ""
 
 
-def check_tail(files: QueueFiles, tail: Tail, path: str, log: FindingLog) -> None:
-    """Compares what ``state/tails`` says of a queue with the rows, if all of them are there."""
+def check_tail(files: QueueFiles, tail: Tail, first: int, path: str, log: FindingLog) -> None:
+    """Compares what ``state/tails`` says of a queue that begins with offset ``first`` with the
+    rows, if all of them are there."""
     offsets = [start // ROW_SIZE for start in files.starts if start // ROW_SIZE < tail.end]
     begin = offsets[-1] if offsets else 0
     begin += (tail.end - begin) // BLOCK_ROWS * BLOCK_ROWS
     rows = files.rows(begin, tail.end - begin)
     position = int.from_bytes(rows[:8], "big", signed=True)
-    whole = len(rows) == (tail.end - begin) * ROW_SIZE
-    if whole and (tail.position, tail.crc) != (position, crc32c(rows)):
+    if len(rows) < (tail.end - begin) * ROW_SIZE:
+        return
+    if tail.crc != crc32c(rows) or (begin >= first and tail.position != position):
         log.add(
             FindingKind.CONSUME_QUEUE,
             path,

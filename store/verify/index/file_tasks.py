@@ -146,7 +146,13 @@ def _check_queue(
     if part.high is None:
         files.check_rows_behind(queue.end_offset, log_end, behind)
         if queue.tail is not None and queue.tail.end <= queue.covered_end:
-            check_tail(files, queue.tail, f"{replica.directory}/state/{TAILS_NAME}", behind)
+            check_tail(
+                files,
+                queue.tail,
+                queue.first_offset,
+                f"{replica.directory}/state/{TAILS_NAME}",
+                behind,
+            )
     found.queues[key] = QueueFindings(tuple(shape.findings), tuple(behind.findings))
 
 
