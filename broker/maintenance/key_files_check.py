@@ -70,6 +70,8 @@ class KeyFilesCheck:
     def _add_gap(self, begin: int, end: int) -> None:
         if max(begin, self._expired) < end:
             self._gaps.append(_Gap(begin, end))
+        elif any(begin <= start < end for start in self._keys.pending):
+            self._keys.remake(begin, end, b"")  # all its records have expired
 
     def begin_run(self, position: int) -> None:
         """The next entry lies at ``position``, and the one before it was not read; 0 for the first

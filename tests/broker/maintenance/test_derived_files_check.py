@@ -177,3 +177,18 @@ def test_rows_that_no_file_has_stay_away_where_they_have_expired() -> None:
     left = keys.index.files
     assert keys.look() == []
     assert keys.index.files == left
+
+
+def test_a_damaged_file_whose_records_have_all_expired_goes() -> None:
+    keys = Keys()
+    lost, *others = keys.index.files
+    keys.fs.flip_bit(lost.path, 40)
+    keys.fs.flip_bit(lost.path, 12)
+    keys.open()
+    keys.index.expire(others[0].first_position)
+    with pytest.raises(DerivedDamageError):
+        keys.index.lookup(1, 0, 1 << 50, 1000)
+    assert keys.look() == []
+    assert not keys.fs.exists(lost.path)
+    assert keys.index.files == others
+    keys.index.lookup(1, 0, 1 << 50, 1000)
