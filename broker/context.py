@@ -1,4 +1,4 @@
-"""What a request handler can reach: the parts of one broker process."""
+"""The parts of one broker process that a request handler can reach."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Why the broker refuses what it is asked for, in its own words.
+"""The broker's refusals, in its own words.
 
-The flows raise these, and know no wire. Each wire turns them into its answers in one place:
+The flows raise these and know no wire. Each wire turns them into its answers in one place:
 :mod:`broker.remoting.error_responses` and :mod:`broker.http.errors`.
 """
 
@@ -12,8 +12,8 @@ from store.quoting import shortened
 
 
 class RefusedError(Exception):
-    """Base of all refusals. The text is for whoever asked. It is one line of bounded length, as
-    many repeat a name or a text of the request, which is as long as its sender likes."""
+    """Base of all refusals. The text is for the caller. It is one line of bounded length, as many
+    repeat a name or a text of the request, which is as long as its sender likes."""
 
     def __init__(self, what: str) -> None:
         super().__init__(shortened(what))
@@ -51,7 +51,7 @@ class UnknownSubscriptionError(RefusedError):
 
 
 class StaleSubscriptionError(RefusedError):
-    """What the group wants of the topic is known in an earlier version only."""
+    """The filter of the group for the topic is known in an earlier version only."""
 
 
 class UnsupportedFilterError(RefusedError):
@@ -63,7 +63,7 @@ class QuotaExceededError(RefusedError):
 
 
 class TransactionMismatchError(RefusedError):
-    """What a producer wants to end is none of its open transactions."""
+    """The named transaction is none of the producer's open ones."""
 
 
 class UnavailableError(RefusedError):

@@ -1,8 +1,8 @@
 """Every bound on what others can grow in a broker or a NameServer, in one typed place.
 
-A bound is a field of the class that names what it bounds; modules use the instance below it. What
-is no bound of this kind may stand elsewhere under a name with ``_MAX``, if a docstring says which
-it is (``tests/broker/test_limits.py``):
+A bound is a field of the class that names what it bounds; modules use the instance below it. A name
+with ``_MAX`` elsewhere is no such bound, and its docstring begins with one of these words
+(``tests/broker/test_limits.py``):
 
 - ``Format:`` a number that a format or RocketMQ's protocol fixes.
 - ``Setting:`` the range of a value in ``node.toml``, which is the operator's.
@@ -53,7 +53,7 @@ class RemotingLimits:
     link that carries 5 kbit/s is quick enough."""
     header_template_size_max: int = 4096
     header_templates_max: int = 64
-    """Headers that others of one connection are compared with; then it begins anew."""
+    """Headers that others of one connection are compared with; then it starts again."""
 
     connect_seconds: float = 3.0
 
@@ -65,12 +65,31 @@ REMOTING = RemotingLimits()
 
 
 @dataclass(frozen=True, slots=True)
+class ForwardingLimits:
+    """Of the requests that a follower passes on to the leader."""
+
+    wait_seconds: float = 1.0
+    """How long requests wait for a leader. After that they are refused at once until there is one:
+    a client of several broker groups then turns to another."""
+
+    waiting_max: int = 10_000
+    waiting_bytes_max: int = 32 * 1024 * 1024
+    """Requests, and bytes of their bodies, that may wait."""
+
+    answer_seconds: float = 5.0
+    """How long the leader may take to answer. Clients wait for 3 s by default."""
+
+
+FORWARDING = ForwardingLimits()
+
+
+@dataclass(frozen=True, slots=True)
 class StateLimits:
     """Of the replicated state: what a group of brokers keeps of topics, groups and offsets."""
 
     topics_max: int = 20_000
-    """Of a group of brokers. Their settings fit one frame, in a registration and in the answer to
-    code 21, whatever their names."""
+    """Of a group of brokers. With names of any length their settings fit one frame, in a
+    registration and in the answer to code 21."""
 
     automatic_topics_max: int = 10_000
     """Beyond these sending to an unknown topic creates none: what a faulty producer leaves is room
@@ -110,7 +129,7 @@ class ProduceLimits:
     """Of what is taken in and not yet applied, and of what is remembered of it."""
 
     pending_bytes_max: int = 64 << 20
-    """What may wait to be proposed; beyond it requests are refused as busy."""
+    """The waiting proposals; beyond it requests are refused as busy."""
 
     suspect_bytes_max: int = 64 << 20
     """Of requests that may have been stored before, until that is found out; beyond it they are
@@ -131,7 +150,7 @@ class ProduceLimits:
     message even where 4 MiB are full of short ones."""
 
     property_templates_max: int = 4096
-    """How many templates of properties are remembered; then it begins anew."""
+    """How many templates of properties are remembered; then it starts again."""
 
     property_template_bytes_max: int = 1024
     """Of properties that are longer, each with a template of its own, memory would be full of
@@ -272,7 +291,7 @@ class AdminLimits:
     """A topic with more queues is listed with those alone that ever had a message."""
 
     nodes_asked_max: int = 256
-    """Nodes that the console asks, whatever a NameServer names."""
+    """The most nodes that the console asks, even if a NameServer names more."""
 
     answer_bytes_max: int = 16 << 20
     """Of a node that the console asks; what is larger counts as no answer."""
@@ -302,14 +321,14 @@ class HttpLimits:
     long."""
 
     body_bytes_per_second: int = 16 << 10
-    """What a body that takes longer than ``stall_seconds`` must come at."""
+    """The rate of a body that takes longer than ``stall_seconds``."""
 
     memory_max: int = 64 << 20
     """Bytes of requests and of answers that may be in memory at a time, of all connections
     together; beyond, a request is refused as busy. One request of the largest size always fits."""
 
     free_bytes: int = 64 << 10
-    """So much of each request and answer is not counted: a small one fits whatever others hold."""
+    """This part of each request and answer is not counted: a small one always fits."""
 
     containers_max: int = 1000
     """Objects and lists in one request, which needs three. A list of two bytes takes 56 of memory
@@ -317,7 +336,7 @@ class HttpLimits:
     election."""
 
     strings_max: int = 50_000
-    """Likewise. All properties of a message together have at most 32,767 bytes."""
+    """As above. All properties of a message together have at most 32,767 bytes."""
 
     snapshots_max: int = 8
     """Snapshots that may lie in a node's own directory of snapshots."""
@@ -349,11 +368,10 @@ class BodyLimits:
 
     expression_size: int = 64 * 1024
     """Characters of a subscription's expression, whether tags or SQL92. They are kept, and sent to
-    whoever asks for a group."""
+    every client that asks for a group."""
 
     expression_size_usual: int = 4 * 1024
-    """What was made of an expression is remembered for many of up to so many characters, and for
-    few that are longer."""
+    """Parsed expressions are kept: many of up to this length, and few longer ones."""
 
 
 BODY_LIMITS = BodyLimits()
@@ -370,7 +388,7 @@ class LogLimits:
     """Of the lines of one kind that anybody outside can cause, one is shown in so long."""
 
     kinds_max: int = 1024
-    """Kinds of which that is remembered; then it begins anew."""
+    """Kinds of which that is remembered; then it starts again."""
 
     file_size: int = 32 * 1024 * 1024
     """Bytes after which another file is begun; 0: never."""
@@ -388,8 +406,8 @@ class DescriptorLimits:
     further than to this."""
 
     broker_files: int = 768
-    """For the files of a broker: up to 256 of queues, 128 segments of the log, twice where they are
-    written past the page cache, and what is read, checked and made now and then."""
+    """For the files of a broker: up to 256 of queues, 128 segments of the log (twice if they are
+    written past the page cache), and files that are read, checked and made now and then."""
 
     name_server_files: int = 64
 

@@ -86,7 +86,7 @@ def make_parser() -> argparse.ArgumentParser:
         epilog="example:\n  python -m spark package dledger.zip\n",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    package.add_argument("path", metavar="OUT.zip", help="the archive; one that is there goes")
+    package.add_argument("path", metavar="OUT.zip", help="the archive; an existing one is replaced")
     bench = commands.add_parser(
         "bench",
         help="measure the audit against plain processes, on data made for it",
@@ -140,7 +140,7 @@ def positive(text: str) -> int:
 
 
 def range_bytes_of(args: argparse.Namespace) -> int | None:
-    """What is asked for as the size of a task, if anything is."""
+    """The size of a task, if the command line gives one."""
     return None if args.range_mib is None else args.range_mib << 20
 
 

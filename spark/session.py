@@ -1,4 +1,4 @@
-"""The Spark session of a command: the one that runs already, or one of our own."""
+"""The Spark session of a command: the running one, or one of our own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ garbage, cost more than they bring."""
 def open_session(
     master: str | None, *, progress: bool = False, settings: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
-    """An existing session is used and left as it is; one that was started here is stopped.
+    """An existing session is used and left unchanged; one that was started here is stopped.
 
     ``master`` is Spark's URL; ``None`` takes what ``spark-submit`` says, else ``local[*]``.
     Raises :class:`~spark.errors.JavaError` where Spark would find no Java.

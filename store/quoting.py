@@ -38,13 +38,13 @@ class _Repr(reprlib.Repr):
     def repr_str(self, x: str, level: int) -> str:  # noqa: ARG002 - reprlib calls it so
         return _cut(x)
 
-    def repr_bytes(self, x: bytes, level: int) -> str:  # noqa: ARG002
+    def repr_bytes(self, x: bytes, level: int) -> str:  # noqa: ARG002 - reprlib calls it so
         return _cut(x)
 
-    def repr_bytearray(self, x: bytearray, level: int) -> str:  # noqa: ARG002
+    def repr_bytearray(self, x: bytearray, level: int) -> str:  # noqa: ARG002 - reprlib calls it so
         return _cut(bytes(x[: QUOTED_MAX + 1]), len(x))
 
-    def repr_memoryview(self, x: memoryview, level: int) -> str:  # noqa: ARG002
+    def repr_memoryview(self, x: memoryview, level: int) -> str:  # noqa: ARG002 - reprlib calls it so
         return _cut(bytes(x[: QUOTED_MAX + 1]), x.nbytes)
 
 

@@ -1,4 +1,4 @@
-"""What holds for all tests: their marks, and what a test without a mark may not do."""
+"""Rules for all tests: their marks, and what a test without a mark may not do."""
 
 from __future__ import annotations
 
@@ -71,9 +71,9 @@ def no_processes(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def pytest_configure() -> None:
-    """Whoever ends the tests with SIGTERM (``kill``, ``timeout``, a CI job that is cancelled) gets
-    what Ctrl-C gives: the fixtures' ends run, so that no process of a cluster stays behind. And
-    what is tested gets the signals that ``nohup``, or a shell's ``&``, would have it ignore."""
+    """SIGTERM (``kill``, ``timeout``, a cancelled CI job) ends the tests like Ctrl-C: the fixtures'
+    ends run, so no process of a cluster stays behind. And what is tested gets the signals that
+    ``nohup``, or a shell's ``&``, would have it ignore."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)

@@ -1,1 +1,1 @@
-"""What operators ask, answered once: typed results that remoting, HTTP and the console encode."""
+"""Answers to operators, computed once: typed results that remoting, HTTP and the console encode."""

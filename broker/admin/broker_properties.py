@@ -1,4 +1,4 @@
-"""What a broker is set to, in the names of RocketMQ's configuration (request 26)."""
+"""The settings of a broker in the names of RocketMQ's configuration (request 26)."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""Which consumer groups exist, and how far they are.
+"""The consumer groups and their lag.
 
 A group exists if it has a configuration, members that are connected here, or a committed offset.
 
-A group is expected to consume every message of every queue that it can read. So where it has
-committed nothing, all that the queue holds lies before it: RocketMQ counts from 0 there, and a
-consumer that begins at the end commits that as soon as it does. What has expired is lost to
-everybody and is no lag.
+A group is expected to consume every message of every queue that it can read. So without a committed
+offset all messages of a queue are lag: RocketMQ counts from 0 there, and a consumer that begins at
+the end commits that at once. Expired messages are lost to everybody and are no lag.
 """
 
 from __future__ import annotations
@@ -213,7 +212,7 @@ class ConsumerGroups:
         return found
 
     def _subscribed(self, name: str) -> set[str]:
-        """What members are connected for, and the retry topic once there is something in it."""
+        """The subscriptions of the members, and the retry topic once it has a message."""
         members = self._clients.consumers.get(name)
         topics = set(() if members is None else members.subscriptions)
         if self._machine.queues(retry_topic(name)):

@@ -1,7 +1,7 @@
 """Whether a broker group has a leader and a majority, and how many nodes it may still lose.
 
-Judged by what the nodes that answered say of themselves. It imports nothing of a broker: commands
-that ask from outside judge by it as well.
+The reports of the answering nodes decide. It imports nothing of a broker: commands that ask from
+outside use it as well.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LEADER = "leader"
 
 @dataclass(frozen=True, slots=True)
 class MemberReport:
-    """What one node of a group says of itself."""
+    """The report of one node of a group."""
 
     node: str
     role: str
@@ -48,7 +48,7 @@ class GroupHealth:
     """Voters that answer, and follow the leader if there is one."""
     has_majority: bool
     may_lose: int
-    """So many of those in touch may be lost, whichever they are, and the rest is a majority."""
+    """This number of those in touch may be lost, and the rest is still a majority."""
     missing: tuple[str, ...]
     """Voters that are not in touch."""
 
@@ -58,7 +58,7 @@ class GroupHealth:
 
     @property
     def problem(self) -> str:
-        """What is wrong, in words; empty where the group is healthy."""
+        """The mistakes, in words; empty where the group is healthy."""
         problems = []
         if self.leader is None:
             problems.append("it has no leader")

@@ -1,4 +1,4 @@
-"""The members of the group, with their addresses: what the log says, and what the settings say.
+"""The members of the group, with their addresses, by the log and by the settings.
 
 The log decides who is a member. Addresses come from there for members that were added online, and
 from this node's own settings for those that the group began with.
@@ -50,7 +50,7 @@ def own_address(config: NodeConfig) -> MemberAddress:
 
 
 def membership_status(context: BrokerContext) -> str:
-    """What this node is to its group.
+    """The role of this node in its group.
 
     ``voter``, ``learner``, ``none`` (to be added, or removed), or ``refilling``: a voter on a disk
     that does not hold what it confirmed, and that counts for nothing until it does.
@@ -65,7 +65,7 @@ def membership_status(context: BrokerContext) -> str:
 
 
 def members_json(context: BrokerContext) -> dict[str, object]:
-    """Who is a member of what kind, for operators and tools."""
+    """The members of each kind, for operators and tools."""
     core = context.node.core
     found = core.configuration
     addresses = member_addresses(context.config, found)

@@ -1,4 +1,4 @@
-"""What a node says of itself and of its group, for ``/status``, runtime info and the console."""
+"""The status of a node and of its group, for ``/status``, runtime info and the console."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _ROLES = {
 def role_name(context: BrokerContext) -> str:
     """leader, follower, candidate or learner.
 
-    Who only asks for votes is a candidate to an operator, and who counts for nothing a learner.
+    To an operator a node that asks for pre-votes is a candidate, and a voter that does not count a
+    learner.
     """
     core = context.node.core
     return _ROLES[core.role] if core.counts else "learner"
@@ -50,7 +51,7 @@ class NodeStatus:
     """Those of before, while a change of the voters is under way."""
     members: Mapping[str, MemberAddress]
     own: MemberAddress
-    """Where this node listens, whatever others say."""
+    """This node's own addresses; others may say something else."""
 
     @classmethod
     def of(cls, context: BrokerContext) -> NodeStatus:
@@ -76,7 +77,7 @@ class NodeStatus:
 
     @property
     def report(self) -> MemberReport:
-        """What the health of the group is judged by."""
+        """The reports that decide on the health of the group."""
         return MemberReport(
             node=self.node,
             role=self.role,

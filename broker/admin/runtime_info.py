@@ -1,4 +1,4 @@
-"""What a broker says of itself to tools: runtime info (28)."""
+"""The runtime info of a broker for tools (28)."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def runtime_info(context: BrokerContext) -> dict[str, str]:
 
 
 def _rocketmq_stats(context: BrokerContext) -> dict[str, str]:
-    """What Apache's tools read, and fail without.
+    """Fields that Apache's tools need.
 
     There are no thread pools and no lock of a page cache here, so nothing ever waits for them.
     """

@@ -1,4 +1,4 @@
-"""What the queues of a topic hold on this node."""
+"""The content of the queues of a topic on this node."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def queue_ranges(machine: BrokerStateMachine, config: TopicConfig) -> dict[int, 
 
 def listed_queues(count: int, found: Collection[int]) -> Collection[int]:
     """Which of ``count`` queues are listed, in order: of a topic with few all, as RocketMQ lists
-    them. Of others, whose number somebody once sent, the first and those ``found``."""
+    them. Of other groups the first ones, and those ``found``."""
     if count <= ADMIN.empty_queues_max:
         return range(min(count, ADMIN.empty_queues_max))
     return sorted({0, *found})

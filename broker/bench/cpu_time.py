@@ -9,7 +9,7 @@ from collections.abc import Iterable
 def cpu_seconds(pids: Iterable[int]) -> float:
     """User and system time of all threads of the processes so far; one that is gone counts 0.
 
-    To the nanosecond: ``/proc`` counts in hundredths of a second, of which a round may have none.
+    To the nanosecond: ``/proc`` counts in hundredths of a second; a round may have none.
     """
     return sum(map(_seconds, pids))
 

@@ -1,4 +1,4 @@
-"""How long a client that retries has to wait when brokers die."""
+"""How long a retrying client waits when brokers die."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 PAUSE_SECONDS = 1.0
-"""Of undisturbed sending before brokers are killed, so that each time begins alike."""
+"""Undisturbed sending before brokers are killed, so that each round begins alike."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""A client that sends without end, to see how long it has to wait when a leader dies."""
+"""A client that sends without end, to measure how long it waits when a leader dies."""
 
 from __future__ import annotations
 

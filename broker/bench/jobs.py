@@ -1,4 +1,4 @@
-"""What the worker is told to do and what it reports: one JSON document a line, both ways."""
+"""The jobs of the worker and its reports: one JSON document a line, both ways."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 import orjson
 
 CPU_MESSAGES = 100_000
-"""CPU time is reported for so many messages."""
+"""CPU time is reported for this number of messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadShape:
-    """How messages are sent: so many in a request, so many requests under way."""
+    """How messages are sent: ``batch`` in a request, ``in_flight`` requests at once."""
 
     batch: int
     in_flight: int
@@ -38,7 +38,7 @@ class ProduceJob:
     seconds: float
     rounds: int
     pids: tuple[int, ...]
-    """The servers', whose CPU time is reported."""
+    """That of the servers; their CPU time is reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,8 @@ class ReplayJob:
 
 @dataclass(frozen=True, slots=True)
 class ProbeJob:
-    """Sends one message after the other until it is told to stop, and tells, when asked, how long
-    after a moment the first message was acknowledged that was sent after it.
+    """Sends one message after the other until the worker says stop. When asked about a moment, it
+    answers how long after it the first message was acknowledged that was sent after it.
     """
 
     topic: str

@@ -1,4 +1,4 @@
-"""A closed loop of sends: so many under way, the next when one is acknowledged."""
+"""A closed loop of sends: a fixed number in progress, the next one after each acknowledgement."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class ClosedLoop:
         return await self._run()
 
     async def run_count(self, count: int) -> int:
-        """Sends so many messages (rounded up to whole batches)."""
+        """Sends ``count`` messages (rounded up to whole batches)."""
         self._stop_at = None
         self._to_send = count
         return await self._run()

@@ -1,4 +1,4 @@
-"""Reading a topic from its beginning, as a consumer that looks at every body would."""
+"""Reading a topic from its beginning, as a consumer that looks at every body."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from broker.client.consumer.consumer import Consumer
 
 
 async def replay(name_servers: str, job: ReplayJob) -> list[Round]:
-    """Each round is a new group, whose joining is not measured: from the first answer on."""
+    """Each round is a new group. The time until the first answer is not measured."""
     return [await _replay_once(name_servers, job) for _ in range(job.rounds)]
 
 

@@ -1,9 +1,9 @@
 """The process that makes the load: ``python -m broker.bench.worker NAMESRV``.
 
-It reads one job a line from stdin and writes one result a line to stdout, until stdin ends. While a
-:class:`~broker.bench.jobs.ProbeJob` is under way, each line is a moment (``time.perf_counter``) and
-its answer is another: when the first message was acknowledged that was sent after it; an empty line
-ends the probe.
+It reads one job a line from stdin and writes one result a line to stdout, until stdin ends. During
+a :class:`~broker.bench.jobs.ProbeJob` each line is a moment (``time.perf_counter``). The answer is
+the moment at which the first message was acknowledged that was sent after it. An empty line ends
+the probe.
 """
 
 from __future__ import annotations

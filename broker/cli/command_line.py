@@ -8,10 +8,10 @@ A command is a module of this package with three names, or four::
                                                             # checked does not hold
     def import_server() -> None                             # of a server: imports what it needs
 
-and raises :class:`~broker.cli.terminal.command_error.CommandError` where it cannot do what it was
-asked. ``args.command_line`` is this command line, for a command that starts others in forks. A
-command is imported only when it is asked for: ``dledger --help`` and ``dledger start`` answer at
-once. Results go to stdout, everything else to stderr.
+and raises :class:`~broker.cli.terminal.command_error.CommandError` if it cannot do its work.
+``args.command_line`` is this command line, for a command that starts others in forks. Only the
+requested command is imported, so ``dledger --help`` and ``dledger start`` answer at once. Results
+go to stdout, everything else to stderr.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def run_command(argv: Sequence[str] | None = None) -> int:
 
 
 def _shortened(text: str) -> str:
-    """One line that a terminal takes, whatever was typed."""
+    """One line for the terminal, whatever was typed."""
     from store.quoting import shortened  # noqa: PLC0415 - no command that succeeds needs it
 
     text = shortened(text)
@@ -177,8 +177,8 @@ def _nothing() -> None:
 
 @contextmanager
 def _quiet_interrupt() -> Iterator[None]:
-    """Ctrl-C ends the process by the signal, as nothing is begun yet, and not by a traceback out of
-    the modules that are being imported. Who ignores it, goes on to do so."""
+    """Ctrl-C ends the process by the signal, because nothing has begun yet, and not by a traceback
+    out of the imports. A process that ignores it goes on to ignore it."""
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return

@@ -1,4 +1,4 @@
-"""Who the client is: its id towards brokers, and the unique keys of its messages."""
+"""The client's identity: its id towards brokers, and the unique keys of its messages."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def local_identity(rng: Random) -> ClientIdentity:
 class UniqueKeys:
     """The values of UNIQ_KEY: 32 upper-case hex characters, as ``MessageClientIDSetter`` makes.
 
-    The last 12 are a count that starts at the milliseconds of the clock times 65536, so the keys
-    of a restarted process do not meet the old ones even where process id and nonce do.
+    The last 12 are a count that starts at the milliseconds of the clock times 65536. So the keys of
+    a restarted process do not meet the old ones, even if process id and nonce do.
     """
 
     __slots__ = ("_next", "prefix")

@@ -1,8 +1,10 @@
-"""How patient producers and consumers are. Defaults are RocketMQ's where it has them."""
+"""The patience of producers and consumers. Defaults are RocketMQ's if it has them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from store.message.compressed_body import CompressionType
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +31,22 @@ class ProducerConfig:
     """How long a topic that no NameServer knows is waited for."""
 
     default_queues: int = 4
-    """What a topic gets that sending creates (``defaultTopicQueueNums``)."""
+    """The queues of a topic that sending creates (``defaultTopicQueueNums``)."""
 
     compress_over_bytes: int = 4096
-    """Single messages with larger bodies are deflated, if that makes them smaller
+    """Single messages with larger bodies are compressed, if that makes them smaller
     (``compressMsgBodyOverHowmuch``); 0: never."""
+
+    compression_type: CompressionType = CompressionType.ZLIB
+    """All clients decompress zlib; LZ4 and Zstandard need RocketMQ's of 5.0 and later
+    (``rocketmq.message.compressType``)."""
 
     send_latency_fault_enable: bool = False
     """Leave brokers that were slow or failed alone for a while."""
+
+    def __post_init__(self) -> None:
+        """Raises ``ValueError`` for a ``compression_type`` that there is not."""
+        CompressionType(self.compression_type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +65,18 @@ class ConsumerConfig:
     """Asked for in one pull; the broker has limits of its own."""
 
     buffered_bytes_max: int = 64 * 1024 * 1024
-    """What all queues together may hold that was pulled and not yet asked for."""
+    """The limit for messages that all queues together have pulled and not yet handed out."""
 
     heartbeat_seconds: float = 30.0
     rebalance_seconds: float = 20.0
 
     settle_seconds: float = 2.0
-    """After a new leader was found, so long pass before queues are shared out anew: it learns of
-    the group's members by their heartbeats, and the first to ask would seem to be alone."""
+    """After a new leader was found, queues stay as they are for so long. The leader learns of the
+    group's members by their heartbeats, and the first to ask would seem to be alone."""
 
     handover_seconds: float = 1.0
-    """A queue that another member may have had is begun so much later: that member learns of the
-    change at the same time, and has to commit how far it got."""
+    """The delay before a queue begins that another member may have had. That member learns of the
+    change at the same time and must commit its offset."""
 
     commit_seconds: float = 5.0
     """How often offsets are committed (``persistConsumerOffsetInterval``)."""
@@ -75,7 +85,7 @@ class ConsumerConfig:
     """How long sending a message back is tried."""
 
     max_reconsume_times: int = 16
-    """After so many attempts a message that is sent back goes to the dead letters."""
+    """The attempts after which a message that is sent back goes to the dead letters."""
 
     close_seconds: float = 5.0
     """How long closing tries to commit what was acknowledged."""

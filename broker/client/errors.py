@@ -1,8 +1,8 @@
-"""Why the client could not do what it was asked for.
+"""Errors of the client library.
 
-``retriable`` says whether the same call may succeed later, so that callers need no list of their
-own. Failures of single requests (:class:`~broker.remoting.protocol.errors.CallError`) have it too;
-the producer and the consumer retry those themselves and raise what is below when they give up.
+``retriable`` says whether the same call may succeed later, so callers need no list of their own.
+Failures of single requests (:class:`~broker.remoting.protocol.errors.CallError`) have it too.
+Producer and consumer retry those themselves, and raise the errors below when they give up.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class DeadlineError(ClientError):
 
 
 class TransactionEndedError(ClientError):
-    """The transaction has ended, and not as it was told to now."""
+    """The transaction has ended with another outcome."""
 
 
 class NoReplyError(ClientError):
@@ -134,7 +134,7 @@ class IllegalMessageError(ClientError):
 
 
 class UndecodableBodyError(ClientError):
-    """A compressed body that cannot be inflated; the message's ``raw_body`` has its bytes."""
+    """A compressed body that cannot be decompressed; the message's ``raw_body`` has its bytes."""
 
 
 class BadAnswerError(ClientError):
@@ -149,7 +149,7 @@ class ClosedError(ClientError):
 
 
 NOT_YET = "the brokers have not answered yet"
-"""What is told of a client that waits for its first answer."""
+"""The message for a client that waits for its first answer."""
 
 Failure = CallError | ClientError
 """How one try to reach a server may end."""
@@ -165,7 +165,7 @@ def refusal(address: str, code: int, remark: str | None) -> RefusedError:
 
 
 def perhaps_stored(failure: Failure) -> bool:
-    """Whether a message whose try ended so must not go to another group of brokers, where nobody
+    """Whether a message with this error must stay with its broker group, because no other group
     would know it: the answer was lost, or says that the outcome is open."""
     if isinstance(failure, RefusedError):
         return failure.perhaps_stored

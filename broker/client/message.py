@@ -1,4 +1,4 @@
-"""Messages to send, and what became of them."""
+"""Messages to send, and the results of sends."""
 
 from __future__ import annotations
 

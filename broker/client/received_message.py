@@ -1,7 +1,7 @@
-"""What a pull gave: messages as views over the answer, decoded only where someone looks.
+"""Messages of a pull: views over the answer, decoded on access.
 
-A replay that wants nothing but bodies unpacks four numbers a record and never touches the rest;
-the layout is that of the stored record (``store/message/record.py``).
+A replay that wants only bodies unpacks four numbers a record and never touches the rest. The layout
+is that of the stored record (``store/message/record.py``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from broker.client.message import (
 )
 from broker.limits import BODY_LIMITS
 from store.errors import CorruptRecordError
-from store.message.compressed_body import SYS_FLAG_COMPRESSED, inflate_body
+from store.message.compressed_body import SYS_FLAG_COMPRESSED, decompress_body
 from store.message.properties import TAGS, decode_properties, find_property
 from store.message.record import RECORD_FIXED_SIZE, MessageRecord, decode_record
 
@@ -71,16 +71,16 @@ class ReceivedMessage:
         """
         record = self.record
         if record.sys_flag & SYS_FLAG_COMPRESSED:
-            return inflated(record.body, record.sys_flag)
+            return decompressed(record.body, record.sys_flag)
         return record.body
 
     def undecoded(self) -> ReceivedMessage:
-        """The same message with its body as it is stored, compressed or not."""
+        """The same message with its body as stored, compressed or not."""
         return _Undecoded(self.queue, self.queue_offset, self._buffer, self._start)
 
     @property
     def raw_body(self) -> bytes:
-        """The body as it is stored."""
+        """The body as stored."""
         return self.record.body
 
     @property
@@ -103,7 +103,7 @@ class ReceivedMessage:
 
     @property
     def unique_key(self) -> str:
-        """What its producer calls it; empty where that made none."""
+        """The producer's name for it; empty where that made none."""
         return self.properties.get(PROPERTY_UNIQUE_KEY, "")
 
     @property
@@ -198,7 +198,7 @@ class PulledBatch:
             body = view[body_start:body_end]
             if verify and crc32(body) & 0x7FFFFFFF != read_crc(view, start)[0]:
                 raise CorruptRecordError(f"the body CRC of offset {queue_offset} does not match")
-            yield inflated(body, sys_flag) if sys_flag & SYS_FLAG_COMPRESSED else body
+            yield decompressed(body, sys_flag) if sys_flag & SYS_FLAG_COMPRESSED else body
 
 
 def _places(body: bytes) -> list[_Place]:
@@ -228,9 +228,9 @@ def _tag(body: bytes, place: _Place) -> bytes:
     return find_property(body[topic + 1 + body[topic] + 2 : start + size], TAGS) or b""
 
 
-def inflated(body: Bytes, sys_flag: int) -> bytes:
+def decompressed(body: Bytes, sys_flag: int) -> bytes:
     """A body whose system flag says that it is compressed. Raises :class:`UndecodableBodyError`."""
     try:
-        return inflate_body(body, sys_flag, BODY_LIMITS.inflated_size)
+        return decompress_body(body, sys_flag, BODY_LIMITS.inflated_size)
     except ValueError as error:
         raise UndecodableBodyError(str(error)) from None

@@ -1,8 +1,8 @@
-"""What one broker process is told: the file ``node.toml``.
+"""The settings of one broker process: the file ``node.toml``.
 
-``dledger up`` writes it, ``dledger node --config FILE`` reads it. Nothing in it is optional in
-meaning: a key that is left out has the default shown here, a key that is not known is an error,
-because a misspelt setting that is silently ignored is found the day it was needed. ::
+``dledger up`` writes it, ``dledger node --config FILE`` reads it. A missing key has
+the default shown here. An unknown key is an error: a misspelt setting that is silently ignored is
+found the day it was needed. ::
 
     cluster = "DefaultCluster"
     group = "broker-a"              # the group's name, and RocketMQ's broker name
@@ -14,38 +14,39 @@ because a misspelt setting that is silently ignored is found the day it was need
     max_message_size = 4194304      # bytes of a message's body
     auto_create_topics = true
     property_filter = true          # consumers may filter by SQL92 expressions
-    follower_reads = true           # consumers that are far behind are sent to a follower: by more
-    follower_reads_percent = 40     # than so much of the machine's memory
+    follower_reads = true           # a consumer reads from a follower if it is far behind:
+    follower_reads_percent = 40     # by more than this share of the machine's memory
     election_timeout_ms = 600       # the shortest; each one is drawn between it and its double
     heartbeat_ms = 100
-    file_reserved_hours = 72        # messages are kept for so long; 0: for ever
+    file_reserved_hours = 72        # messages are kept for this time; 0: for ever
     log_size_max = 0                # bytes of log above which the oldest segments go; 0: any size
     disk_clean_percent = 75         # of the disk: a warning
-    disk_force_percent = 85         # the oldest segments go, however new their messages are
-    disk_full_percent = 90          # messages are refused, and another member shall lead
-    disk_enough_bytes = 4294967296  # with so much free a disk is not full, whatever the share
-    disk_stall_ms = 10000           # a leader whose disk ends no write for so long gives way
+    disk_force_percent = 85         # the oldest segments go before their time
+    disk_full_percent = 90          # messages are refused, and another member should lead
+    disk_enough_bytes = 4294967296  # a disk with this much free is never full
+    disk_stall_ms = 10000           # without a completed write a leader hands over after this time
     checkpoint_seconds = 30         # between two checkpoints: bounds what a start has to read
-    proof_ms = 400                  # members compare their state so often, while it changes; 0: not
-    scrub_mib_per_second = 8        # at which what is at rest is read again, to find what rotted
-    scrub_pass_seconds = 60         # of rest between two passes over the log
-    transaction_timeout_ms = 6000   # so old a transaction is when its producer is asked about it,
-    transaction_check_interval_ms = 30000   # again after that,
-    transaction_check_max = 15      # and so often; then it is rolled back
-    dedup_window_seconds = 60       # a request that is sent again within it is stored once; 0: off
+    drain_seconds = 35              # at SIGTERM a leader hands over and forwards for this time
+    proof_ms = 400                  # between two comparisons of the members' states; 0: none
+    scrub_mib_per_second = 8        # rate at which data at rest is read again to find damage
+    scrub_pass_seconds = 60         # pause between two passes over the log
+    transaction_timeout_ms = 6000   # the age at which its producer is asked about a transaction,
+    transaction_check_interval_ms = 30000   # the pause before it is asked again,
+    transaction_check_max = 15      # and the number of checks before it is rolled back
+    dedup_window_seconds = 60       # a request sent again within this time is stored once; 0: off
     http_hosts = []                 # names to which HTTP answers, such as "broker.example.com",
                                     # beside localhost and the addresses of this node
     snapshot_dirs = []              # absolute paths below which HTTP may make snapshots, beside
                                     # snapshots/ in the data directory
-    logging_file_mib = 32           # after so much another log/node.log is begun; 0: never
-    logging_files = 4               # of which so many are kept
-    refill_mib_per_second = 32      # what this node sends at most to members that lack old entries
+    logging_file_mib = 32           # the size at which a new log/node.log begins; 0: none
+    logging_files = 4               # how many of them are kept
+    refill_mib_per_second = 32      # most that this node sends to members that lack old entries
 
     join = false                    # true: this node waits to be added to the group by
-                                    # `dledger member add`; members are those whom it may ask
-    preferred_leader = ""           # n0, n1, ...: who is to lead while it keeps up
-    reads = "linearizable"          # offsets, queues and topics are told as they are now, or
-                                    # "stale": as this node has them, which may lag on a follower
+                                    # `dledger member add`; members are those that it may ask
+    preferred_leader = ""           # n0, n1, ...: should lead while it keeps up
+    reads = "linearizable"          # offsets, queues and topics as they are now, or "stale":
+                                    # as this node has them, which may lag on a follower
     lease_reads = false             # reads without a round to a majority; see docs/safety.md
 
     [members.n0]                    # every voter of the group, this one too

@@ -1,8 +1,8 @@
 """Settings that an operator changes while the brokers run (request 25).
 
-RocketMQ's brokers each keep their own. Here what was changed is part of the replicated state, so it
-is the same on every member, holds across restarts and changes of leader, and goes before what
-``node.toml`` says. What is not named here is read from there at the start.
+RocketMQ's brokers each keep their own settings. Here changed settings are part of the replicated
+state. So they are the same on every member, hold across restarts and changes of the leader, and
+override ``node.toml``. Other settings are read from there at the start.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class SettingError(ValueError):
 
 
 class Applied(Protocol):
-    """What is needed of :class:`~broker.state.state_machine.BrokerStateMachine`."""
+    """The part of :class:`~broker.state.state_machine.BrokerStateMachine` that is used here."""
 
     @property
     def state(self) -> BrokerState: ...
 
 
 class DynamicSettings:
-    """What is set now."""
+    """The present values."""
 
     def __init__(self, config: NodeConfig, applied: Applied) -> None:
         self._config = config
@@ -73,7 +73,8 @@ class DynamicSettings:
 
 
 def changed_settings(properties: bytes) -> Mapping[str, str]:
-    """What the Java properties text of a request changes, checked. Raises :class:`SettingError`."""
+    """The changes in the Java properties text of a request, checked. Raises
+    :class:`SettingError`."""
     try:
         lines = properties.decode().splitlines()
     except UnicodeDecodeError:

@@ -108,6 +108,7 @@ class NodeConfig:
     lease_reads: bool = False
     checkpoint_seconds: int = 30
     proof_ms: int = 400
+    drain_seconds: int = 35
     scrub_mib_per_second: int = 8
     scrub_pass_seconds: int = 60
     refill_mib_per_second: int = 32
@@ -170,6 +171,7 @@ class NodeConfig:
         _require_between("scrub_pass_seconds", self.scrub_pass_seconds, 1, 1_000_000)
         _require_between("checkpoint_seconds", self.checkpoint_seconds, 1, 3600)
         _require_between("proof_ms", self.proof_ms, 0, 3_600_000)
+        _require_between("drain_seconds", self.drain_seconds, 0, 3600)
         _require_between("disk_stall_ms", self.disk_stall_ms, 100, 3_600_000)
         for host in self.http_hosts:
             _require(HOST_NAME.fullmatch(host), "http_hosts", host, "a name without a port")
@@ -203,7 +205,7 @@ class NodeConfig:
 
     @property
     def logging(self) -> LogLimits:
-        """What the node's own log may take on the disk."""
+        """The limit of the node's own log on the disk."""
         return LogLimits(file_size=self.logging_file_mib << 20, files=self.logging_files)
 
     @property

@@ -1,9 +1,9 @@
 """The door of delivery: every wire fetches messages of a queue here.
 
 A fetch is checked, found by the rows of the queue (:mod:`broker.delivery.message_reader`), loaded,
-filtered, counted, and answered once. Where there is nothing yet it is held until a message arrives
-or its time is up (:mod:`broker.delivery.long_polling`). Leaders and followers serve what they have
-applied; the answer says from which of them to read on (:mod:`broker.delivery.replica_selection`).
+filtered, counted, and answered once. If nothing is there yet, it is held until a message arrives or
+its time is up (:mod:`broker.delivery.long_polling`). Leaders and followers serve what they have
+applied. The answer names the member to read from next (:mod:`broker.delivery.replica_selection`).
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ NO_GROUP = "(http)"
 def fetch_limits(messages: int, size: int | None = None) -> PullLimits:
     """How much one fetch brings, where ``messages`` and ``size`` bytes are asked for.
 
-    As from RocketMQ: at most 32 messages and 256 KiB where up to 32 messages are asked for. Who
-    asks for more than 32 messages, which RocketMQ would not give, means it: that is up to 1,024
-    messages and 4 MiB. A ``size`` that is given counts, up to 4 MiB.
+    As from RocketMQ: at most 32 messages and 256 KiB where up to 32 messages are asked for. A
+    request for more than 32 messages, RocketMQ's limit, may get up to 1,024 messages and 4 MiB. A
+    ``size`` that is given counts, up to 4 MiB.
     """
     messages = max(1, min(messages, CONSUME.pull_messages_max))
     bytes_max = CONSUME.pull_bytes_max
@@ -64,7 +64,7 @@ def fetch_limits(messages: int, size: int | None = None) -> PullLimits:
 
 
 class FetchRequest(NamedTuple):
-    """What somebody wants of a queue from ``offset`` on."""
+    """A request for messages of a queue from ``offset`` on."""
 
     topic: str
     queue_id: int
@@ -73,14 +73,14 @@ class FetchRequest(NamedTuple):
     group: str = ""
     """Empty: nothing that a group says or may do counts."""
     expression: str | None = ALL
-    """What of the topic it wants; None: what the members of the group have said, in a heartbeat of
-    ``version`` or a later one."""
+    """Its filter; None: what the members of the group have said, in a heartbeat of ``version`` or a
+    later one."""
     expression_type: str = TAG_TYPE
     version: int = 0
     commit_offset: int | None = None
     """Committed for the group on the way, if it is given and can be."""
     hold_seconds: float = 0.0
-    """For so long it waits for a message where there is none yet."""
+    """How long the fetch waits for a message if there is none yet."""
     owner: Owner | None = None
     """The fetch is forgotten when this is closed."""
     admit: Callable[[int], None] | None = None
@@ -89,7 +89,7 @@ class FetchRequest(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """What a fetch brings. ``parts`` are the records as the log has them, in order."""
+    """The result of a fetch. ``parts`` are the records as the log has them, in order."""
 
     found: GetMessageResult
     parts: Sequence[Bytes]
@@ -121,7 +121,7 @@ class Fetch:
 
 
 class Consumers(Protocol):
-    """What is needed of :class:`~broker.remoting.connected_clients.ConnectedClients`."""
+    """The used part of :class:`~broker.remoting.connected_clients.ConnectedClients`."""
 
     def subscription(self, group: str, topic: str) -> Subscription | None: ...
 
@@ -238,7 +238,7 @@ class Delivery:
         return message_filter(self._settings, known.expression_type, known.expression)
 
     def _commit_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """What cannot be is passed over, as the answer may be what tells the client: where a queue
+        """An impossible offset is ignored here. Later the answer may correct the client: if a queue
         has lost its newest messages, it sends the client back to the end."""
         batcher, resets = self._batcher, self.resets
         if not batcher.serving or not 0 <= offset <= batcher.end_offset(topic, queue_id):

@@ -1,8 +1,8 @@
-"""Long polling: pulls that found nothing wait here for a message, or for their time to run out.
+"""Long polling: pulls without a result wait here for a message or for their deadline.
 
-A held pull runs again when a message arrives in its queue whose tag it wants, and at its deadline.
-Nothing is swept: a message wakes the pulls of its own queue in the turn after its entry was
-applied, and every pull has a timer of its own.
+A held pull runs again at its deadline, and when a message with a wanted tag arrives in its queue.
+No sweep is needed. A message wakes the pulls of its queue in the turn after its entry was applied.
+Every pull has a timer of its own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from store.io.filesystem import Bytes
 
 
 class Owner(Protocol):
-    """What a pull is forgotten with: a connection."""
+    """The owner of a pull: the pull is dropped together with this connection."""
 
     def on_close(self, callback: Callable[[Self], None], /) -> None:
         """Calls back once it is closed."""
@@ -100,7 +100,7 @@ class LongPolling:
             self._woken.append(pull)
 
     def wake(self, topic: str, queue_id: int) -> None:
-        """All pulls of a queue run at once, whatever they wait for."""
+        """All pulls of a queue run at once."""
         for pull in list(self._by_queue.get((topic, queue_id), ())):
             self.drop(pull)
             pull.run()

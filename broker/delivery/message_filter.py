@@ -1,4 +1,4 @@
-"""What of a topic a request wants: by the code of the tag, or by an SQL92 expression."""
+"""Filters of a request: by tags codes or by an SQL92 expression."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ SCAN_LIMITS = PullLimits(messages=256, bytes=1 << 20)
 
 
 _BODY_SIZE_AT = 84
-"""In a record whose hosts are IPv4, and all of ours are; the topic with its size, one byte, follows
-the body, and behind it the size of the properties, two bytes, and the properties."""
+"""In a record with IPv4 hosts, as ours are; the topic with its size, one byte, follows the body,
+and behind it the size of the properties, two bytes, and the properties."""
 
 _I32 = Struct(">i")
 

@@ -9,15 +9,15 @@ from typing import Any
 
 from broker.limits import BODY_LIMITS
 from store.io.filesystem import Bytes
-from store.message.compressed_body import SYS_FLAG_COMPRESSED, inflate_body
+from store.message.compressed_body import SYS_FLAG_COMPRESSED, decompress_body
 from store.message.properties import KEYS, TAGS, UNIQUE_KEY, decode_properties
 from store.message.record import MessageRecord, iter_records
 
 
 def messages_json(parts: Iterable[Bytes]) -> list[dict[str, Any]]:
-    """The messages of ``parts``, each of which holds records back to back.
+    """The messages of ``parts``; each part holds records back to back.
 
-    A body that cannot be inflated is given as it is stored. Raises
+    A body that cannot be decompressed is given as stored. Raises
     :class:`~store.errors.CorruptRecordError`.
     """
     documents = []
@@ -26,7 +26,7 @@ def messages_json(parts: Iterable[Bytes]) -> list[dict[str, Any]]:
             body = record.body
             if record.sys_flag & SYS_FLAG_COMPRESSED:
                 with suppress(ValueError):
-                    body = inflate_body(body, record.sys_flag, BODY_LIMITS.inflated_size)
+                    body = decompress_body(body, record.sys_flag, BODY_LIMITS.inflated_size)
             documents.append(message_json(record, body))
     return documents
 

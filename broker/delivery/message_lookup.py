@@ -1,7 +1,7 @@
 """Looking single messages up: by position, by key, by time.
 
-Everything is tried with what is in memory first; what is missing is read by the read executor, and
-the look-up goes on from there.
+Everything is tried from memory first. The read executor reads what is missing, and the look-up goes
+on from there.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Finding messages of a queue and bringing their records, from memory or the disk.
 
-Which answer a pull gets is RocketMQ's table (``DefaultMessageStore.getMessage``); see
-:class:`GetMessageStatus`. Rows of a ConsumeQueue say where the records lie; rows that follow each
-other in the log are read as one range, so that a pull costs a few reads and not one for each
-message.
+The answers of a pull are RocketMQ's (``DefaultMessageStore.getMessage``); see
+:class:`GetMessageStatus`. Rows of a ConsumeQueue say where the records lie. Consecutive records are
+read as one range, so a pull costs a few reads and not one for each message.
 
 Rows have checksums (:mod:`store.index.block_seals`). Each range must still begin and end with the
 records that its first and its last row are of: that holds whoever wrote the rows, and for those of
@@ -72,7 +71,7 @@ class PullLimits(NamedTuple):
 
 
 class GetMessageResult(NamedTuple):
-    """What a pull brings. ``min_offset`` and ``max_offset`` bound the queue, max exclusive."""
+    """The result of a pull. ``min_offset`` and ``max_offset`` bound the queue, max exclusive."""
 
     status: GetMessageStatus
     next_offset: int
@@ -83,7 +82,7 @@ class GetMessageResult(NamedTuple):
 
 
 class Log(Protocol):
-    """What is needed of :class:`~dledger.node.checked_reads.CheckedReads`."""
+    """The part of :class:`~dledger.node.checked_reads.CheckedReads` that is used here."""
 
     def at_hand(self, position: int, size: int) -> Bytes | None: ...
 
@@ -95,7 +94,7 @@ class Log(Protocol):
 
 
 class Applied(Protocol):
-    """What is needed of :class:`~broker.state.state_machine.BrokerStateMachine`."""
+    """The part of :class:`~broker.state.state_machine.BrokerStateMachine` that is used here."""
 
     @property
     def applied_end(self) -> int: ...
@@ -199,10 +198,9 @@ class MessageReader:
     ) -> None:
         """Brings the bytes of ``ranges``; ``done`` is called now if all of them are in memory.
 
-        The error is :class:`~store.errors.OutOfRangeError` where the records have just expired, or
-        where this node's own disk is so far behind the group that it does not have them yet, and
-        :class:`~store.errors.DamagedError` where the disk has damaged their entry, or a row that
-        leads to them; the row is mended soon.
+        The error is :class:`~store.errors.OutOfRangeError` if the records have just expired, or if
+        this node's disk does not have them yet. It is :class:`~store.errors.DamagedError` if their
+        entry or a row that leads to them is damaged; the row is repaired soon.
         """
         for each in ranges:
             if each.rows is not None and not self._may_be(each, each.rows):

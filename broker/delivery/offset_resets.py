@@ -1,10 +1,10 @@
 """Moving a group in its queues, also while it consumes: to a time, to an offset, or to the end.
 
-The new offsets are found, then committed like any others. The members are told (request 220), but
-not every client understands that, and one that does may commit what it had consumed before in
-between. So for each queue that is moved the leader ignores commits, and answers the next pull of
-the group that does not begin there with "offset moved" (21), as RocketMQ 5 does. This is the
-leader's alone, as in RocketMQ: after a failover in that moment the members' own commits count.
+The new offsets are found, then committed like any others. The members are notified (request 220).
+Not every client understands that, and one that does may first commit its old offset. So the leader
+ignores commits for each moved queue. If the next pull of the group does not begin at the new
+offset, the leader answers "offset moved" (21), as RocketMQ 5 does. Only the leader remembers this,
+as in RocketMQ: after a failover at that moment the members' own commits count.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from broker.state.commands import CommitOffset
 from store.errors import StoreError
 
 RESET_SECONDS = 60.0
-"""For so long a group may take to follow; Java's clients need ten seconds, others a pull."""
+"""The time that a group has to follow; Java's clients need ten seconds, others a pull."""
 
 
 class _Reset(NamedTuple):
@@ -43,8 +43,8 @@ class PendingResets:
         return bool(self._resets)
 
     def begin(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """The command that moves the group to ``offset`` is on its way: what members commit from
-        now on would come behind it in the log, and undo it."""
+        """The command that moves the group to ``offset`` is in progress. Commits of members would
+        come behind it in the log from now on, and undo it."""
         self._note(group, topic, queue_id, offset, is_committed=False)
 
     def add(self, group: str, topic: str, queue_id: int, offset: int) -> None:
@@ -65,7 +65,7 @@ class PendingResets:
         self._resets.pop((group, topic, queue_id), None)
 
     def is_pending(self, group: str, topic: str, queue_id: int) -> bool:
-        """Whether the group has yet to begin anew in this queue."""
+        """Whether the group has yet to begin again in this queue."""
         reset = self._resets.get((group, topic, queue_id))
         return reset is not None and reset.until > self._now()
 
@@ -96,7 +96,7 @@ class ResetRequest(NamedTuple):
     timestamp_ms: int
     """To the first message that is not older; or :data:`TO_THE_END`."""
     offset: int = -1
-    """Counts in the place of a time unless it is negative."""
+    """Unless negative, it counts instead of the time."""
     force: bool = False
     """Also where that is forward; otherwise a group is only moved back."""
 
@@ -124,7 +124,7 @@ class OffsetResetter:
         self.long_polling = long_polling
 
     def reset(self, request: ResetRequest, done: Done) -> None:
-        """``done`` is told when the offsets are committed, before waiting pulls run again."""
+        """``done`` is called when the offsets are committed, before waiting pulls run again."""
         reset = OffsetReset(self, request, done)
         topic, offset = request.topic, request.offset
         for queue_id in request.queue_ids:

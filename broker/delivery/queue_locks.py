@@ -1,9 +1,9 @@
-"""Which consumer may take from a queue whose messages must be consumed in order.
+"""Locks of queues whose messages must be consumed in order.
 
 A member of a group locks a queue at the leader before it consumes from it in order, and renews the
-lock every 20 s (``RebalanceLockManager``). The locks are the leader's alone, as RocketMQ's are: a
-new leader knows none and grants each queue to who asks first. A client that consumes in order asks
-again before its own belief in a lock, 30 s old at most, has run out.
+lock every 20 s (``RebalanceLockManager``). Only the leader has the locks, as in RocketMQ: a new
+leader knows none and grants each queue to the first client that asks. A client trusts its lock for
+30 s at most and asks again before.
 """
 
 from __future__ import annotations

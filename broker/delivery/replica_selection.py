@@ -1,10 +1,10 @@
-"""Which member a consumer reads from next: the leader, or a follower while it is far behind.
+"""Replica selection: a consumer that is far behind reads from a follower.
 
-RocketMQ's rule: a consumer whose last message lies further behind the end of the log than 40 % of
-the machine's memory reads from the disk, and would push out of the page cache what everybody else
-reads; so it is sent to a slave until it has come near. A follower has only what is committed, and
-says the same of itself until then. The suggested_broker_id travels in the answer to a pull, as a
-broker id: 0 is the leader, and ``n<k>`` is k + 1 while it follows.
+RocketMQ's rule: if the last message of a consumer lies further behind the end of the log than 40 %
+of the machine's memory, its reads come from the disk. They would push out of the page cache what
+all others read. So the consumer is sent to a slave until it has come near. A follower has only
+committed entries, and names itself until then. The suggested_broker_id travels in the answer to a
+pull, as a broker id: 0 is the leader, and ``n<k>`` is k + 1 while it follows.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ class ReplicaSelection:
     def suggested_broker_id(self, ranges: Sequence[LogRange], end: int, wished: int | None) -> int:
         """The broker id for the pull after one that brought ``ranges`` of a log up to ``end``.
 
-        ``wished`` is what the group is set to (``whichBrokerWhenConsumeSlowly``); where no follower
-        has that id, as RocketMQ's usual 1 may be the leader's, it is the one that has most.
+        ``wished`` is what the group is set to (``whichBrokerWhenConsumeSlowly``); if no follower
+        has that id, as RocketMQ's usual 1 may be the leader's, it is the follower with the longest
+        log.
         """
         if not ranges or not self._settings.follower_reads:
             return LEADER_ID

@@ -1,4 +1,4 @@
-"""When messages were stored, looked up for many places of queues at once."""
+"""Store times of messages, looked up for many places of queues at once."""
 
 from __future__ import annotations
 

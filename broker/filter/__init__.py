@@ -1,1 +1,1 @@
-"""SQL92 filters: what a consumer's expression says of a message's properties."""
+"""SQL92 filters: expressions of consumers over the properties of a message."""

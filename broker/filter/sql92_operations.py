@@ -1,8 +1,8 @@
 """The operations of filter expressions, in RocketMQ's three-valued logic.
 
-An operation is made of its operands once, and then evaluated for message after message. What
-RocketMQ refuses when an expression is compiled is refused here: text or booleans put in order,
-NULL compared, a BETWEEN whose bounds are the wrong way round.
+An operation is made of its operands once, and then evaluated for each message. This refuses what
+RocketMQ refuses when it compiles an expression: an order of text or booleans, a comparison with
+NULL, a BETWEEN with exchanged bounds.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def disjunction(left: Operand, right: Operand) -> Operand:
 
 
 def _logic(left: Operand, right: Operand, *, decisive: bool, word: str) -> Operand:
-    """The value ``decisive`` of either side decides, whatever the other is."""
+    """If either side has the value ``decisive``, it decides."""
     first, second = condition(left).evaluate, condition(right).evaluate
 
     def evaluate(properties: Properties) -> Value:

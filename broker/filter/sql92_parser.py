@@ -1,6 +1,6 @@
 """Filter expressions in RocketMQ's SQL92, from text to a selector of messages.
 
-The language is that of RocketMQ's ``SelectorParser``, with what 5.x added to it::
+The language is that of RocketMQ's ``SelectorParser``, with the additions of 5.x::
 
     condition  = and-part { OR and-part }
     and-part   = equality { AND equality }
@@ -10,8 +10,8 @@ The language is that of RocketMQ's ``SelectorParser``, with what 5.x added to it
                          | [NOT] (CONTAINS | STARTSWITH | ENDSWITH) text }
     unary      = ("+" | "-" | NOT) unary | literal | property | "(" condition ")"
 
-NOT binds tighter than "=": ``NOT a = 5`` asks whether the negation of ``a`` is 5. Words may be
-written small. Comments are ``--`` to the end of the line and ``/* */``.
+NOT binds tighter than "=": ``NOT a = 5`` asks whether the negation of ``a`` is 5. Words may be in
+lower case. Comments are ``--`` to the end of the line and ``/* */``.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from broker.filter.subscription import ExpressionError, remembered
 from broker.limits import CONSUME
 from store.quoting import quoted, shortened
 
-# What a token has taken is never given back (``++``). In the last line ``--`` is no comment but two
-# signs: to look for the end of the line at each of them would take quadratic time.
+# A token never gives characters back (``++``). In the last line ``--`` is no comment but two signs:
+# to look for the end of the line at each of them would take quadratic time.
 _REST = r"""
       |(?P<float>[0-9]++(?:\.[0-9]*+(?:[eE][+-]?[0-9]++)?|[eE][+-]?[0-9]++)
                 |\.[0-9]++(?:[eE][+-]?[0-9]++)?)

@@ -1,8 +1,8 @@
 """Values of a filter expression, and how RocketMQ compares them (``ComparisonExpression``).
 
-Properties are text; constants are text, integers, floating-point numbers and booleans. Text is
-turned into the kind of what it is compared with. None stands for what is not known: a property that
-the message has not.
+Properties are text. Constants are text, integers, floating-point numbers and booleans. Text takes
+the type of the other side of a comparison. None stands for an unknown value: a property that the
+message does not have.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a group wants of a topic: the tag expression and the hash codes that pass it.
+"""The subscription of a group to a topic: the tag expression and the tags codes that pass it.
 
-The broker filters by the 32-bit hash of a tag, as a ConsumeQueue row holds it; hash collisions
-reach the client, which compares the text. The codes are computed here from the expression, because
-the C++ clients send ``codeSet`` [0, 0] with a right expression.
+The broker filters by the 32-bit hash of a tag, as in a ConsumeQueue row. Hash collisions reach the
+client, which compares the text. The codes are computed here from the expression, because the C++
+clients send ``codeSet`` [0, 0] with a right expression.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ExpressionError(RefusedError):
 def remembered(make: Callable[[str], T]) -> Callable[[str], T]:
     """Makes something of an expression, once where it comes again soon.
 
-    What it makes raises :class:`ExpressionError` for an expression that is too long.
+    Its filter raises :class:`ExpressionError` for an expression that is too long.
     """
     usual, long = lru_cache(maxsize=1024)(make), lru_cache(maxsize=16)(make)
 

@@ -1,1 +1,1 @@
-"""Group commit: what arrives together becomes one entry of the log."""
+"""Group commit: requests that arrive together become one entry of the log."""

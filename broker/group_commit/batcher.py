@@ -2,10 +2,10 @@
 
 Consensus, checksums, syncs and frames cost per entry. So all messages and commands that wait at the
 same time share one. A batch is proposed at the end of the turn in which it began, while fewer than
-``PIPELINE_ENTRIES`` are on their way. Otherwise it grows until one of those is applied. So entries
+``PIPELINE_ENTRIES`` are in progress. Otherwise it grows until one of those is applied. So entries
 grow under load by themselves, and a lone message never waits.
 
-Offsets are given when an entry is built (:mod:`broker.group_commit.next_offsets`).
+Messages get their offsets when an entry is built (:mod:`broker.group_commit.next_offsets`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from store.message.scheduled_topics import SCHEDULE_TOPIC, with_deliver_times
 
 PIPELINE_ENTRIES = 2
 ENTRY_BYTES = 4 << 20
-"""What a batch grows to; a single larger request is an entry of its own."""
+"""The limit of a batch; a single larger request is an entry of its own."""
 
 LAZY_SECONDS = 1.0
 """How long an offset that came with a pull may wait for an entry to travel in."""
@@ -88,7 +88,7 @@ class Batcher:
         self.clock = StoreClock(loop, wall_clock, lambda: applied.state.store_timestamp_ms)
         self._store_host = store_host
         self.request_bytes_max = entry_size_max(segment_size) - HEADER_SIZE - 2 * _RUN_BYTES
-        """What no entry could hold is larger than this."""
+        """Anything larger fits no entry."""
         self._entry_bytes = min(ENTRY_BYTES, self.request_bytes_max)
         self._deduplicates = deduplicate
         self.deduplication_index = DeduplicationIndex()
@@ -362,7 +362,7 @@ class Batcher:
             self._in_flight.remove(batch)
             self._next_offsets.give_back(batch.runs)
             batch.fail(error)
-            # What was added behind may depend on it: a message on the topic that it creates.
+            # Later additions may depend on it: a message on the topic that it creates.
             self._refuse_pending(error)
 
     def _take_lazy_offsets(self, batch: PendingBatch) -> None:

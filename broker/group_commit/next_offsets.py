@@ -1,8 +1,8 @@
-"""The queue offsets that a leader gives to the messages it proposes.
+"""The queue offsets of the messages that a leader proposes.
 
-They go on from the last entry of this leader, and first of all from the applied state. That is
-exact because a leader serves only after it has applied everything that earlier leaders committed,
-and because its own entries are applied in the order proposed.
+They continue from the last entry of this leader, and at first from the applied state. That is
+exact: a leader serves only after it has applied everything that earlier leaders committed, and its
+own entries are applied in the order proposed.
 """
 
 from __future__ import annotations

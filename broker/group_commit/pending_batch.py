@@ -1,4 +1,4 @@
-"""What waits to become one log entry, and who is to be told how that ended."""
+"""Requests that wait to become one log entry, and their waiters."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class StoredEarlier(NamedTuple):
 
 
 class Waiter(Protocol):
-    """Who waits for messages to be stored. Exactly one of the two is called, once."""
+    """The waiter for messages to be stored. Exactly one of the two is called, once."""
 
     def stored(self, first_offset: int, positions: Sequence[int]) -> None:
         """Committed and applied; ``positions`` are those of the records in the commit log."""
@@ -42,7 +42,7 @@ class Waiter(Protocol):
 
 
 class SendWaiter(Waiter, Protocol):
-    """Who waits for a request that may have been stored before."""
+    """The waiter for a request that may be a retry."""
 
     def stored(
         self, first_offset: int, positions: Sequence[int], earlier: StoredEarlier | None = None
@@ -64,7 +64,7 @@ NOBODY: Waiter = _Nobody()
 
 
 class QueueMessages(NamedTuple):
-    """Messages for one queue, and who waits for them."""
+    """Messages for one queue, and their waiter."""
 
     topic: str
     queue_id: int
@@ -73,7 +73,7 @@ class QueueMessages(NamedTuple):
 
 
 class PendingQueue:
-    """The messages of one queue in a batch, and who waits for how many of them."""
+    """The messages of one queue in a batch, and the number of messages of each waiter."""
 
     __slots__ = ("messages", "waiters")
 
@@ -83,7 +83,7 @@ class PendingQueue:
 
 
 class PendingBatch:
-    """What will be one entry. ``runs`` and its place are known once it is proposed."""
+    """The content of a future entry. ``runs`` and its place are known once it is proposed."""
 
     __slots__ = (
         "bytes",
@@ -99,7 +99,7 @@ class PendingBatch:
     def __init__(self) -> None:
         self.bytes = 0
         self.message_bytes = 0
-        """What the records of its messages and their rows take, exactly."""
+        """The exact size of the records of its messages and their rows."""
         self.queues: defaultdict[tuple[str, int], PendingQueue] = defaultdict(PendingQueue)
         self.commands: list[Command] = []
         self.completions: list[Completion] = []
@@ -134,6 +134,6 @@ class PendingBatch:
 
 
 def command_bytes(command: Command) -> int:
-    """What a command takes in an entry, at most."""
+    """The most bytes of a command in an entry."""
     names = sum(len(field) for field in command if isinstance(field, str))
     return _COMMAND_BYTES + 4 * names

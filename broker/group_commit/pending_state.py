@@ -1,6 +1,6 @@
-"""The broker's state as it will be: what is applied, and on top what is pending.
+"""The future state of the broker: the applied state, and the pending changes on top.
 
-A request that changes a topic is judged by what the requests before it will have made of it.
+A request that changes a topic is checked against the changes of the requests before it.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class PendingState:
         self._groups[name] = (batch, group)
 
     def applied(self, batch: PendingBatch) -> None:
-        """What ``batch`` brought is part of the applied state, or will never be."""
+        """The changes of ``batch`` are part of the applied state, or will never be."""
         self._totals = None
         if self._topics:
             _drop_of(self._topics, batch)

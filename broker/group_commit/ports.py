@@ -1,4 +1,4 @@
-"""What group commit needs of the node and of the state machine."""
+"""The parts of the node and of the state machine that group commit uses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from store.io.filesystem import Bytes
 
 
 class Proposer(Protocol):
-    """What is needed of :class:`~dledger.node.node.Node`."""
+    """The part of :class:`~dledger.node.node.Node` that is used here."""
 
     def propose(
         self,
@@ -35,4 +35,4 @@ class AppliedState(Protocol):
 
 
 class Applied(AppliedState, QueueEnds, Protocol):
-    """What is needed of :class:`~broker.state.state_machine.BrokerStateMachine`."""
+    """The part of :class:`~broker.state.state_machine.BrokerStateMachine` that is used here."""

@@ -1,4 +1,4 @@
-"""The time that records are stored with: it never goes back, whatever clocks do."""
+"""The store time of records: it never goes back."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Callable
 class StoreClock:
     """A leader's clock of milliseconds.
 
-    It is never behind an earlier record's time, so that a queue can be searched by time, and that
-    a message once due stays due. Where the wall clock is behind, because it was set back or an
-    earlier leader's was ahead, this one goes on half as fast until it is caught up with: a message
-    that waits for some seconds must not wait for as long as a clock was wrong.
+    It is never behind an earlier record's time, so that a queue can be searched by time, and that a
+    message once due stays due. If the wall clock is behind, because it was set back or an earlier
+    leader's was ahead, this one runs half as fast until the wall clock has caught up. So a message
+    that waits for some seconds does not wait for as long as a clock was wrong.
     """
 
     def __init__(

@@ -1,7 +1,6 @@
-"""What comes into being because somebody uses it: topics, groups and their retry topics.
+"""Creates topics, groups and their retry topics on first use.
 
-All of it is a command in the log like any other; the message that made a topic travels in the same
-entry.
+Each creation is a command in the log. It travels in the entry of the message that caused it.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from broker.topics_and_groups import (
 
 
 class AutoCreateSettings(Protocol):
-    """What is needed of :class:`~broker.config.dynamic_settings.DynamicSettings`."""
+    """The part of :class:`~broker.config.dynamic_settings.DynamicSettings` that is used here."""
 
     @property
     def auto_create_topics(self) -> bool: ...

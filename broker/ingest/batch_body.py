@@ -5,9 +5,9 @@ Each, big-endian::
     i32 total size, i32 magic (0), i32 CRC (0), i32 flag, i32 body size, body,
     i16 properties size, properties
 
-Most messages of a batch are like the one before: their properties are of its template
-(:mod:`broker.ingest.property_templates`), and their unique key has the same size. Where the size of
-the properties is the same, and so are the bytes before and after the key, no more is read of them.
+Most messages of a batch resemble the one before: their properties have the same template
+(:mod:`broker.ingest.property_templates`) and the same size, and so has their unique key. If the
+bytes before and after the key are equal too, no more of them is read.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def decode_batch_body(
     message_builder: MessageBuilder, of: Origin, data: bytes, of_all: bytes = b""
 ) -> list[PendingMessage]:
     """The messages of a batch, each as ``message_builder`` makes it by itself; the properties
-    ``of_all`` are added to those of each message, but for pairs that it has already.
+    ``of_all`` are added to each message that lacks them.
 
     Raises :class:`~broker.errors.IllegalMessageError` where the sizes
     contradict each other, and as :meth:`~broker.ingest.property_templates.MessageBuilder.build`.
@@ -108,7 +108,7 @@ def decode_batch_body(
                 "are allowed in one request",
             )
         messages.append(made)
-        # What all messages have already is usual: Java's clients write WAIT here and there.
+        # Usually all messages have these already: Java's clients write WAIT here and there.
         like = (
             alike and joined is properties and message_builder.batch_template(properties)
         ) or _NO_TEMPLATE

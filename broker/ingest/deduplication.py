@@ -1,13 +1,13 @@
-"""Requests that may be retries: each is stored once, and answered as its first try was.
+"""Requests that may be retries: each is stored once, and answered as its first try.
 
-A request is a suspect where the hash of its first key was seen lately. It is a retry where the log
-has the same messages: the same topic, UNIQ_KEY, other properties and bodies, in any queue. Our
-own producer makes the UNIQ_KEY of its id and a sequence number.
+A request is a suspect if the hash of its first key was seen lately. It is a retry if the log has
+the same messages: the same topic, UNIQ_KEY, other properties and bodies, in any queue. Our own
+producer makes the UNIQ_KEY of its id and a sequence number.
 
-The first try may still be on its way. So the suspect waits for all that was added before it, and is
-looked for then. A third try waits with the second.
+The first try may still be in progress. So the suspect waits for everything that was added before
+it, and is then looked up. A third try waits with the second.
 
-What was stored longer ago than the window, or is gone from the log, is stored again.
+A request is stored again if its first try is older than the window or has expired from the log.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _MAY_DIFFER: Mapping[bytes, None] = {REAL_QUEUE_ID: None, TIMER_OUT_MS: None}
 
 
 class RetryUndecidedError(ProposeError):
-    """Whether the request is stored cannot be told now; nothing was written."""
+    """Nobody can say now whether the request is stored; nothing was written."""
 
     def __init__(self, fault: StoreError) -> None:
-        super().__init__(f"whether this was sent before cannot be told now: {fault}")
+        super().__init__(f"it is unknown now whether this was sent before: {fault}")
 
 
 class _SuspectedRetry:
-    """A request that is looked for, or being stored after all, and who waits for that."""
+    """A request that is being looked up or stored, and the waiters for its outcome."""
 
     def __init__(
         self,
@@ -206,7 +206,7 @@ class Deduplicator:
     def _store(self, suspect: _SuspectedRetry, key: bytes) -> None:
         """It was not stored: it is now, for all who wait.
 
-        Unless another term began while it was looked for: who led in between may have stored it.
+        If another term began during the look-up, that term's leader may have stored it.
         """
         if self._batcher.term != suspect.term:
             self.fail(suspect, key, NotServingError())
@@ -254,8 +254,8 @@ class _Storing:
 def is_retry(topic: str, properties: bytes, others: bytes) -> bool:
     """Whether messages that are else the same are one and the same by their properties.
 
-    What waits in a topic of its own has there what a retry may change: the queue it is meant for,
-    and a time that was counted from when it came.
+    A scheduled message has two properties there that a retry may change: its queue, and a delivery
+    time that was counted from its arrival.
     """
     if properties == others:
         return True

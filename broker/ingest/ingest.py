@@ -1,4 +1,4 @@
-"""The door through which messages come in, whatever wire brings them.
+"""The door through which messages come in, from every wire.
 
 ``submit`` takes one message, ``submit_batch`` several. Both check the limits, find the topic or
 create it, choose the queue, and store the message where it belongs:
@@ -8,9 +8,9 @@ create it, choose the queue, and store the message where it belongs:
 - as a half message, until its transaction ends (:mod:`broker.transactions`);
 - as a dead letter, where a consumer returns it once too often (:mod:`broker.retry`).
 
-A request that may have been stored before is looked for first (:mod:`broker.ingest.deduplication`).
-``send_back`` takes what a consumer could not consume. Everything is refused by an error that is
-raised, or told to the waiter later; the wires turn both into their answers.
+A request that may be a retry is looked up first (:mod:`broker.ingest.deduplication`). ``send_back``
+takes messages that a consumer could not consume. A refusal is an error, which is raised or given to
+the waiter later. The wires turn both into their answers.
 """
 
 from __future__ import annotations

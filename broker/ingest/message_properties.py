@@ -1,4 +1,4 @@
-"""What the broker reads of a message's properties before it stores it, and what it stores of them.
+"""The properties that the broker reads before it stores a message, and those that it stores.
 
 The properties are the string of :mod:`store.message.properties`: ``name 0x01 value 0x02 ...``.
 """

@@ -1,9 +1,8 @@
-"""Building the messages that producers send, with the least work for each.
+"""Builds the messages of producers with the least work for each.
 
-The properties of a producer's messages differ in their unique key: ``UNIQ_KEY`` with 32 characters
-between pairs such as ``WAIT true`` and ``TAGS a``. All else is the same over and over. That is
-their *template*. It is read once, and three things of it are remembered: the bytes to store, the
-code of the tag, and the words of the keys.
+The properties of a producer's messages differ in their unique key only: ``UNIQ_KEY`` with 32
+characters between pairs such as ``WAIT true`` and ``TAGS a``. The rest is their *template*. It is
+read once. Three things are kept: the bytes to store, the tags code, and the words of the keys.
 """
 
 from __future__ import annotations
@@ -44,11 +43,11 @@ SIZE = Struct(">h")
 
 
 class PropertyTemplate(NamedTuple):
-    """What properties say apart from their unique key."""
+    """The meaning of properties without their unique key."""
 
     before: bytes
     after: bytes
-    """What is stored before and after the pair of the unique key."""
+    """The stored properties before and after the unique key."""
 
     changed: bool
     """Whether that is less than was sent."""
@@ -59,7 +58,7 @@ class PropertyTemplate(NamedTuple):
 
 
 class BatchTemplate(NamedTuple):
-    """What the properties of messages share that are of one template and of one size.
+    """What messages of one template and one size of properties share.
 
     With all that a batch has beside them: the two bytes of the size come before.
     """
@@ -67,7 +66,7 @@ class BatchTemplate(NamedTuple):
     size: int
     before: bytes
     after: bytes
-    """What was sent before and after the unique key."""
+    """The sent properties before and after the unique key."""
 
     stored_prefix: bytes
     stored_suffix: bytes
@@ -78,7 +77,7 @@ class BatchTemplate(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """What the messages of one request have in common."""
+    """The common part of the messages of one request."""
 
     born: bytes
     tried: bytes
@@ -92,7 +91,7 @@ class Origin(NamedTuple):
 def origin(
     topic: str, sys_flag: int, born_timestamp: int, born_host: bytes, reconsume_times: int
 ) -> Origin:
-    """What the messages have in common whose request says so."""
+    """The common part of messages, as the header of their request gives it."""
     prefix, fixed_size = topic_constants(topic)
     born = BORN.pack(sys_flag, born_timestamp, born_host)
     tried = RECONSUMED.pack(reconsume_times, 0) if reconsume_times else NEVER_RECONSUMED
@@ -111,8 +110,8 @@ class MessageBuilder:
     def __init__(
         self, cluster: str, storable: Callable[[bytes], bytes] = storable_properties
     ) -> None:
-        """``cluster`` is what requests are told of it, for whoever answers them; ``storable`` tells
-        which of the properties that were sent are stored."""
+        """``cluster`` is the name that requests get, so that a consumer can send a reply;
+        ``storable`` tells which of the properties that were sent are stored."""
         self._storable = storable
         self._cluster = CLUSTER + NAME_END + cluster.encode() + PAIR_END
         self._property_templates: dict[tuple[bytes, bytes, bytes], PropertyTemplate] = {}
@@ -130,7 +129,7 @@ class MessageBuilder:
         template = self._property_templates.get((before, mark, after))
         if template is None or len(properties) > PROPERTIES_BYTES_MAX:
             if mark and before and not before.endswith(PAIR_END):
-                # Another property, whose name ends like that of the unique key.
+                # Another property: its name ends like that of the unique key.
                 properties = self._storable(properties)
                 check_keys(tag_and_keys(properties)[1], len(properties))
                 code, hashes = derive(prefix, properties)
@@ -165,14 +164,14 @@ class MessageBuilder:
         )
 
     def with_cluster(self, properties: bytes) -> bytes:
-        """The properties of a message of which no template is remembered; those of a request get
-        the name of the cluster, where there is room for it."""
+        """The properties of a message without a known template; those of a request get the name of
+        the cluster, where there is room for it."""
         if REPLY_TO in properties and len(properties) + len(self._cluster) <= PROPERTIES_BYTES_MAX:
             return self._cluster + properties
         return properties
 
     def batch_template(self, properties: bytes) -> BatchTemplate | None:
-        """What messages share with one of these properties, of which a message has just been built.
+        """What messages share if they have one of these properties and one of them was just built.
 
         None where there is no unique key, or where its template is not remembered.
         """

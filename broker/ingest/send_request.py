@@ -1,4 +1,4 @@
-"""What a wire hands to ingest: one message, or one batch of them, and who waits for the answer."""
+"""A request from a wire to ingest: one message or one batch, and the waiter for the answer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from broker.topics_and_groups import AUTO_CREATE_TOPIC
 
 
 class SendOptions(NamedTuple):
-    """What few requests need: most go to a topic that exists, and are no retries."""
+    """Settings for few requests: most go to a topic that exists, and are no retries."""
 
     default_topic: str = AUTO_CREATE_TOPIC
     """The template of the topic where that does not exist."""
@@ -41,7 +41,7 @@ class SendRequest(NamedTuple):
 
 
 class Sender(SendWaiter, Protocol):
-    """Who has submitted a request and waits for its answer."""
+    """The submitter of a request, who waits for its answer."""
 
     queue_id: int
     """Set by ingest: the queue for which the message is meant."""

@@ -1,6 +1,6 @@
 """Whether the replicated state has room for one more topic, group or offset (``StateLimits``).
 
-What is there already, in a state that is older than a limit, stays and may be changed.
+An older state may exceed a limit: its items stay and may be changed.
 """
 
 from __future__ import annotations

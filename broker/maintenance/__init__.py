@@ -1,1 +1,1 @@
-"""What runs beside the traffic: retention, the check of derived files, proofs of the state."""
+"""Work beside the traffic: retention, the check of derived files, proofs of the state."""

@@ -1,8 +1,8 @@
-"""Comparing ConsumeQueues and key index with the log that they are derived from.
+"""Compares ConsumeQueues and key index with the log.
 
-Called by the scrub (``dledger/node/scrubber.py``) on the background executor, which is also the one
-that writes these files; so nobody else writes while a difference is looked at. What counts is what
-the newest checkpoint covers: rows behind it may still be in memory.
+The scrub calls it (``dledger/node/scrubber.py``) on the background executor. That executor also
+writes these files, so nobody else writes during a comparison. Only the part that the newest
+checkpoint covers counts: rows behind it may still be in memory.
 
 What is not whole is made again from the log as a block: of a ConsumeQueue
 (:mod:`broker.maintenance.queue_blocks_check`), or as a file of the key index

@@ -1,12 +1,12 @@
-"""Retention: the leader decides what of the log is given up, and every replica does the same.
+"""Retention: the leader decides which part of the log expires, and every replica follows.
 
 The decision is a command in the log, so the minimum offset of a queue is the same everywhere, and
 the same again after a restart.
 
-What is too old, or too much, goes although a member may lack it: that one is refilled
-(``dledger/node/snapshot_receiver.py``), and what it fetches just now is kept, as are messages that
-still wait for their time, with all that lies behind them. Above the disk's second watermark the
-oldest segments go in any case (:mod:`store.io.disk_watermarks`).
+A part that is too old, or too much, goes although a member may lack it: that member is refilled
+(``dledger/node/snapshot_receiver.py``). A part that it fetches now is kept. Scheduled messages are
+kept, and everything behind them. Above the disk's second watermark the oldest segments go in any
+case (:mod:`store.io.disk_watermarks`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 
 class Needs(NamedTuple):
-    """What of the log must not be given up yet; each is asked at every look."""
+    """The part of the log that must stay for now; each is asked at every look."""
 
     refill_index: Callable[[], int | None]
     """The index of the first entry that a member fetches just now; None where none does."""

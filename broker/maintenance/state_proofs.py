@@ -1,12 +1,12 @@
 """Continuous proof: the brokers of a group show each other that their states agree.
 
-Every so often, where something changed, the leader writes a command ``proof``. Each member takes
-the digests of its state after the entry with that command, the *point*, and tells the leader. The
-next ``proof`` has what the voters said of the point before, so it is the log, and not the leader,
-that every member judges itself by: what more than half of the voters say of a table is right, and
-who says otherwise, the leader too, gives up its state (:mod:`dledger.node.state_divergence`). A
+Every ``proof_ms`` in which something changed, the leader writes a command ``proof``. Each member
+takes the digests of its state after the entry with that command, the *point*, and reports them to
+the leader. The next ``proof`` lists the voters' digests of the point before. So every member judges
+itself by the log, not by the leader. For each table more than half of the voters are right. A
+member that differs, the leader too, drops its state (:mod:`dledger.node.state_divergence`). A
 member that comes to the entry later, or reads it again at a start, judges itself in the same way.
-Where no majority says one thing, all tell it, and go on.
+Without a majority all members report it and go on.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 
 class Changing(Protocol):
-    """What is needed of :class:`~broker.state.state_machine.BrokerStateMachine`."""
+    """The part of :class:`~broker.state.state_machine.BrokerStateMachine` that is used here."""
 
     changed_index: int
 
@@ -96,7 +96,7 @@ class StateProofs:
 
     @property
     def problems(self) -> list[str]:
-        """What is wrong now, for people."""
+        """The present mistakes, for people."""
         wrong = self._node.state_divergence.wrong
         own = f"its state differs from the group's, in: {wrong}; it is taken again from the log"
         lines = [own] if wrong else []

@@ -1,1 +1,1 @@
-"""The NameServer: which brokers live, and which queues of which topic they hold."""
+"""The NameServer: living brokers, and the queues of each topic that they hold."""

@@ -1,12 +1,12 @@
-"""Claims that were refused and are repeated: who insists for long enough is believed."""
+"""Refused claims that are repeated: after long enough the NameServer believes them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
-INSISTS_MS = 60_000
-"""Who repeats a refused claim for so long is believed."""
+BELIEVED_MS = 60_000
+"""A refused claim that is repeated for so many milliseconds is believed."""
 
 FRESH_MS = 45_000
 """A claim that was last repeated longer ago does not count: brokers repeat theirs every 30 s."""
@@ -19,10 +19,10 @@ class _Refused:
 
 
 class ContestedClaims:
-    """What was refused over which connection, and who was believed in the end.
+    """The refused claims of each connection, and the connections that were believed in the end.
 
-    A *channel* is the number of a connection. What is remembered goes with the connection, and of
-    each at most ``claims_max`` refused claims are.
+    A *channel* is the number of a connection. The memory ends with the connection, and holds at
+    most ``claims_max`` refused claims of each.
     """
 
     def __init__(self, clock: Callable[[], int], claims_max: int) -> None:
@@ -32,15 +32,15 @@ class ContestedClaims:
         self._believed: dict[Hashable, int] = {}
         self._won: dict[int, dict[Hashable, None]] = {}
 
-    def insists(self, claim: Hashable, channel: int) -> bool:
-        """A claim is refused once more: whether it is to be believed now."""
+    def repeated(self, claim: Hashable, channel: int) -> bool:
+        """A refused claim comes again: whether it is believed from now on."""
         now = self._clock()
         claims = self._refused.setdefault(channel, {})
         found = claims.pop(claim, None)
         if found is None or now - found.last > FRESH_MS:
             found = _Refused(now, now)
         found.last = now
-        if now - found.since >= INSISTS_MS:
+        if now - found.since >= BELIEVED_MS:
             self._believe(claim, channel)
             return True
         claims[claim] = found

@@ -1,7 +1,6 @@
-"""Broker names of which no process is registered any more, for those who look after them.
+"""Broker names without a registered process, for operators.
 
-Clients are told nothing of them. Like everything here this is in memory: a NameServer that was
-started since knows nothing of what was gone before.
+Clients do not see them. They are in memory only: a restarted NameServer knows none of before.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any
 from broker.limits import NAMESERVER
 
 REMEMBERED_MS = 86_400_000
-"""Whoever is gone for a day is not missed any more."""
+"""A broker that is gone for a day is forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +23,7 @@ class _Gone:
 
 
 class DepartedBrokers:
-    """What is remembered of them. ``clock`` gives milliseconds that only advance."""
+    """The memory of departed brokers. ``clock`` gives milliseconds that only advance."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock

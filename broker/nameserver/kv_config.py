@@ -47,7 +47,7 @@ class KvConfig:
                 del self._namespaces[namespace]
 
     def namespace(self, name: str) -> Mapping[str, str] | None:
-        """What is in it; None where nothing is."""
+        """Its content; None where nothing is."""
         return self._namespaces.get(name)
 
 

@@ -1,16 +1,16 @@
-"""Which registrations are refused: for want of room, or because another process has the place.
+"""Registrations that are refused: there is no room, or another process has the place.
 
-Nobody is authenticated here, so who lies can only be seen by what honest brokers do and do not do:
+Nobody is authenticated here. A liar can only be recognised by what honest brokers do:
 
 - An honest broker that is refused repeats itself, every 30 s. A deposed leader does not: without a
-  majority it gives up within seconds (check-quorum). Neither does what a slow link kept until now.
+  majority it gives up within seconds (check-quorum). Nor does a slow link repeat an old
+  registration.
 - Elections add a few terms a second at most, and only a member is elected.
 - A broker registers its address from the host of that address, as a rule.
 
-So a claim is refused that contradicts what is known from a process that still repeats itself, and
-every refused claim that is repeated for a minute is believed
-(:mod:`broker.nameserver.contested_claims`). Whatever a liar has registered, the true leader is back
-after 90 s.
+So a claim is refused if it contradicts a process that still repeats itself. A refused claim that is
+repeated for a minute is believed (:mod:`broker.nameserver.contested_claims`). A liar can hide the
+true leader for 90 s at most.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from broker.nameserver.registrations import (
 
 TERMS_AT_ONCE = 1_000
 TERMS_A_SECOND = 10
-"""What elections may add to a term: a failed one takes 0.1 s or more."""
+"""How far elections may raise a term: a failed one takes 0.1 s or more."""
 
 
 class RegistrationRefusedError(Exception):
@@ -87,7 +87,7 @@ class RegistrationChecks:
         elif channel < known.channel:
             refusal = EarlierConnectionError(address)
         elif fresh and self._contested_claims.believed(claim) == known.channel:
-            refusal = ContestedError(f"{address}: another connection has insisted that it has it")
+            refusal = ContestedError(f"{address}: another connection has repeated its claim to it")
         else:
             return
         self._refuse(claim, channel, refusal)
@@ -130,7 +130,9 @@ class RegistrationChecks:
             self._refuse(
                 claim,
                 channel,
-                ContestedError(f"{name}: {leader.registration.address} has insisted that it leads"),
+                ContestedError(
+                    f"{name}: {leader.registration.address} has repeated its claim to lead"
+                ),
             )
 
     def name_forgotten(self, name: str) -> None:
@@ -138,7 +140,7 @@ class RegistrationChecks:
         self._contested_claims.settled(("leader", name))
 
     def _refuse(self, claim: Hashable, channel: int, refusal: Exception) -> None:
-        if not self._contested_claims.insists(claim, channel):
+        if not self._contested_claims.repeated(claim, channel):
             raise refusal
 
     def _is_fresh(self, process: LiveProcess) -> bool:

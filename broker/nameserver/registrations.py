@@ -1,4 +1,4 @@
-"""Who is registered at a NameServer: what each process says, and what is known of its group."""
+"""The registrations of a NameServer: what each process says, and what is known of its group."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class BrokerName:
     term: int = 0
     table_version: DataVersion | None = None
     topics: dict[str, None] = field(default_factory=dict)
-    """Those of which it has queues."""
+    """The topics in which it has queues."""
 
     def may_be_member(self, address: str) -> bool:
         """Whether nobody has said otherwise."""
@@ -74,7 +74,7 @@ class LiveProcess:
     """Without its topics."""
     channel: int
     host: str
-    """From where it was registered, empty where that is not known."""
+    """The address from which it was registered, empty if unknown."""
     last_update: int
 
     @property

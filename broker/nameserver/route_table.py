@@ -1,18 +1,17 @@
-"""The tables of a NameServer: who lives, under which name and id, with which queues.
+"""The tables of a NameServer: living brokers, their names and ids, and their queues.
 
-Rules are those of ``RouteInfoManager`` in RocketMQ 4.9, with additions for brokers that start again
-at once and whose leader changes (they send their Raft ``term`` with the registration):
+Rules are those of ``RouteInfoManager`` in RocketMQ 4.9, with additions for brokers that restart at
+once and for changes of the leader (brokers send their Raft ``term`` with the registration):
 
-- A registration as id 0 whose term is lower than the known one of that broker name is refused: a
+- A registration as id 0 is refused if its term is lower than the known one of that broker name. A
   deposed leader that has not noticed yet must not take the name back.
 - A topic table with a term is complete, so a topic that it lacks is gone. (Apache's brokers also
   register single topics that way; for them a missing topic stays.)
-- What comes over a connection opened before the one by which the same address registered last is
-  passed over: an earlier process of that broker sent it, and a slow link kept it until now.
-- Where two processes claim the same, :mod:`broker.nameserver.registration_checks` says who is
-  believed.
-- The version of the topic table belongs to the broker *name*. Apache compares with the version last
-  sent from the same address, and so would ignore the table of a follower that became leader.
+- Only the latest connection of an address counts. An earlier process of that broker sent what comes
+  over an older one, and a slow link kept it until now.
+- If two processes claim the same, :mod:`broker.nameserver.registration_checks` decides.
+- The version of the topic table belongs to the broker *name*. Apache's NameServer compares with the
+  version last sent from the same address, and so would ignore the table of a new leader.
 
 Everything is in memory: NameServers do not talk to each other, and brokers register for ever.
 """
@@ -39,7 +38,7 @@ PERM_WRITE = 2
 
 
 class RegisterResult(NamedTuple):
-    """What a follower learns in return; empty for the leader, or where there is none."""
+    """The answer to a follower; empty for the leader, or where there is none."""
 
     ha_address: str
     master_address: str
@@ -55,7 +54,7 @@ class RouteTable:
         self._clock = clock
         self.gone = DepartedBrokers(clock)
         self.version = 0
-        """What routes say depends on it alone: it grows with every change that they may show."""
+        """Routes depend on it alone: it grows with every change that they may show."""
         self._names: dict[str, BrokerName] = {}
         self._live: dict[str, LiveProcess] = {}
         self._by_channel: dict[int, dict[str, None]] = {}
@@ -108,7 +107,7 @@ class RouteTable:
         if broker_id == LEADER_ID:
             group.term = registration.term or 0
             group.reported_members = registration.members
-            # A leader seen anew also brings back what was deleted here but not there.
+            # A leader that is seen again also brings back what was deleted here but not there.
             if replaced != address or group.table_version != registration.table.data_version:
                 self._take_table(registration, group)
             return RegisterResult("", "")
@@ -189,7 +188,7 @@ class RouteTable:
         """The opposite of :meth:`wipe_write_perm`."""
         return self._set_perm(broker_name, lambda _: PERM_READ | PERM_WRITE)
 
-    # What is asked for. Documents are ready for JSON but for their integer keys.
+    # The names that were asked for. Documents are ready for JSON, except for their integer keys.
 
     def route(self, topic: str) -> dict[str, Any] | None:
         """``TopicRouteData``; None where no living broker has the topic."""
@@ -297,7 +296,7 @@ class RouteTable:
         group = self._names[registration.broker_name]
         del group.addresses[registration.broker_id]
         if not group.addresses and forget_empty_name:
-            # With the name goes its term: a group that was set up anew may begin at 1 again.
+            # With the name goes its term: a new group may begin at 1 again.
             for topic in list(group.topics):
                 self._remove_queues(topic, registration.broker_name)
             del self._names[registration.broker_name]

@@ -65,7 +65,7 @@ class NameServer:
         return self.server.port
 
     async def start(self) -> None:
-        """Listens. Raises ``OSError`` where the address cannot be had."""
+        """Listens. Raises ``OSError`` if the address cannot be used."""
         await self.server.start()
         self._scan_timer = self._loop.call_later(SCAN_SECONDS, self._scan)
 
@@ -269,7 +269,7 @@ class NameServer:
 
 
 def read_registration(request: Frame) -> Registration:
-    """What request 103 says. Raises :class:`~broker.remoting.protocol.errors.FieldError`."""
+    """The body of request 103. Raises :class:`~broker.remoting.protocol.errors.FieldError`."""
     table = decode_topic_table(request.body, compressed=ext_bool(request, "compressed", False))
     members = tuple(filter(None, ext_str(request, "members", "").split(";")))
     for what, names in (("members", members), ("filter servers", table.filter_servers)):

@@ -1,9 +1,9 @@
 """The clients of this process: producers and consumers, as their heartbeats describe them.
 
-This is not replicated: a client sends its heartbeat to every broker that it talks to, every 30 s.
-A client is its connection; it is forgotten when that closes or says nothing for 120 s. Whenever the
-members of a consumer group or what they subscribe to changes, all of them are told (request 40), so
-that they share out the queues again.
+This is not replicated: a client sends its heartbeat to every broker that it talks to, every 30 s. A
+client is its connection; it is forgotten when that closes or is silent for 120 s. If the members of
+a consumer group or their subscriptions change, all of them are notified (request 40), so that they
+share out the queues again.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Client:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSettings:
-    """What all members of a group have to agree on; the newest heartbeat counts."""
+    """Settings that all members of a group must share; the newest heartbeat counts."""
 
     consume_type: str = "CONSUME_PASSIVELY"
     message_model: str = "CLUSTERING"
@@ -67,7 +67,7 @@ class ConsumerGroup:
 
 @dataclass(slots=True)
 class _Connected:
-    """What one connection has said: what is to be forgotten with it."""
+    """The statements of one connection: they are forgotten with it."""
 
     producers: dict[str, None] = field(default_factory=dict)
     consumers: dict[str, None] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class _Connected:
 
 
 class ConnectedClients:
-    """Who is connected. ``notifies(group)`` says whether a group's members want to be told."""
+    """The connected clients. ``notifies(group)`` says whether a group's members want to be told."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, notifies: Callable[[str], bool]) -> None:
         self._loop = loop
@@ -178,7 +178,7 @@ class ConnectedClients:
             self._remove_consumer(connection, consumer_group)
 
     def subscription(self, group: str, topic: str) -> Subscription | None:
-        """What ``group`` wants of ``topic``, if a member is connected and has said."""
+        """The subscription of ``group`` to ``topic``, if a connected member has one."""
         found = self.consumers.get(group)
         return None if found is None else found.subscriptions.get(topic)
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TypeAlias, cast
 
+from broker.errors import Refusal
 from broker.limits import RemotingLimits
 from broker.remoting.frame_writer import FrameWriter
 from broker.remoting.incomplete_frames import IncompleteFrame, IncompleteFrameBudget
@@ -32,12 +33,17 @@ Handler: TypeAlias = "Callable[[Connection, Frame], None]"
 :class:`RequestError` or one of :data:`broker.errors.REFUSALS`; it never waits."""
 
 
+Forward: TypeAlias = "Callable[[Connection, Frame, Refusal], bool]"
+"""Takes a request over that is refused with an error, or returns False."""
+
+
 class Connection(FrameWriter, asyncio.Protocol):
     """A connection, from before it is made until after it is lost.
 
     Requests of the peer go to ``dispatch``, one after the other, in the turn of the event loop in
-    which they arrive, or in later ones where too many arrive at once (``remoting/turn_limit.py``).
-    What is sent meanwhile leaves in one write once all that arrived is handled.
+    which they arrive. If too many arrive at once, the rest waits for later turns
+    (``remoting/turn_limit.py``). Answers of the meantime leave in one write once everything that
+    arrived is handled.
     """
 
     __slots__ = (
@@ -47,6 +53,7 @@ class Connection(FrameWriter, asyncio.Protocol):
         "_on_close",
         "_reader",
         "_turn_limit",
+        "forward",
         "number",
         "remote_host_bytes",
     )
@@ -73,11 +80,13 @@ class Connection(FrameWriter, asyncio.Protocol):
         self._reader = FrameReader(self._incomplete_frame.keeps)
         self._turn_limit = turns or TurnLimit(loop, sys.maxsize)
         self._frames: Iterator[Frame] | None = None
-        """What arrived and waits for another turn; nothing is read meanwhile."""
+        """Bytes that wait for another turn; nothing is read meanwhile."""
         self._on_close: list[Callable[[Connection], None]] | None = []
         """None once the connection is lost."""
         self.remote_host_bytes = NO_HOST
         """The peer as a message record stores it: 4 bytes of IPv4 address, i32 port."""
+        self.forward: Forward | None = None
+        """Where requests go on that only the leader can serve."""
 
     def on_close(self, callback: Callable[[Connection], None]) -> None:
         """Calls back once, when the connection is lost; soon if it already is."""
@@ -106,7 +115,7 @@ class Connection(FrameWriter, asyncio.Protocol):
         logger.warning(f"%s: closed: {why}", self.remote_address, *args, extra=FROM_OUTSIDE)
         self.abort(what=why % args)
 
-    # What asyncio calls.
+    # Called by asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -162,7 +171,7 @@ class Connection(FrameWriter, asyncio.Protocol):
                     turns.renew_soon()
         except FrameError as error:
             self.refuse("it does not speak RocketMQ's protocol (%s)", shortened(error))
-        except HANDLER_FAULTS as error:  # whatever a peer sends, it harms its connection alone
+        except HANDLER_FAULTS as error:  # a peer may send anything, and harms only its connection
             logger.error(
                 "%s: closed: it cannot be read",
                 self.remote_address,

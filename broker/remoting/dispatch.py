@@ -1,4 +1,4 @@
-"""From a request's code to its handler."""
+"""Finds the handler of a request's code."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from broker.errors import REFUSALS
 from broker.remoting.connection import Connection, Handler
-from broker.remoting.error_responses import refused
+from broker.remoting.error_responses import respond_refusal
 from broker.remoting.protocol.codes import ResponseCode
-from broker.remoting.protocol.errors import RequestError
+from broker.remoting.protocol.errors import HANDLER_FAULTS, RequestError
 from broker.remoting.protocol.frame import Frame
 
 
@@ -25,6 +25,18 @@ def dispatch_by_code(handlers: Mapping[int, Handler]) -> Handler:
         try:
             handler(connection, request)
         except REFUSALS as error:
-            raise refused(error) from error
+            respond_refusal(connection, request, error)
 
     return dispatch
+
+
+def serve(handler: Handler, connection: Connection, request: Frame) -> None:
+    """Calls a handler later than in the turn in which the request came, and answers its errors."""
+    try:
+        handler(connection, request)
+    except RequestError as error:
+        connection.respond(request, error.code, error.remark)
+    except REFUSALS as error:
+        respond_refusal(connection, request, error)
+    except HANDLER_FAULTS as error:
+        connection.respond_fault(request, error)

@@ -1,7 +1,7 @@
-"""Refusals as RocketMQ's clients are told them: a response code, and the error's text as remark.
+"""Refusals for RocketMQ's clients: a response code, and the error's text as remark.
 
 This is the one place in which the broker's own errors become answers of the remoting port. Handlers
-and flows raise them, or are told them later by a completion.
+and flows raise them, or get them later from a completion.
 """
 
 from __future__ import annotations
@@ -20,15 +20,26 @@ from broker.errors import (
 )
 from broker.filter.subscription import ExpressionError
 from broker.remoting.connection import Connection
-from broker.remoting.protocol.codes import OUTCOME, OUTCOME_UNKNOWN, ResponseCode
-from broker.remoting.protocol.errors import RequestError
+from broker.remoting.protocol.codes import (
+    OUTCOME,
+    OUTCOME_NOT_LEADER,
+    OUTCOME_UNKNOWN,
+    ResponseCode,
+)
 from broker.remoting.protocol.frame import Frame
-from dledger.errors import BusyError, OutcomeUnknownError, ProposeError
+from dledger.errors import (
+    BusyError,
+    NotLeaderError,
+    NotServingError,
+    OutcomeUnknownError,
+    ProposeError,
+    TransferringError,
+)
 from store.errors import EntryTooLargeError
 
 _CODES: tuple[tuple[type[Exception], ResponseCode], ...] = (
-    # RocketMQ's producers do not send again on 2, and do on 14: so whatever another leader may
-    # take, or this one later, is 14, an unknown outcome too, as after a timeout.
+    # RocketMQ's producers do not send again on 2, and do on 14. So everything that another leader
+    # may take, or this one later, is 14, and so is an unknown outcome, as after a timeout.
     (BusyError, ResponseCode.SYSTEM_BUSY),
     (ProposeError, ResponseCode.SERVICE_NOT_AVAILABLE),
     (UnavailableError, ResponseCode.SERVICE_NOT_AVAILABLE),
@@ -53,18 +64,29 @@ def response_code_of(error: Refusal) -> ResponseCode:
 
 
 def remark_of(error: Refusal) -> str:
-    """What is told to the client; RocketMQ's prefix marks what clients may take for overload."""
+    """The text for the client; RocketMQ's prefix marks what clients may take for overload."""
     return f"[OVERLOAD]{error}" if isinstance(error, BusyError) else str(error)
 
 
-def refused(error: Refusal) -> RequestError:
-    """The error as one that the remoting server answers by itself."""
-    return RequestError(response_code_of(error), remark_of(error))
+NOT_HERE = (NotLeaderError, NotServingError, TransferringError)
+"""Nothing was done: the leader can do it, now or in a moment."""
 
 
 def respond_refusal(connection: Connection, request: Frame, error: Refusal) -> None:
-    """Answers a request that is refused. Our own clients are told where its outcome is unknown."""
-    ext = {OUTCOME: OUTCOME_UNKNOWN} if isinstance(error, OutcomeUnknownError) else None
+    """Answers a request that is refused, or forwards it to the leader."""
+    forward = connection.forward
+    if forward is not None and isinstance(error, NOT_HERE) and forward(connection, request, error):
+        return
+    refuse(connection, request, error)
+
+
+def refuse(connection: Connection, request: Frame, error: Refusal) -> None:
+    """Answers a request that is refused. Our own programs are told what became of it."""
+    ext = None
+    if isinstance(error, OutcomeUnknownError):
+        ext = {OUTCOME: OUTCOME_UNKNOWN}
+    elif isinstance(error, NOT_HERE):
+        ext = {OUTCOME: OUTCOME_NOT_LEADER}
     connection.respond(request, response_code_of(error), remark_of(error), ext)
 
 

@@ -1,4 +1,4 @@
-"""The sending half of a connection: answers, requests, and the write in which they leave."""
+"""The sending half of a connection: answers, requests, and the write that sends them."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ logger = logging.getLogger("dledger.remoting")
 class FrameWriter:
     """Sends over the transport of a connection.
 
-    What is sent leaves in one write at the end of the turn of the event loop, or when the reading
-    half has handled all that arrived. Before the transport is there it waits for it.
+    Frames leave in one write at the end of the turn of the event loop, or once the reading half has
+    handled everything that arrived. Before the transport is there it waits for it.
     """
 
     __slots__ = (
@@ -68,7 +68,7 @@ class FrameWriter:
         self._out: list[Bytes] = []
         self._out_size = 0
         self._unsent_max = 0
-        """What the transport held when it was last given something: it has no more now."""
+        """The transport's buffer after the last write: it holds no more now."""
         self._flush_due = False
         self._closed = False
         self.remote_address = address

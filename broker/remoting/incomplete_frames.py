@@ -1,4 +1,4 @@
-"""Frames that were begun and not finished: how many bytes of them are kept, and for how long."""
+"""Incomplete frames: how many bytes of them are kept, and for how long."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Refuse: TypeAlias = Callable[..., None]
 
 
 class IncompleteFrameBudget:
-    """What all connections of a server keep of frames under way.
+    """Incomplete frames of all connections of a server.
 
     Each may keep ``incomplete_each`` bytes, which is more than most frames have; what exceeds that
     counts for ``incomplete_max``. Where that is used up, the connection is closed whose frame has
@@ -51,8 +51,8 @@ class IncompleteFrameBudget:
 class IncompleteFrame:
     """The frame of one connection that is not whole yet. It must make progress.
 
-    A timer runs only once such a frame was begun, and then for as long as there is one whenever it
-    ends: most frames come in one piece, and the others cost no timer each.
+    A timer runs only while there are such frames. Most frames come in one piece, and the others do
+    not cost a timer each.
     """
 
     __slots__ = ("_budget", "_limits", "_loop", "_number", "_size", "_timer", "reads", "refuse")

@@ -30,7 +30,7 @@ class PendingRequests:
         self._time = loop.time
         self._address = address
         self.waiting: dict[int, tuple[Done, float]] = {}
-        """By opaque: who is told, and until when the answer may come."""
+        """By opaque: the waiter, and the deadline of the answer."""
         self._next_opaque = 0
         self._timer: asyncio.TimerHandle | None = None
         self._armed_for = 0.0
@@ -49,7 +49,7 @@ class PendingRequests:
             self._arm(deadline)
 
     def resolve(self, frame: Frame) -> bool:
-        """Hands an answer to who waits for it; false when nobody does (any more)."""
+        """Hands an answer to its waiter; false when nobody does (any more)."""
         waiting = self.waiting.pop(frame.opaque, None)
         if waiting is None:
             return False

@@ -6,7 +6,7 @@ import asyncio
 import logging
 
 from broker.limits import RemotingLimits
-from broker.remoting.connection import Connection, Handler
+from broker.remoting.connection import Connection, Forward, Handler
 from broker.remoting.incomplete_frames import IncompleteFrameBudget
 from broker.remoting.turn_limit import TurnLimit
 from store.quoting import FROM_OUTSIDE
@@ -56,12 +56,15 @@ class RemotingServer:
         port: int,
         dispatch: Handler,
         limits: RemotingLimits | None = None,
+        *,
+        forward: Forward | None = None,
     ) -> None:
         self._loop = loop
         self._host = host
         self._port = port
         self._dispatch = dispatch
         self._limits = limits or RemotingLimits()
+        self._forward = forward
         self._server: asyncio.AbstractServer | None = None
         self._connections: dict[Connection, None] = {}
         self._accepted = 0
@@ -91,6 +94,7 @@ class RemotingServer:
             budget=self._budget,
             turns=self._turn_limit,
         )
+        connection.forward = self._forward
         if len(self._connections) >= self._limits.connections_max:
             logger.warning(
                 "refused a connection: %d are open", len(self._connections), extra=FROM_OUTSIDE
@@ -104,7 +108,7 @@ class RemotingServer:
         return connection
 
     async def start(self) -> None:
-        """Listens. Raises ``OSError`` where the address cannot be had."""
+        """Listens. Raises ``OSError`` if the address cannot be used."""
         self._server = await self._loop.create_server(
             self.accept, self._host, self._port, backlog=self._limits.backlog
         )

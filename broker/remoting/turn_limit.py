@@ -1,8 +1,8 @@
-"""How many frames a server handles in one turn of the event loop, of all its connections together.
+"""The frames that a server handles in one turn of the event loop, of all its connections together.
 
-Small requests that were sent without waiting for answers arrive by the thousand: uvloop reads a
-connection up to 32 times before anything else is done, 8 MB in all, which is more than a second of
-work. In that time no heartbeat leaves, and a leader is deposed.
+Small requests that were sent without waiting for answers arrive by the thousand. uvloop reads a
+connection up to 32 times before anything else is done, 8 MB in all: more than a second of work. In
+that time no heartbeat leaves, and a leader is deposed.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ TURN_BYTES = 1024
 
 
 class TurnLimit:
-    """``left`` frames may still be handled; who finds none left comes again in a later turn.
+    """``left`` frames may still be handled; a connection that finds none left comes again in a
+    later turn.
 
-    Whoever finds :attr:`low` or fewer left calls :meth:`renew_soon`: the next turn has all of them
-    again. So turns in which little arrives cost nothing, and those in which much does one callback.
+    A user that finds :attr:`low` or fewer left calls :meth:`renew_soon`: the next turn has all of
+    them again. So turns in which little arrives cost nothing, and those in which much does one
+    callback.
     """
 
     __slots__ = ("_frames", "_loop", "_renewing", "_waiting", "left", "low")
@@ -47,7 +49,7 @@ class TurnLimit:
     def _next(self) -> None:
         self._renewing = False
         self.left = self._frames
-        # Who has still frames afterwards stands at the end, for the next turn.
+        # A connection with further frames goes to the end, for the next turn.
         came, self._waiting = self._waiting, deque()
         while came and self.left > 0:
             came.popleft()()

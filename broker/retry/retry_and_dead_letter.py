@@ -1,7 +1,7 @@
-"""What becomes of a message that a consumer could not consume (RocketMQ's section 10.3).
+"""The fate of a message that a consumer could not consume (RocketMQ's section 10.3).
 
-It comes back to ``%RETRY%group`` after a delay that grows with each attempt, and after the last
-one it goes to ``%DLQ%group``, where nobody consumes it unless told to.
+It returns to ``%RETRY%group`` after a delay that grows with each attempt. After the last attempt it
+goes to ``%DLQ%group``, which nobody consumes by default.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def dead_letter(group: GroupConfig, properties: bytes) -> tuple[str, Placement]:
 def missing_retry_topics(
     group: GroupConfig, topic: str, topic_of: Callable[[str], TopicConfig | None], now_ms: int
 ) -> list[PutTopic]:
-    """What creates the topic that a message returns to, where it is missing.
+    """Creates the topic to which a message returns, if it is missing.
 
     Raises :class:`~broker.errors.ForbiddenError` where nobody may write to it, and
     :class:`~broker.topics_and_groups.NameRefusedError` where no topic can have that name.

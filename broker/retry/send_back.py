@@ -1,4 +1,4 @@
-"""What consumers could not consume and send back: it is stored once more for the next attempt."""
+"""Messages that consumers send back: each is stored once more for the next attempt."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class SendBack:
         """Stores a copy of the message at ``position`` for the group's next attempt.
 
         ``delay_level``: 0 leaves the delay to the broker, below 0 gives the message up.
-        ``times_max``: how often it is tried, below 0 as the group says. ``done`` is told once: None
-        when the copy is committed. Raises :class:`~dledger.errors.NotLeaderError` and
+        ``times_max``: how often it is tried, below 0 as the group says. ``done`` is called once:
+        None when the copy is committed. Raises :class:`~dledger.errors.NotLeaderError` and
         :class:`~broker.errors.UnknownGroupError`; ``done`` is not told then.
         """
         self._batcher.check_serving()

@@ -1,1 +1,1 @@
-"""Scheduled messages, by delay level or by time: where they lie, and how they are delivered."""
+"""Scheduled messages, by delay level or by time: their topics, and their delivery."""

@@ -1,6 +1,7 @@
 """Dispatches the messages of one delay level, on the leader (``ScheduleMessageService``).
 
-A queue of ``SCHEDULE_TOPIC_XXXX`` is in order of delivery, for all its messages wait equally long.
+All messages of a queue of ``SCHEDULE_TOPIC_XXXX`` wait equally long, so the queue is in order of
+delivery.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ class DelayLevelDispatcher(Dispatcher):
         self.level = level
         self.what = f"messages of delay level {level}"
         self._offset = 0
-        """What lies before it is on its way."""
+        """Everything before it is in progress."""
 
     def arrived(self) -> None:
-        """A message was added; where others wait for their time, it waits behind them."""
+        """A message was added; if other messages wait, it waits behind them."""
         if self._timer is None:
             super().arrived()
 

@@ -1,12 +1,12 @@
-"""Dispatches what is due, step by step: what all that deliver waiting messages have in common.
+"""Dispatches due messages, step by step: the common part of delay levels and timers.
 
-What is due is stored once more, for the queue that it was meant for, in one entry with the command
-that says so: either both are committed or neither, so whoever leads next goes on exactly where this
-leader ended.
+A due message is stored once more, in the queue for which it was meant, in one entry with the
+command that says so. Both are committed or neither, so the next leader continues exactly where this
+one ended.
 
-Steps are added one after the other, and several may wait to be committed: what is due next need
-not wait for them. That is safe because a step is never committed without those before it. Where one
-fails, those behind it fail too, and all begins anew with what is applied.
+Steps are added one after the other, and several may wait to be committed: the next step need not
+wait for them. That is safe because a step is never committed without those before it. If one fails,
+those behind it fail too, and the schedule starts again from the applied state.
 
 The record of a message, once it is there, has to be due when its row says. Else the row is made
 again from the log and looked at again.
@@ -36,10 +36,10 @@ from store.message.scheduled_topics import TIMER_TOPIC, row_code
 
 DISPATCH_MESSAGES = 128
 DISPATCH_BYTES = 1 << 20
-"""What is delivered in one entry: as much as does not hold up the event loop."""
+"""The limit of one entry: it does not hold up the event loop."""
 
 DISPATCHES_MAX = 4
-"""Pace: so many steps of one kind may wait to be committed."""
+"""Pace: the steps of one kind that may wait to be committed."""
 
 WAIT_SECONDS_MAX = 2.0
 """Pace: the wall clock may be set; so nothing is waited for without looking at it again."""
@@ -49,14 +49,14 @@ RETRY_SECONDS_MAX = 2.0
 """Pace: between two tries to store what is due."""
 
 _LEFT_OUT = {TIMER_TOPIC: (REAL_TOPIC, REAL_QUEUE_ID)}
-"""The properties that a message loses as it is delivered. A timed one loses the names of its queue,
-as with RocketMQ 5; of others all stay, as with RocketMQ 4.9."""
+"""The properties that a message loses at its delivery. A timed one loses the names of its queue, as
+with RocketMQ 5; of others all stay, as with RocketMQ 4.9."""
 
 log = logging.getLogger(__name__)
 
 
 class Queues(Protocol):
-    """What is needed of :class:`~broker.state.state_machine.BrokerStateMachine`."""
+    """The part of :class:`~broker.state.state_machine.BrokerStateMachine` that is used here."""
 
     @property
     def state(self) -> BrokerState: ...
@@ -143,7 +143,7 @@ class Dispatcher:
         raise NotImplementedError
 
     def _restart_from_applied(self) -> None:
-        """What is applied says what is to be found next."""
+        """The applied state says where the next step begins."""
         raise NotImplementedError
 
     def _deliver(
@@ -242,7 +242,7 @@ class Dispatcher:
             self._look_soon()
 
     def _try_again(self, why: str) -> None:
-        """Begins anew once it is known how all steps have ended."""
+        """Starts again once the outcome of all steps is known."""
         if not self._failed:
             log.warning("%s that are due %s", self.what, why)
         self._failed = True

@@ -1,4 +1,4 @@
-"""The timed messages that are pending: on their way into the log."""
+"""The timed messages that are pending: in progress into the log."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from dledger.errors import ProposeError
 class InFlightTimers:
     """Knows the earliest time for which one of them waits.
 
-    What is delivered must not go past it: the mark would then say of that message, too, that it is
-    delivered. What is added later waits for a later time than any that is due by then.
+    The schedule must not pass it: the progress would then cover this message too. Messages that are
+    added later wait for a later time than any that is due by then.
     """
 
     def __init__(self) -> None:

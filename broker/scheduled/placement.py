@@ -1,8 +1,7 @@
-"""Where a message waits that is not to be delivered at once, and until when.
+"""The queue in which a scheduled message waits, and until when.
 
 A delay level sends it to ``SCHEDULE_TOPIC_XXXX``, one queue a level, in which messages become due
-in the order in which they lie. A time of delivery sends it to the wheel
-(:mod:`broker.scheduled.timer_wheel`).
+in their order. A delivery time sends it to the timer wheel (:mod:`broker.scheduled.timer_wheel`).
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Placement(NamedTuple):
 def scheduled_placement(topic: str, queue_id: int, properties: bytes, now_ms: int) -> Placement:
     """Where a message to this queue waits; its own queue where it does not have to.
 
-    What is due at ``now_ms`` or before does not wait. Raises
+    A message that is due at ``now_ms`` or before does not wait. Raises
     :class:`~broker.errors.IllegalMessageError` for a time that cannot be.
     """
     level = delay_level(topic, properties)
@@ -63,10 +62,10 @@ def delay_level_placement(topic: str, queue_id: int, properties: bytes, level: i
 
 
 def delay_level(topic: str, properties: bytes) -> int:
-    """What the property ``DELAY`` asks for; 0 for no delay.
+    """The delay level in the property ``DELAY``; 0 for none.
 
-    RocketMQ takes a level that there is not for the longest. Here that holds for what returns to
-    a retry topic alone, where the level grows with each attempt; for others it is a mistake.
+    RocketMQ takes an unknown level for the longest. Here that holds for what returns to a retry
+    topic alone, where the level grows with each attempt; for others it is a mistake.
     """
     given = find_property(properties, DELAY)
     if given is None:

@@ -1,8 +1,8 @@
-"""Stores a message once more: the one way for what is due, what a commit publishes, and retries.
+"""Stores a message once more: scheduled messages, committed half messages, and retries.
 
-Such a message first lies in a topic of the broker's own. Two properties name the topic and queue
-that it is meant for: ``REAL_TOPIC`` and ``REAL_QID``. What is stored once more is made of what was
-stored, so it passes no limit for producers and is never taken for a retry of itself.
+Such a message first lies in a topic of the broker's own. Two properties name its real topic and
+queue: ``REAL_TOPIC`` and ``REAL_QID``. A copy is made from a stored message, so no producer limit
+applies to it, and it is never taken for a retry of itself.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from store.message.record import MessageRecord, PendingMessage, make_pending_mes
 from store.message.scheduled_topics import SCHEDULED_TOPICS
 
 REPUBLISHED_TOPICS = SCHEDULED_TOPICS | {HALF_TOPIC}
-"""In which messages lie that are stored once more."""
+"""Topics of messages that are stored once more later."""
 
 REPUBLISH_OVERHEAD_BYTES = 1024
 """More than what an entry has beside a message that is stored once more, and a longer topic."""
@@ -56,7 +56,7 @@ def republished(
     reconsume_times: int | None = None,
     prepared_position: int = 0,
 ) -> QueueMessages:
-    """The message of ``record`` for another queue. What is None stays as it is in the record."""
+    """The message of ``record`` for another queue. None leaves a field as it is."""
     message = make_pending_message(
         topic,
         record.body,

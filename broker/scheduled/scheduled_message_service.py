@@ -1,4 +1,4 @@
-"""All that delivers waiting messages on a leader, and what the log must keep for it."""
+"""All dispatchers of a leader, and what the log must keep for them."""
 
 from __future__ import annotations
 
@@ -72,15 +72,16 @@ class ScheduledMessageService:
             self._timers.arrived()
 
     def now_ms(self) -> int:
-        """What is due by now; also what this leader's clock, or its mark, says to be past."""
+        """The time up to which messages are due; also what this leader's clock, or its mark, says
+        to be past."""
         return max(self._within.batcher.now_ms(), self._within.machine.state.timer.deliver_ms)
 
     def tracked(self, deliver_ms: int, now_ms: int, waiter: SendWaiter) -> SendWaiter:
-        """Who is to wait for a message for the wheel instead of ``waiter``.
+        """The waiter for a timed message, instead of ``waiter``.
 
-        ``now_ms`` is what :meth:`now_ms` said when it was found to be due later. Where no message
-        waits, the mark moves on before this one: whoever leads next need not look through the time
-        in which none did. Raises as :meth:`~broker.group_commit.batcher.Batcher.add_command`.
+        ``now_ms`` is what :meth:`now_ms` said when it was found to be due later. If no message
+        waits, the schedule first moves on to this time, so the next leader need not search the time
+        before it. Raises as :meth:`~broker.group_commit.batcher.Batcher.add_command`.
         """
         mark = self._within.machine.state.timer
         if not (mark.waiting or self.in_flight) and slot_of(mark.deliver_ms) < slot_of(now_ms):

@@ -1,4 +1,4 @@
-"""The properties by which RocketMQ marks messages that wait, and how they are set."""
+"""The properties by which RocketMQ marks scheduled messages, and how they are set."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
 """Dispatches timed messages, on the leader (RocketMQ 5's ``TimerMessageStore``).
 
-Messages of the slot whose turn it is are brought in order of their time, and of their offset where
-that is the same. The mark of the last one delivered is in the state; what is due up to it is
-delivered, what is due behind it is not. That holds because no message is added for a time that is
-past, and nothing is delivered past the time of a message in flight
-(:mod:`broker.scheduled.in_flight_timers`).
+The dispatcher reads the present slot and delivers its messages in order of their time, then of
+their offset. The progress, in the state, is the last message delivered: everything due before it is
+delivered, nothing behind it. This holds because no message is added for a past time, and no
+delivery passes the time of a message in flight (:mod:`broker.scheduled.in_flight_timers`).
 """
 
 from __future__ import annotations
@@ -61,17 +60,17 @@ class TimerDispatcher(Dispatcher):
         super().__init__(within)
         self._in_flight = in_flight
         self._began = _key(self._machine.state.timer)
-        """What is due behind it was delivered by nobody before this leader."""
+        """No earlier leader delivered messages behind it."""
         self._restart_from_applied()
 
     def _restart_from_applied(self) -> None:
         self._mark = _key(self._machine.state.timer)
-        """What is due up to there is delivered, or on its way."""
+        """Messages that are due up to there are delivered or in progress."""
         self._slot = slot_of(self._mark[0])
         self._next_offset: int | None = None
         """In the slot's queue, what is looked at next; unknown where it was not looked at yet."""
         self._buckets: dict[int, list[_Timed]] = {}
-        """What waits in the slot, by second, each in order once it is looked at."""
+        """The messages of the slot, by second; each second is in order once it is searched."""
         self._seconds: list[int] = []
         """A heap of their keys."""
 
@@ -179,7 +178,7 @@ def _key(of: _Timed | TimerProgress) -> tuple[int, int]:
 
 
 def oldest_timer_position(machine: Queues) -> int | None:
-    """The position of the first record that waits for its time on the wheel, if one does.
+    """The position of the first record that waits on the timer wheel, if one does.
 
     It may be one that is delivered, in the slot whose turn it is.
     """

@@ -1,11 +1,11 @@
 """The wheel on which timed messages wait: queues of ``rmq_sys_wheel_timer``, one for ten minutes.
 
-A message due within a *slot*, ten minutes since 1970 counted through, waits in queue
-*slot mod 440*. To store it costs what any message costs; it is put in order only when its slot has
-come. Messages wait for three days at most, and 440 slots are 80 minutes more: so a queue holds all
-messages of one slot before the first one of the slot that comes round next, and where a slot begins
-in it can be searched for. Rejected: RocketMQ's wheel of seconds, whose slots link records in a log
-of its own; queues are what every replica has anyway, checked and recovered.
+Time is cut into *slots* of ten minutes since 1970. A message due within a slot waits in queue *slot
+mod 440*. It is stored like any message, and put in order only when its slot has come. Messages wait
+for three days at most, and the 440 slots cover 80 minutes more. So a queue holds all messages of
+one slot before the first of the slot that comes round next, and the begin of a slot can be searched
+for. Rejected: RocketMQ's wheel of seconds. Its slots link records in a log of its own; every
+replica has queues anyway, checked and recovered.
 """
 
 from __future__ import annotations

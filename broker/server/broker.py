@@ -1,6 +1,6 @@
-"""One broker, assembled: a node of the group, the state machine on it, and who talks to clients.
+"""One broker, assembled: a node of the group, the state machine on it, and the ports to clients.
 
-Its data is opened, and its ports are, by ``broker/server/broker_server.py``.
+``broker/server/broker_server.py`` opens its data and its ports.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 from random import Random
 from typing import ClassVar
 
-from broker.admin.group_members import client_addresses
+from broker.admin.group_members import client_addresses, member_addresses
 from broker.config.dynamic_settings import DynamicSettings
 from broker.config.node_config import NodeConfig
 from broker.context import BrokerContext
@@ -30,13 +30,16 @@ from broker.metrics.broker_metrics import BrokerMetrics, MessageRates
 from broker.remoting.connected_clients import ConnectedClients
 from broker.remoting.connection import Handler
 from broker.remoting.dispatch import dispatch_by_code
+from broker.remoting.forwarder import Forwarder
 from broker.remoting.processors.processor_table import (
     SERVED_WHEN_STATE_DIVERGED,
     broker_handlers,
     refuse_wrong_state,
 )
 from broker.remoting.protocol.addresses import host_bytes
+from broker.remoting.protocol.codes import RequestCode
 from broker.scheduled.scheduled_message_service import ScheduledMessageService
+from broker.server.draining import Draining
 from broker.server.environment import BrokerLimits, Environment
 from broker.server.name_server_registration import Announcement
 from broker.state.broker_state import DataVersion
@@ -63,7 +66,7 @@ class Broker(StateMachineListener):
     """Serves clients from a replicated log. ``dispatch`` takes their requests."""
 
     machine_class: ClassVar[type[BrokerStateMachine]] = BrokerStateMachine
-    """What applies the log; the simulator has one that can be watched."""
+    """The state machine; the simulator has one that can be watched."""
 
     def __init__(
         self,
@@ -208,12 +211,16 @@ class Broker(StateMachineListener):
         )
         self.handlers = dict(broker_handlers(self.context, self._retention))
         self.dispatch: Handler = dispatch_by_code(self.handlers)
+        own_address = str(config.own.address)
+        self.forwarder = Forwarder(loop, own_address, self._leader_address, self.dispatch)
+        self.handlers[RequestCode.FORWARD] = self.forwarder.unpack
         self.on_announcement_changed: Callable[[], None] = lambda: None
         """Called when what :meth:`announcement` says has changed."""
         self._announced_topics: tuple[DataVersion, dict[str, dict[str, object]]] | None = None
-        """What was announced last, by its version, which changes whenever a topic does."""
+        """The last registration, by its version, which changes whenever a topic does."""
         self._announced_members: tuple[Configuration, tuple[str, ...]] | None = None
         self._announced_serving = False
+        self.draining = Draining(loop, node, self._leads_elsewhere)
         self._addresses = str(config.own.address), str(config.own.http)
         node.health.on_level = self._disk_level_changed
         node.removal.on_change = self._membership_changed
@@ -243,14 +250,15 @@ class Broker(StateMachineListener):
 
     def _failed(self, error: BaseException) -> None:
         if isinstance(error, DamagedError):
-            # An entry could not be applied, as a derived file is damaged. What is in the log makes
-            # that file whole; without the note each start would come to the same entry and end.
+            # An entry could not be applied, as a derived file is damaged. The content of the log
+            # makes that file whole; without the note each start would come to the same entry and
+            # end.
             with suppress(OSError):
                 request_rebuild(self._fs, self._data)
         self._on_fatal(error)
 
     async def stop(self) -> None:
-        """Refuses what is staged, forgets who waits, and stops the node in order."""
+        """Refuses pending requests, forgets their waiters, and stops the node in order."""
         self._retention.stop()
         self.context.clients.stop()
         self.context.rates.stop()
@@ -259,10 +267,11 @@ class Broker(StateMachineListener):
         self.context.transactions.stop()
         self.context.delivery.long_polling.close()
         self.context.batcher.close()
+        await self.forwarder.close()
         await self.context.node.stop()
 
     def announcement(self) -> Announcement:
-        """What NameServers are told: broker id 0 is the leader that serves."""
+        """The registration at NameServers: broker id 0 is the leader that serves."""
         config, node, state = self.context.config, self.context.node, self.context.machine.state
         configuration = node.core.configuration
         if self._announced_members is None or self._announced_members[0] is not configuration:
@@ -285,6 +294,18 @@ class Broker(StateMachineListener):
             members=self._announced_members[1],
             is_member=node.removal.is_member,
         )
+
+    def _leader_address(self) -> str | None:
+        """Where the leader takes requests; None while none is known, or its address is not."""
+        node, config = self.context.node, self.context.config
+        leader = node.leadership.leader
+        if leader is None:
+            return None
+        members = member_addresses(config, node.core.configuration)
+        return members[leader].client or None if leader in members else None
+
+    def _leads_elsewhere(self) -> bool:
+        return self._leader_address() not in (None, self._addresses[0])
 
     def _topic_table(self) -> dict[str, dict[str, object]]:
         topics = self.context.machine.state.topics
@@ -319,6 +340,8 @@ class Broker(StateMachineListener):
         self.context.scheduled_messages.leadership_changed(leadership)
         self.context.transactions.leadership_changed(leadership)
         self.context.proofs.leadership_changed(leadership)
+        self.forwarder.leadership_changed(leadership.leader)
+        self.draining.leadership_changed(leadership)
         if not leadership.serving:
             self.context.delivery.leads_no_more()
         self._announce_if_changed()
@@ -340,7 +363,7 @@ class Broker(StateMachineListener):
         self.on_announcement_changed()
 
     def _state_diverged(self) -> None:
-        """What clients would be told may be wrong: they are to go elsewhere."""
+        """Answers to clients may be wrong: they are to go elsewhere."""
         for code in self.handlers:
             if code not in SERVED_WHEN_STATE_DIVERGED:
                 self.handlers[code] = refuse_wrong_state

@@ -1,7 +1,7 @@
 """One broker on its open data: its ports, its registration, and a :class:`Broker` behind them.
 
-What it touches of the world is handed in (``broker/server/environment.py``), so that the simulator
-runs this assembly.
+Its surroundings are handed in (``broker/server/environment.py``), so the simulator runs this
+assembly.
 """
 
 from __future__ import annotations
@@ -42,7 +42,14 @@ class BrokerServer(Generic[B]):
         loop.set_exception_handler(self._unhandled)
         self.broker = broker_class(config, store, environment, self._fail, limits)
         host, port = config.own.address
-        self._remoting = RemotingServer(loop, host, port, self.broker.dispatch, limits.remoting)
+        self._remoting = RemotingServer(
+            loop,
+            host,
+            port,
+            self.broker.dispatch,
+            limits.remoting,
+            forward=self.broker.forwarder.take,
+        )
         self._registrar = Registrar(loop, config.namesrv, self.broker.announcement)
         self._http = HttpServer(self.broker.context, limits.http) if limits.http else None
 
@@ -54,6 +61,19 @@ class BrokerServer(Generic[B]):
         self._registrar.start()
         if self._http is not None:
             await self._http.start()
+
+    async def drain(self) -> None:
+        """Lets another member lead, and forwards to it until the clients have moved: for
+        ``drain_seconds`` at most, and not at all where no client can still send here."""
+        broker, remoting = self.broker, self._remoting
+        seconds = broker.context.config.drain_seconds
+        if not await broker.draining.hand_over(seconds):
+            return
+        broker.on_announcement_changed = lambda: None
+        await self._registrar.stop()
+        await broker.draining.wait_for_clients(
+            lambda: broker.forwarder.has_clients(remoting.connections), seconds
+        )
 
     async def stop(self) -> None:
         """Says goodbye to the NameServers, answers who waits, and saves what is in memory."""

@@ -1,4 +1,5 @@
-"""What a broker is run with. The operating system's is in ``broker/server/os_environment.py``."""
+"""The surroundings of a broker. The operating system's is in
+``broker/server/os_environment.py``."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The broker's side of the NameServers: says who it is, to every one of them, again and again.
+"""The broker's side of the NameServers: registers at every one of them, again and again.
 
 Every member of a group registers: the leader as broker id 0, node ``n<k>`` as id k + 1 while it
-follows. So clients see one address that they may write to, and tools see all of them. A broker that
-is no member of its group, because it waits to be added or was removed, does not register.
+follows. So clients see one address for writes, and tools see all of them. A broker that is no
+member of its group, because it waits to be added or was removed, does not register.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ logger = logging.getLogger("dledger.registration")
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """What a broker says of itself. ``topics`` is a ``topicConfigTable`` as in topics.json."""
+    """The registration of a broker. ``topics`` is a ``topicConfigTable`` as in topics.json."""
 
     cluster: str
     broker_name: str
@@ -77,7 +77,7 @@ class Announcement:
         }
 
     def significant_fields(self) -> tuple[object, ...]:
-        """What NameServers go by: of a follower neither its topics nor its term."""
+        """The fields that NameServers use: of a follower neither its topics nor its term."""
         if not self.is_member:
             return (self.identity(),)
         news = (self.identity(), self.http_address, self.members)
@@ -118,7 +118,7 @@ def throttle_seconds(size: int) -> float:
 class Registrar:
     """Registers with every NameServer on a schedule, when there is news, and when one forgot us.
 
-    Who is no member any more says goodbye to those that know it.
+    A removed node unregisters at those that know it.
 
     ``announce`` tells what is true now. ``states`` says for each NameServer what it last did:
     "registered", or why not. Dead NameServers cost a log line when they die, and nothing else.

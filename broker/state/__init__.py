@@ -1,1 +1,1 @@
-"""The replicated state machine: its commands, its state, and what is digested of it."""
+"""The replicated state machine: its commands, its state, and the digests of it."""

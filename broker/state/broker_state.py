@@ -89,7 +89,7 @@ class BrokerState:
     transactions: dict[int, OpenTransaction] = field(default_factory=dict)
     """Those that are open, by the offset of the half message, in that order."""
     settings: dict[str, str] = field(default_factory=dict)
-    """What an operator has changed, in RocketMQ's names (see
+    """Settings that an operator has changed, in RocketMQ's names (see
     :mod:`broker.config.dynamic_settings`).
     """
     system: Mapping[str, TopicConfig] = field(default_factory=dict, compare=False)
@@ -120,7 +120,7 @@ class BrokerState:
         self.offset_count = sum(map(len, self.offsets.values()))
 
     def offset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """What the group has committed for the queue, or None."""
+        """The group's committed offset in the queue, or None."""
         queues = self.offsets.get((group, topic))
         return None if queues is None else queues.get(queue_id)
 
@@ -220,7 +220,7 @@ class BrokerState:
         return packed
 
     def _parts(self) -> dict[str, object]:
-        """What not every group has, by name, in order; nothing of what it has not."""
+        """Fields that not every group has, by name, in order; nothing of what it has not."""
         parts: dict[str, object] = {}
         if self.requests.data:
             parts["requests"] = bytes(self.requests.data)

@@ -1,4 +1,4 @@
-"""The replicated commands: everything but messages that changes a broker's state.
+"""The replicated commands: all changes of a broker's state except messages.
 
 They travel in the same log entries as the messages, as a MessagePack array of arrays; each inner
 array is a name followed by the fields of the class below, in order::
@@ -19,11 +19,11 @@ array is a name followed by the fields of the class below, in order::
     ["proof", index of an entry or -1, [[member, its state digests after that entry], ...] as
               binary MessagePack]
 
-Timestamps are taken once, by the leader: replicas that apply a command never look at a clock. Of
-``proof`` see :mod:`broker.maintenance.state_proofs`. It is written only where all members know it
-(:mod:`dledger.wire.features`); so is every command that is added from now on.
-A name or a shape that this version does not know is a broken invariant and not a bad request: what
-a majority has committed must be applied by everybody or the node has to stop.
+The leader takes timestamps once: replicas that apply a command never look at a clock. For ``proof``
+see :mod:`broker.maintenance.state_proofs`. It is written only if all members know it
+(:mod:`dledger.wire.features`), and so is every later command. A name or a shape that this version
+does not know is a broken invariant and not a bad request. Everybody must apply what a majority has
+committed, or the node has to stop.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class CommitOffset(NamedTuple):
 
 
 class Expire(NamedTuple):
-    """What lies below ``position`` of the commit log is given up."""
+    """The commit log below ``position`` expires."""
 
     position: int
 
@@ -148,8 +148,8 @@ class Timer(NamedTuple):
 
 
 class EndTransaction(NamedTuple):
-    """The transaction of the half message there is over. What its commit publishes is in the same
-    entry; where nothing is, it was rolled back."""
+    """The transaction of the half message there is over. The message that its commit publishes is
+    in the same entry; where nothing is, it was rolled back."""
 
     offset: int
     position: int
@@ -180,7 +180,7 @@ class StoreRequests(NamedTuple):
 
 
 class Proof(NamedTuple):
-    """What the voters said of their states after the entry ``point``, -1 for none; every member
+    """The voters' digests of their states after the entry ``point``, -1 for none; every member
     takes the digests of its own after the entry that holds this (see
     :mod:`broker.maintenance.state_proofs`).
     """

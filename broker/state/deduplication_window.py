@@ -1,12 +1,11 @@
-"""Which requests were stored lately: what makes a retry known, also to the next leader.
+"""The deduplication window: requests that were stored lately, known to the next leader too.
 
-Producers send a request again when they hear nothing, and it may have been stored. Each entry
-therefore says by a command which requests it holds (the key hash of the first message of each), and
-all replicas keep what the newest entries said, up to a fixed number of bytes. A leader begins with
-that, and adds what it stages itself before it is committed.
+Producers without an answer send a request again, and it may have been stored. So each entry lists
+its requests in a command (the key hash of the first message of each). All replicas keep the lists
+of the newest entries, up to a fixed number of bytes. A leader begins with that, and adds its own
+pending requests before they are committed.
 
-A hash only says that it may be a retry; :mod:`broker.ingest.deduplication` then compares the
-messages.
+A hash only marks a possible retry; :mod:`broker.ingest.deduplication` then compares the messages.
 """
 
 from __future__ import annotations

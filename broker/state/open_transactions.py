@@ -1,8 +1,8 @@
-"""The transactions that are open, as every replica knows them from the log.
+"""The open transactions, as every replica knows them from the log.
 
-Storing a half message opens one, in the entry that holds the message. It is known by the offset of
-the half message in its queue, and by its position in the log, which no other message ever has: a
-late or repeated request cannot mean another transaction.
+Storing a half message opens one, in the entry that holds the message. The offset of the half
+message in its queue, and its position in the log, identify it. No other message ever has that
+position, so a late or repeated request cannot mean another transaction.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SECONDS_DIGITS_MAX = 7
 
 
 class OpenTransaction(NamedTuple):
-    """Where the half message lies, whose it is, and what was asked about it; times in ms."""
+    """The place of the half message, its producer group, and its checks; times in ms."""
 
     position: int
     group: str

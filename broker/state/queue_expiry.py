@@ -1,12 +1,12 @@
-"""Where queues begin once the log has given up what lies below a position.
+"""Where queues begin once the log below a position has expired.
 
 That is part of the state, which must be the same on every replica, and it is looked up in the
 ConsumeQueues. A row of a block without a seal counts only if the record that it leads to says the
 same. Where rows are not whole, or do not count, the log itself is read.
 
-One case is left. A replica whose newest checkpoint rotted starts from the one before, and its log
-may begin behind ``position``: it was cut because of a later expiry, which comes again in that log.
-Until it does, rows that lead to what is gone are believed.
+One case is left. A replica with a corrupt newest checkpoint starts from the one before. Its log may
+begin behind ``position``: it was cut because of a later expiry, which comes again in that log.
+Until it does, rows that lead to expired records are believed.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def first_offsets(
 ) -> list[tuple[ConsumeQueue, int]]:
     """For each queue (topic, id) the first offset whose record does not lie below ``position``.
 
-    Two records are read of each queue at most, and all of the log from ``position`` on where a row
-    has rotted. Raises :class:`~store.errors.DamagedError` where that cannot be read. Without a
-    ``log`` the rows are believed.
+    At most two records of each queue are read, and the whole log from ``position`` on if a row is
+    corrupt. Raises :class:`~store.errors.DamagedError` where that cannot be read. Without a ``log``
+    the rows are believed.
     """
     found: list[tuple[ConsumeQueue, int]] = []
     doubtful: _Queues = {}
@@ -79,7 +79,7 @@ def _is_proved(
 def _first_in_log(
     queues: _Queues, position: int, log: ReplicaReads
 ) -> Mapping[tuple[str, int], int]:
-    """What the log says of these queues, as far as it is durable here."""
+    """The first offsets of these queues by the log, as far as it is durable here."""
     first: dict[tuple[str, int], int] = {}
     try:
         last = log.confirmed_entry_at(log.synced_position - 1, log.last_index)

@@ -1,7 +1,8 @@
-"""The newest applied entries, kept in memory for those who read the end of the log.
+"""The newest applied entries, in memory for readers of the end of the log.
 
-A leader may apply what a majority holds before its own disk has it, so the newest messages cannot
-always be read from the log's files; and consumers that keep up should not cost system calls.
+A leader may apply entries that a majority holds before its own disk has them, so the newest
+messages cannot always be read from the log's files. Besides, consumers that keep up should cost no
+system calls.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _TRIM_AFTER = 1024
 
 
 class RecentEntries:
-    """A window over the end of the applied log. Memory is shared with whoever else holds them."""
+    """A window over the end of the applied log. Memory is shared with other holders."""
 
     def __init__(self, bytes_max: int = PRODUCE.recent_bytes_max) -> None:
         self._bytes_max = bytes_max
@@ -26,7 +27,7 @@ class RecentEntries:
         self._data: list[memoryview] = []
 
     def add(self, entry: Entry) -> None:
-        """The next applied entry. What no longer fits is given up, oldest first."""
+        """The next applied entry. Entries that no longer fit are dropped, oldest first."""
         self._positions.append(entry.position)
         self._data.append(memoryview(entry.data))
         self._bytes += len(entry.data) + _ENTRY_OVERHEAD_BYTES

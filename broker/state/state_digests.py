@@ -1,10 +1,10 @@
 """The digests of the applied state, kept as it changes (see :mod:`store.state.state_digests`).
 
-Whoever changes the state says before which items a command is about; what the tables hold then is
-looked up when digests are asked for. So a change costs one entry in a dict, several changes of one
-item between two proofs cost one digest, and what is digested is what is there, and not what a
-command should have made of it. Besides, a few items that nobody changed are looked at again with
-each proof: what went wrong in memory is found, too, at once in a small state.
+Code that changes the state names the items of a command before it does. Their values are looked up
+when digests are asked for. So a change costs one entry in a dict, and several changes of one item
+between two proofs cost one digest. The digest covers the actual items, not the intended ones. Each
+proof also digests a few items that nobody changed. So memory errors are found too, at once in a
+small state.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from store.state.state_digests import (
 )
 
 RECHECKED_ITEMS = 64
-"""So many items of each table are looked at again with each proof, whoever changed them or not."""
+"""This number of items of each table is digested again with each proof, changed or not."""
 
 FOLDED_AT = 1 << 16
 """Items that may wait to be digested; then they are, proof or not."""
@@ -44,7 +44,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Machine(Protocol):
-    """What is needed of :class:`~broker.state.state_machine.BrokerStateMachine`."""
+    """The part of :class:`~broker.state.state_machine.BrokerStateMachine` that is used here."""
 
     state: BrokerState
     expired_position: int
@@ -68,7 +68,7 @@ class DigestTable(Generic[K]):
         self._sum = 0
         self._to_recheck: list[K] = []
         self.dirty: dict[K, None] = dict.fromkeys(self._keys())
-        """The keys of which something may have changed; whoever changes the table adds to it."""
+        """The keys of which something may have changed; every change of the table adds to it."""
         self.fold()
 
     def fold(self) -> None:
@@ -97,7 +97,7 @@ class DigestTable(Generic[K]):
 
 
 class StateDigests:
-    """Of one machine, whose state may be another object after :meth:`begin`."""
+    """For one machine; its state may be another object after :meth:`begin`."""
 
     def __init__(self, machine: Machine, queues: ConsumeQueues) -> None:
         self._machine = machine

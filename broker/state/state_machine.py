@@ -1,8 +1,8 @@
-"""What a committed entry does, on every replica: the broker as a state machine of the log.
+"""The effects of a committed entry on every replica: the broker as a state machine of the log.
 
 Applying costs per entry and per queue in it, not per message: the rows for ConsumeQueues and key
 index lie ready made in the entry (``store/message/batch.py``). Topics and offsets are
-:class:`~broker.state.broker_state.BrokerState`; both together are what a checkpoint holds.
+:class:`~broker.state.broker_state.BrokerState`. A checkpoint holds both.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ STORE_TIMESTAMP_AT = 56
 
 
 class StateMachineListener:
-    """What the rest of the broker does when something was applied; by itself nothing."""
+    """The reactions of the rest of the broker to an applied entry; by itself nothing."""
 
     def messages_arrived(self, topic: str, queue_id: int, rows: Bytes) -> None:
         """Messages were added to a queue; ``rows`` are their ConsumeQueue rows."""
@@ -70,8 +70,8 @@ class StateMachineListener:
         """A topic was created, changed or deleted."""
 
     def expired(self, position: int) -> None:
-        """What lies below ``position`` of the commit log is given up, and the newest checkpoint on
-        disk says so. Told again after each checkpoint: the log keeps what older ones need."""
+        """The commit log below ``position`` has expired, and the newest checkpoint on disk says so.
+        Told again after each checkpoint: the log keeps what older ones need."""
 
     def state_restored(self, digests: bytes) -> None:
         """The state is that of a checkpoint; ``digests`` are of it."""
@@ -80,7 +80,7 @@ class StateMachineListener:
         """The entry of that index holds the command; ``digests`` are of the state after it."""
 
     def leadership_changed(self, leadership: Leadership) -> None:
-        """Who leads changed, or whether this node may serve as leader."""
+        """The leader changed, or this node may now serve as leader or no longer."""
 
 
 class BrokerCheckpointWork:
@@ -130,7 +130,7 @@ class BrokerStateMachine:
         self.keys = keys
         self.listener = StateMachineListener()
         self.log: ReplicaReads | None = None
-        """What rows of the disk are compared with before the state depends on them."""
+        """Compares rows of the disk with records before the state depends on them."""
         self.applied_end = 0
         self.expired_position = 0
         self.segment_times: dict[int, int] = {}
@@ -151,7 +151,7 @@ class BrokerStateMachine:
         return cls(queues, KeyIndex(fs, f"{directory}/keyindex"), segment_size)
 
     def add_system_topics(self, topics: Mapping[str, TopicConfig]) -> None:
-        """Topics that are there by configuration, whatever is restored."""
+        """Topics that exist by configuration, also after a restore."""
         self.state.add_system_topics(topics)
 
     def tell_damage(self, on_damage: Callable[[int], None]) -> None:
@@ -348,8 +348,9 @@ class BrokerStateMachine:
         """Gives up files once no checkpoint needs them: the older one has been replaced by that
         before this one.
 
-        The log is cut only now, too: a member that gets this checkpoint and the log from here on
-        makes its ConsumeQueues from them, so the log must have all that the checkpoint counts on.
+        Only now is the log cut, too. A member that gets this checkpoint and the log from here on
+        makes its ConsumeQueues from them, so the log must have everything that the checkpoint
+        covers.
         """
         for key, first_offset in self._saved_first_offsets.items():
             queue = self._queues.get(*key)

@@ -1,1 +1,1 @@
-"""What a server process needs of its machine: logs, memory, descriptors, clock, uncaught errors."""
+"""The machine's side of a server process: logs, memory, descriptors, clock, uncaught errors."""

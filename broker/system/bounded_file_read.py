@@ -1,4 +1,4 @@
-"""Reading files that people and programs write: short ones, which may be anything."""
+"""Reading short files that people and programs write, and that may be anything."""
 
 from __future__ import annotations
 

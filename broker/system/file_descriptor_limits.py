@@ -1,7 +1,7 @@
-"""How many connections a server may have, by how many files its process may have open.
+"""The number of connections that a server may have, given the open files of its process.
 
-Each connection is a descriptor, and so is each file of the log. Where connections took all of them,
-no file could be opened.
+Each connection is a descriptor, and so is each file of the log. If connections took all of them, no
+file could be opened.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What a server writes to stderr about itself: short lines, few of a kind, in files that rotate.
+"""Log lines of a server on stderr: short, few of a kind, in files that rotate.
 
-``dledger up`` and ``dledger start`` append the stderr of a server to ``log/node.log``; who starts
-``dledger node`` or ``dledger namesrv`` may do the same with any file. Where stderr is a file that
-is appended to, the server rotates it: ``node.log`` becomes ``node.log.1``, that ``node.log.2`` and
-so on. A terminal, a pipe and systemd's journal are left alone.
+``dledger up`` and ``dledger start`` append the stderr of a server to ``log/node.log``; other
+starters of ``dledger node`` or ``dledger namesrv`` may do the same with any file. If stderr is such
+a file, the server rotates it: ``node.log`` becomes ``node.log.1``, that ``node.log.2`` and so on. A
+terminal, a pipe and systemd's journal are left alone.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class RepeatedLineFilter(logging.Filter):
     """Of lines that anybody outside can cause (``store.quoting.FROM_OUTSIDE``) lets one of a kind
     pass in ``repeat_seconds``, which says how many there were since the one before.
 
-    A kind is the text in the source, whatever was filled in.
+    A kind is the text in the source, before its values are filled in.
     """
 
     def __init__(self, limits: LogLimits, clock: Callable[[], float] = time.monotonic) -> None:
@@ -78,7 +78,7 @@ class BoundedFormatter(logging.Formatter):
         more = getattr(record, "not_shown", 0)
         return f"{line} (and {more} more like it, not shown)" if more else line
 
-    def formatException(self, ei: object) -> str:  # noqa: N802 - likewise
+    def formatException(self, ei: object) -> str:  # noqa: N802 - as above
         """The traceback; what was raised stands at its end."""
         text = super().formatException(ei)  # type: ignore[arg-type]  # as it was given
         if len(text) <= self._line_max:

@@ -1,4 +1,4 @@
-"""Errors that nobody caught, as the event loop tells them: which of them stop a node."""
+"""Uncaught errors, as the event loop reports them: some of them stop a node."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NETWORK_ERRNOS = frozenset(
         errno.ENOTCONN,
     }
 )
-"""What connecting, sending and receiving end with, and no file ever does (``connect(2)``)."""
+"""Errors of connecting, sending and receiving, which no file ever raises (``connect(2)``)."""
 
 
 DESCRIPTOR_ERRNOS = frozenset({errno.EMFILE, errno.ENFILE})

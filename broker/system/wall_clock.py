@@ -1,4 +1,4 @@
-"""The only place that reads the machine's wall clock; everything else is handed one."""
+"""The only place that reads the machine's wall clock; everything else gets one."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Transactions: messages that are delivered once their producer says so, or never."""
+"""Transactions: messages that are delivered once their producer commits them, or never."""

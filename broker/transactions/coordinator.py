@@ -1,10 +1,10 @@
-"""Transactions on the leader: they are ended as their producers say, or asked about.
+"""Transactions on the leader: producers end them, or are asked about them.
 
-The outcome of a transaction and what it publishes are one log entry, so there is no time in which
-only one of them is true. A producer that says nothing is asked (39), each time after the log has
-counted it. It is rolled back when that has not helped often enough; or when it is as old and nobody
-of its group is there to be asked. A producer that is there is asked first, however long the log
-could not count that.
+The outcome of a transaction and its message are one log entry, so never is only one of them true. A
+producer that decides nothing is asked (39), each time after the log has counted it. The transaction
+is rolled back after the last check without an answer, or if it is as old and no producer of its
+group is connected. A connected producer is always asked first, even if the log could not count that
+for long.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LOOK_TRANSACTIONS = 64
 """How many are asked about in one turn of the event loop."""
 
 NOBODY_MS = 2_000
-"""When nobody of a producer group is connected, so long passes until it is looked again."""
+"""The pause until a producer group without a connection is looked at again."""
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class CheckPolicy:
 
 @dataclass(slots=True)
 class _Ending:
-    """An end request that is being carried out, and who waits for it."""
+    """An end request in progress, and its waiter."""
 
     commit: bool
     waiting: list[Ended] = field(default_factory=list)
@@ -168,9 +168,9 @@ class TransactionCoordinator:
         """Ends the transaction of the half message at ``offset`` and ``position``.
 
         Raises :class:`~broker.errors.TransactionMismatchError` where the group has no such open
-        transaction, and :class:`~dledger.errors.NotLeaderError`. ``ended`` is told
-        :class:`~broker.errors.UnavailableError` where the half message cannot be read: the
-        transaction is still open.
+        transaction, and :class:`~dledger.errors.NotLeaderError`. ``ended`` gets
+        :class:`~broker.errors.UnavailableError` if the half message cannot be read: the transaction
+        is still open.
         """
         self._batcher.check_serving()
         transaction = self._machine.state.transactions.get(offset)

@@ -1,8 +1,8 @@
-"""Half messages: where they are stored, what is published of them, and what producers are asked.
+"""Half messages: where they are stored, what a commit publishes, and the body of a check.
 
-A half message lies in ``RMQ_SYS_TRANS_HALF_TOPIC``, queue 0, with the topic and queue that it is
-meant for among its properties. What its commit publishes is RocketMQ's: without those and without
-``TRAN_MSG``, its system flag saying *commit*, the half message's position as the prepared one.
+A half message lies in ``RMQ_SYS_TRANS_HALF_TOPIC``, queue 0. Its properties name its real topic and
+queue. A commit publishes what RocketMQ publishes: without these and without ``TRAN_MSG``, with
+*commit* in the system flag and the position of the half message as the prepared one.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def half_message_placement(topic: str, queue_id: int, properties: bytes) -> Plac
 def committed_message(
     record: MessageRecord, topic_of: Callable[[str], TopicConfig | None]
 ) -> QueueMessages:
-    """What the commit of a half message stores. A delay level is ignored, as RocketMQ does.
+    """The message that a commit publishes. A delay level is ignored, as RocketMQ does.
 
     Raises :class:`~broker.errors.UnknownTopicError` where its topic is no more.
     """

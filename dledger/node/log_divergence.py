@@ -57,7 +57,7 @@ class LogDivergence:
                 self._calls.call(
                     peer,
                     lambda number: FetchRequest(number, entry.index, entry.index, PIECE_BYTES),
-                    lambda answer, peer=peer: self._compare(sender, entry, peer, answer),  # type: ignore[misc]
+                    lambda answer, peer=peer: self._compare(sender, entry, peer, answer),  # type: ignore[misc]  # see above
                 )
 
     def _differs(self, sender: str, entry: Entry) -> bool:

@@ -28,8 +28,28 @@ class Service(Protocol):
     async def start(self) -> None:
         """Recovers the state and joins the group. Raises ``StoreError`` and ``OSError``."""
 
+    async def drain(self) -> None:
+        """Lets another member lead, and goes on until nobody depends on this one any more."""
+
     async def stop(self) -> None:
         """Leaves the group and closes the replica, whether it was started or has failed."""
+
+
+class StopSignal:
+    """Asks a service to stop. ``asked`` is done at the first request; ``at_once`` is done when it
+    shall not drain first, or no longer."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.asked: asyncio.Future[None] = loop.create_future()
+        self.at_once: asyncio.Future[None] = loop.create_future()
+
+    def ask(self, *, at_once: bool) -> None:
+        """A second request is one to stop at once."""
+        for future in (self.at_once,) if self.asked.done() else (self.asked,):
+            if not future.done():
+                future.set_result(None)
+        if at_once and not self.at_once.done():
+            self.at_once.set_result(None)
 
 
 S = TypeVar("S", bound=Service)
@@ -58,23 +78,28 @@ async def start_service(open_service: Callable[[], Coroutine[Any, Any, S]], *, a
 
 
 async def run_service(
-    start: Callable[[], Coroutine[Any, Any, S]], stopped: asyncio.Future[None]
+    start: Callable[[], Coroutine[Any, Any, S]], stop: StopSignal
 ) -> BaseException | None:
-    """Runs what ``start`` gives until ``stopped`` is done, and then stops it in order.
+    """Runs what ``start`` gives until it is asked to ``stop``: then it drains, and is stopped.
 
     Where it stopped by itself to be opened anew, it is started anew. Returns the reason if it
     stopped by itself for any other, and None if it was told to stop. Raises what ``start`` raises.
     """
     while True:
         starting = asyncio.ensure_future(start())
-        await asyncio.wait((stopped, starting), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((stop.asked, starting), return_when=asyncio.FIRST_COMPLETED)
         if not starting.done():
             starting.cancel()
             await asyncio.wait((starting,))
             return None
         service = starting.result()
-        await asyncio.wait((stopped, service.failed), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((stop.asked, service.failed), return_when=asyncio.FIRST_COMPLETED)
+        if not service.failed.done():
+            draining = asyncio.ensure_future(service.drain())
+            ends = (draining, stop.at_once, service.failed)
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            draining.cancel()
         await service.stop()
         reason = service.failed.result() if service.failed.done() else None
-        if not isinstance(reason, ReopenError) or stopped.done():
+        if not isinstance(reason, ReopenError) or stop.asked.done():
             return reason

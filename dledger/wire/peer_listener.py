@@ -60,7 +60,7 @@ class PeerListener:
     def _connected(self) -> web.RequestHandler:
         """The protocol of a new connection."""
         limits = self._limits
-        assert self._runner is not None and self._runner.server is not None  # noqa: S101, PT018
+        assert self._runner is not None and self._runner.server is not None  # noqa: S101, PT018 - only called while it listens
         protocol = self._runner.server()
         if len(self._ungreeted) >= limits.ungreeted_max:
             self._end(next(iter(self._ungreeted)))

@@ -1,13 +1,11 @@
 """Planted bugs: each takes one defence out of the shipped code, for the length of a run.
 
-The simulator is tested by them: a check that never fires proves nothing. The ids name bugs that
-real systems had; an id that ends in a small letter is one more way to the same bug, and an ``X``
-is a bug of our own. Ids E are bugs that were found in this project, ids F concern requests, ids G
-the fields of messages, ids H how far groups are, ids I what is derived from the log and looked up
-in it, ids J what befalls links, disks at rest, and those who have just answered, ids K what is
-compared with what was seen. Ids L take out defences of ``dledger/``, ids M of ``store/``, ids N of
-``broker/``; what defences there are, and which bug takes out which, says ``docs/defences.md``. The
-shipped code knows nothing of this: a bug replaces a function of it in memory, and puts it back.
+They test the simulator: a check that never fires proves nothing. The ids name bugs that real
+systems had. A small letter at the end marks another way to the same bug, an ``X`` a bug of our own.
+Ids L take out defences of ``dledger/``, ids M of ``store/``, ids N of ``broker/``.
+``docs/planted-bugs.md`` explains all letters, and ``docs/defences.md`` says which bug takes out
+which defence. The shipped code knows nothing of this: a bug replaces a function of it in memory,
+and puts it back.
 """
 
 from __future__ import annotations
@@ -18,6 +16,7 @@ from simulator.bugs.broker import (
     consumer_groups,
     consumption,
     deduplication,
+    forwarding,
     index_lookup,
     message_fields,
     name_server,
@@ -51,6 +50,7 @@ BUGS: tuple[Bug, ...] = (
     *client_answers.BUGS,
     *regressions.BUGS,
     *request_reply.BUGS,
+    *forwarding.BUGS,
     *message_fields.BUGS,
     *consumption.BUGS,
     *index_lookup.BUGS,

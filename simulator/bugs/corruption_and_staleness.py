@@ -1,5 +1,4 @@
-"""Planted bugs J: defences against what befalls links, disks at rest, and those who have just
-answered."""
+"""Planted bugs J: protection from bad links, damage at rest, and death right after an answer."""
 
 from __future__ import annotations
 
@@ -42,12 +41,13 @@ CRC_AT = 8
 
 
 def frames_believed(patch: Patch) -> None:
-    """Nobody looks at the CRC of a frame between peers."""
+    """Nobody compares the CRC of a frame between peers."""
     patch.set(dledger.wire.codec, "unseal", lambda frame: memoryview(frame)[CRC.size :])
 
 
 def reads_before_the_first_entry_of_a_term(patch: Patch) -> None:
-    """A new leader answers reads as of what it knows to be committed, before its first entry is."""
+    """A new leader answers reads from its known commit index, before its first entry is
+    committed."""
 
     def early(reads: LeaderReads, asker: str, number: int, now: float) -> None:
         if reads._rounds.add(ReadAsked(asker, number, reads._raft_log.commit_index)):
@@ -69,18 +69,17 @@ def _without(patch: Patch, ignored: type[Exception]) -> None:
 
 
 def late_leader_registered(patch: Patch) -> None:
-    """A NameServer takes the last who registers as leader, whatever its term."""
+    """A NameServer takes the last registered leader, even one of an earlier term."""
     _without(patch, StaleTermError)
 
 
 def late_connection_registered(patch: Patch) -> None:
-    """A NameServer takes what an earlier process of a broker said, though it comes after the next
-    one's."""
+    """A NameServer accepts a late registration of an earlier process over the next one's."""
     _without(patch, EarlierConnectionError)
 
 
 def handed_out_is_consumed(patch: Patch) -> None:
-    """A group that asks where it is is told up to where it was given messages."""
+    """A query for a group's offset returns the end of what it was given."""
     given: dict[tuple[BrokerStateMachine, str, str, int], int] = {}
     answer = Delivery._answer
     query = OffsetProcessor._answer_offset
@@ -112,7 +111,7 @@ def handed_out_is_consumed(patch: Patch) -> None:
 
 
 def missing_key_files_not_missed(patch: Patch) -> None:
-    """The key index is taken to have the files that there are as the broker starts."""
+    """A start takes the present files of the key index for all of them."""
 
     def blind(*_given: object) -> None:
         """As if each row had its file."""
@@ -120,9 +119,8 @@ def missing_key_files_not_missed(patch: Patch) -> None:
     patch.set(KeyFilesCheck, "_add_gap", blind)
 
 
-def rotted_rows_decide_where_queues_begin(patch: Patch) -> None:
-    """As the log expires the rows of ConsumeQueues are believed, whatever their seals and the log
-    say."""
+def corrupt_rows_decide_where_queues_begin(patch: Patch) -> None:
+    """When the log expires, rows of ConsumeQueues are believed without a look at seals or log."""
 
     def believing(
         queues: Iterable[tuple[str, int, ConsumeQueue]], position: int, _log: ReplicaReads | None
@@ -134,8 +132,8 @@ def rotted_rows_decide_where_queues_begin(patch: Patch) -> None:
     patch.set(ConsumeQueue, "_check_unsealed", lambda _queue, _first, _rows: None)
 
 
-def rotted_checkpoint_taken_for_the_newest(patch: Patch) -> None:
-    """A checkpoint is read without a look at its CRC."""
+def corrupt_checkpoint_taken_for_the_newest(patch: Patch) -> None:
+    """A checkpoint is read without comparing its CRC."""
 
     def believing(data: bytes, path: str) -> Checkpoint:
         crc = crc32c(data[CRC_AT + 4 :]).to_bytes(4, "big")
@@ -145,7 +143,7 @@ def rotted_checkpoint_taken_for_the_newest(patch: Patch) -> None:
 
 
 def rows_of_the_entry_index_believed(patch: Patch) -> None:
-    """A row of the entry index is not looked at: it may be that of another entry, or of none."""
+    """A row of the entry index is not compared with its entry."""
     check = store.log.entry_index._check_rows
 
     def counting(rows: bytes, first: int, end: int, path: str, byte: int) -> None:
@@ -155,7 +153,7 @@ def rows_of_the_entry_index_believed(patch: Patch) -> None:
     patch.set(store.log.entry_index, "_check_rows", counting)
 
 
-def rotted_rows_of_queues_not_looked_for(patch: Patch) -> None:
+def corrupt_rows_of_queues_not_looked_for(patch: Patch) -> None:
     """The scrub does not compare ConsumeQueues with the log."""
     patch.set(QueueBlocksCheck, "take", lambda _check, _batch: [])
 
@@ -209,7 +207,7 @@ BUGS = (
     ),
     Bug(
         "J7x",
-        rotted_rows_decide_where_queues_begin,
+        corrupt_rows_decide_where_queues_begin,
         "has another state",
         60,
         seconds=8.0,
@@ -218,7 +216,7 @@ BUGS = (
     ),
     Bug(
         "J8x",
-        rotted_checkpoint_taken_for_the_newest,
+        corrupt_checkpoint_taken_for_the_newest,
         "that nobody had",
         40,
         seconds=8.0,
@@ -228,7 +226,7 @@ BUGS = (
     Bug(
         "J9x",
         rows_of_the_entry_index_believed,
-        "damage is mended: not within",
+        "damage is repaired: not within",
         40,
         seconds=8.0,
         kinds=("entry index damaged",),
@@ -236,7 +234,7 @@ BUGS = (
     ),
     Bug(
         "J10x",
-        rotted_rows_of_queues_not_looked_for,
+        corrupt_rows_of_queues_not_looked_for,
         "is not as its log says",
         40,
         seconds=8.0,

@@ -1,4 +1,4 @@
-"""Planted bugs K: what the checks of hand-overs, changes, routes and files in mid-run must see."""
+"""Planted bugs K, for checks that run with the cluster: transfers, changes, routes, files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from store.index.key_index import KeyFlush, KeyIndex
 
 
 def proposals_taken_during_a_hand_over(patch: Patch) -> None:
-    """Who has ordered another to campaign goes on taking proposals."""
+    """A leader that has ordered another node to campaign goes on taking proposals."""
     check = LeaderState.check_may_propose
 
     def lenient(leader_state: LeaderState) -> None:
@@ -40,7 +40,8 @@ def proposals_taken_during_a_hand_over(patch: Patch) -> None:
 
 
 def campaign_ordered_before_all_is_there(patch: Patch) -> None:
-    """The order to campaign does not wait until the target holds all, and all is committed."""
+    """The order to campaign does not wait until the target holds everything and all is
+    committed."""
 
     def hasty(leadership_transfer: LeadershipTransfer) -> None:
         if leadership_transfer.target is not None and not leadership_transfer._sent:
@@ -53,13 +54,13 @@ def campaign_ordered_before_all_is_there(patch: Patch) -> None:
 
 
 def one_entry_too_many_committed(patch: Patch) -> None:
-    """What a node takes for committed is one entry more than what is."""
+    """A node's commit index is one too high."""
     commit_to = RaftLog.commit_to
     patch.set(RaftLog, "commit_to", lambda raft_log, index: commit_to(raft_log, index + 1))
 
 
 def new_voters_alone_count_where_several_change(patch: Patch) -> None:
-    """While several voters change at once a majority of the new ones is enough."""
+    """While several voters change at once, a majority of the new ones is enough."""
     both = Configuration.quorums.fget  # type: ignore[attr-defined]  # it is a property
 
     def new_alone(configuration: Configuration) -> tuple[tuple[str, ...], ...]:
@@ -73,7 +74,7 @@ def new_voters_alone_count_where_several_change(patch: Patch) -> None:
 
 
 def key_lost_until_the_scrub_comes(patch: Patch) -> None:
-    """A file of the key index lacks its last row until the scrub has made it again."""
+    """A file of the key index lacks its last row until the scrub has rebuilt it."""
 
     def lossy(flush: KeyFlush) -> None:
         rows = flush._rows
@@ -82,8 +83,8 @@ def key_lost_until_the_scrub_comes(patch: Patch) -> None:
     patch.set(KeyFlush, "run", lossy)
 
 
-def new_leader_not_told_at_once(patch: Patch) -> None:
-    """A broker that becomes leader tells the NameServers at its next round, half a minute later."""
+def new_leader_registered_late(patch: Patch) -> None:
+    """A new leader registers at its next round, half a minute later."""
     register_now = Registrar.register_now
 
     def late(registrar: Registrar) -> None:
@@ -94,13 +95,13 @@ def new_leader_not_told_at_once(patch: Patch) -> None:
 
 
 def forgotten_broker_keeps_silent(patch: Patch) -> None:
-    """A broker whose connection to a NameServer ends does not tell it again at once."""
+    """A broker whose connection to a NameServer ends does not register again at once."""
     patch.set(Registrar, "_connection_lost", lambda _registrar, _nameserver: None)
     patch.set(Registrar, "_retry_soon", lambda _registrar, _nameserver: None)
 
 
 def first_leader_of_a_name_kept(patch: Patch) -> None:
-    """A NameServer takes the first leader of a name for its leader as long as that lives."""
+    """A NameServer keeps the first leader of a name for as long as that lives."""
     register = RouteTable.register
 
     def faithful(
@@ -120,7 +121,7 @@ def _bug(id_: str, plant: Any, says: str, seeds: int, world: str = NODES, *kinds
 
 
 def delays_half_as_long(patch: Patch) -> None:
-    """What waits by delay level waits for half of its time, and its row says so."""
+    """A message with a delay level waits for half of its time, and its row says so."""
     patch.set(
         store.message.scheduled_topics,
         "DELAYS_MS",
@@ -129,7 +130,7 @@ def delays_half_as_long(patch: Patch) -> None:
 
 
 def named_queue_left_after_a_failed_try(patch: Patch) -> None:
-    """A message whose producer has named the queue goes to any queue after a try that failed."""
+    """A message for a named queue goes to any queue after a failed try."""
     search = QueueSelector.search
 
     async def anywhere(
@@ -141,7 +142,7 @@ def named_queue_left_after_a_failed_try(patch: Patch) -> None:
 
 
 def newest_file_of_keys_alone(patch: Patch) -> None:
-    """Of the files of the key index only the newest is searched."""
+    """A query by key searches only the newest file of the index."""
     lookup_file = KeyIndex._lookup_file
 
     def newest(index: KeyIndex, file: IndexFile, key_hash: int, first: int, last: int) -> list[int]:
@@ -173,9 +174,9 @@ BUGS = (
         "pause",
     ),
     _bug("K4x", key_lost_until_the_scrub_comes, "after it was healed", 20, BROKERS),
-    _bug("K5x", new_leader_not_told_at_once, "tells ", 5, BROKERS),
-    _bug("K5bx", forgotten_broker_keeps_silent, "tells no leader", 10, BROKERS, "NameServer crash"),
-    _bug("K5cx", first_leader_of_a_name_kept, "which is none", 10, BROKERS),
+    _bug("K5x", new_leader_registered_late, "names no leader | as the leader of", 5, BROKERS),
+    _bug("K5bx", forgotten_broker_keeps_silent, "names no leader", 10, BROKERS, "NameServer crash"),
+    _bug("K5cx", first_leader_of_a_name_kept, "as the leader of", 10, BROKERS),
     _bug("K6x", proposals_taken_during_a_hand_over, "to campaign", 40, NODES, *HAND_OVER),
     _bug("K6bx", campaign_ordered_before_all_is_there, "to campaign", 40, NODES, *HAND_OVER),
     _bug("K7x", one_entry_too_many_committed, "committed for ever: ", 5),

@@ -1,4 +1,4 @@
-"""What a planted bug is, how it is planted and taken out again, and how it is looked for."""
+"""Planted bugs: how each is planted, taken out again, and looked for."""
 
 from __future__ import annotations
 
@@ -79,12 +79,12 @@ class Bug:
 
     @property
     def name(self) -> str:
-        """What it is, in words."""
+        """Its name, in words."""
         return self.plant.__name__.replace("_", " ")
 
     @property
     def takes_out(self) -> str:
-        """What is taken out, in a sentence."""
+        """The missing defence, in a sentence."""
         return " ".join((self.plant.__doc__ or "").split())
 
     def explains(self, violation: str | None) -> bool:

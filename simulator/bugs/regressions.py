@@ -27,21 +27,21 @@ def full_disk_in_a_derived_file_stops_a_node(patch: Patch) -> None:
 
 
 def lost_end_taken_for_an_unfinished_write(patch: Patch) -> None:
-    """A segment that is shorter than what was durable in it is opened as if nothing were lost."""
+    """A segment shorter than its durable part is opened as if nothing were lost."""
     patch.set(store.recovery.opening, "short_segment", lambda _log, _floor: None)
     patch.set(store.recovery.opening, "lost_suffix", lambda _log, _index, _checkpoint: None)
     patch.set(dledger.node.startup_repair, "begin_incarnation", lambda *_given: 0)
 
 
-def lost_end_not_missed_once_damage_is_mended(patch: Patch) -> None:
-    """Segments are swapped, and what peers put back is all that anybody looks at."""
+def lost_end_not_missed_once_damage_is_repaired(patch: Patch) -> None:
+    """Segments are swapped, and only what peers repair is checked."""
     patch.set(store.recovery.log_scan, "displaced", lambda _log, _position, _floor: False)
     patch.set(store.recovery.opening, "misplaced", lambda _log, _position: None)
     patch.set(dledger.node.startup_repair, "begin_incarnation", lambda *_given: 0)
 
 
 def log_cut_before_a_checkpoint_says_so(patch: Patch) -> None:
-    """The log is cut when an expiry is applied, whatever the newest checkpoint still counts on."""
+    """The log is cut when an expiry is applied, though the newest checkpoint needs it."""
     expire = BrokerStateMachine._expire
 
     def at_once(machine: BrokerStateMachine, position: int) -> None:
@@ -52,7 +52,7 @@ def log_cut_before_a_checkpoint_says_so(patch: Patch) -> None:
 
 
 def part_of_an_unreadable_block_is_written(patch: Patch) -> None:
-    """An entry is put back by a write of its bytes alone, wherever the disk cannot read."""
+    """A repair writes an entry's bytes only, also where the disk cannot read."""
 
     def partial(file: File, data: Bytes, offset: int) -> None:
         file.pwrite(data, offset)
@@ -61,7 +61,7 @@ def part_of_an_unreadable_block_is_written(patch: Patch) -> None:
 
 
 def unreadable_end_taken_for_an_unfinished_write(patch: Patch) -> None:
-    """What the disk cannot read above the durable mark is cut as if it had never been there."""
+    """An unreadable part above the durable mark is cut like an unfinished write."""
 
     def torn(log: CommitLog, found: LogScan, mark: DurableMark) -> Hole:
         return scan(log, found, mark)._replace(reason=HoleReason.CRC)
@@ -102,7 +102,7 @@ BUGS = (
     ),
     Bug(
         "E4x",
-        lost_end_not_missed_once_damage_is_mended,
+        lost_end_not_missed_once_damage_is_repaired,
         "to be committed and durable",
         40,
         seconds=8.0,

@@ -27,9 +27,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--jobs", type=positive, default=1, metavar="J", help="processes")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one JSON document")
-    form.add_argument(
-        "--markdown", action="store_true", help="a table, as docs/simulator.md has it"
-    )
+    form.add_argument("--markdown", action="store_true", help="the table of docs/planted-bugs.md")
     parser.set_defaults(command=bugs)
 
 

@@ -1,4 +1,4 @@
-"""The parser, and what all commands share: errors in one line, and quiet nodes."""
+"""The parser, and the common part of all commands: errors in one line, and quiet nodes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for command in (run, replay, shrink, scenario, bugs):
         command.add(commands)
     asked = parser.parse_args(arguments)
-    # What nodes log is what they are made to suffer; the trace tells it, in order.
+    # Nodes log the injected faults; the trace has them in order.
     for name in ("dledger", "broker", "store"):
         logging.getLogger(name).addHandler(logging.NullHandler())
     try:

@@ -11,7 +11,7 @@ from simulator.worlds.registry import Run
 
 
 class Refusal(Exception):  # noqa: N818 - told to the user in one line, not a failure
-    """What was asked cannot be done; ``code`` is the exit code."""
+    """The request cannot be carried out; ``code`` is the exit code."""
 
     def __init__(self, text: str, code: int = 1) -> None:
         super().__init__(text)
@@ -20,7 +20,7 @@ class Refusal(Exception):  # noqa: N818 - told to the user in one line, not a fa
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What a run is, but for its seed. ``nodes`` is None where the profile says how many."""
+    """A run without its seed. ``nodes`` is None where the profile says how many."""
 
     nodes: int | None
     minutes: float
@@ -68,7 +68,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run_options(asked: argparse.Namespace) -> RunOptions:
-    """What :func:`add_run_options` has read."""
+    """The options of :func:`add_run_options`."""
     profile = PROFILES[asked.profile]
     return RunOptions(asked.nodes, asked.minutes or profile.minutes, profile)
 

@@ -1,8 +1,8 @@
-"""The seeds that passed already, in a file, so that hours of seeds can be run in several sittings.
+"""The seeds that passed already, in a file, so that a long run can be interrupted.
 
-One JSON object a line. The first says what was run: a digest of the source files, and the options.
-Each further one is a seed that kept every promise, with what :class:`Passed` holds. A file of other
-code or other options is begun anew: its seeds say nothing about these.
+One JSON object a line. The first names the run: a digest of the source files, and the options. Each
+further one is a seed that kept every promise, with the fields of :class:`Passed`. A file of other
+code or other options starts empty: its seeds say nothing about these.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Passed:
 
     @classmethod
     def of(cls, outcome: Outcome) -> Self:
-        """What is remembered of a run."""
+        """The memory of a run."""
         marks = tuple(sorted(outcome.marks))
         return cls(outcome.seed, outcome.simulated_seconds, outcome.events, marks)
 
@@ -64,7 +64,7 @@ class PassedSeeds:
             self.add(passed)
 
     def add(self, passed: Passed) -> None:
-        """Remembers a seed, whatever ends this process afterwards."""
+        """Notes a seed durably."""
         self._file.write(json.dumps(asdict(passed)) + "\n")
         self._file.flush()
 
@@ -85,7 +85,7 @@ def source_digest() -> str:
 
 
 def _read(path: Path, head: str) -> list[Passed]:
-    """What the file holds, if it is of the same run; the last line may have been cut off."""
+    """The content of the file, if it is of the same run; the last line may have been cut off."""
     found: list[Passed] = []
     with suppress(OSError, ValueError, TypeError, KeyError), path.open() as file:
         if file.readline() == head:

@@ -1,4 +1,4 @@
-"""A line on a terminal that says how far a long command is; nothing where nobody watches."""
+"""The progress of a long command: one line on a terminal, nothing elsewhere."""
 
 from __future__ import annotations
 

@@ -29,8 +29,8 @@ from simulator.worlds.outcome import Outcome
 INTERRUPTED = 130
 
 SEEDS_OF_A_PROCESS = 40
-"""What the worlds of so many seeds leave behind, 8 MB each, goes with their process: to collect it
-would take a twentieth of the time."""
+"""Worlds leave 8 MB each behind. It goes with their process: to collect it would take a twentieth
+of the time."""
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -32,7 +32,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def scenario(asked: argparse.Namespace) -> int:
-    """Returns the exit code: 1 if one does not come to what it must come to."""
+    """Returns the exit code: 1 if one ends in another way than it must."""
     scenarios = [(path, read_scenario(path)) for path in asked.files]
     wrong_ones = 0
     for path, each in scenarios:

@@ -1,4 +1,4 @@
-"""What a run, or many, came to, in a line."""
+"""The outcome of a run, or of many, in a line."""
 
 from __future__ import annotations
 

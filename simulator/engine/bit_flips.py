@@ -1,7 +1,7 @@
 """Bits that flip in a frame on its way: in its CRC, in its head, anywhere; one, or a burst of them.
 
 A CRC32C finds one to three flipped bits in frames of these sizes, and each burst of up to 32 bits
-(Koopman 2002). So a frame in which such bits have flipped is never taken for a message.
+(Koopman 2002). So a frame with such flipped bits is never taken for a message.
 """
 
 from __future__ import annotations

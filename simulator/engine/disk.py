@@ -1,16 +1,16 @@
-"""A disk in memory that loses what was not synced, tears sectors, fills up and fails on demand.
+"""A disk in memory that loses unsynced writes, tears sectors, fills up and fails on demand.
 
-The rules are those that POSIX allows a disk and a file system, not the kinder ones of one of them:
+The rules are the worst that POSIX allows a disk and a file system:
 
 * A written sector reaches the disk only with a sync of its file. At a power loss each unsynced
   sector is kept or lost on its own, in no order, and so is the growth of a file.
 * A name reaches the disk only with a sync of its directory. At a power loss each unsynced
   create, rename, link and remove has happened or not, on its own.
-* A block of 4 KiB with a sector that cannot be read fails every read that touches it, and, as the
-  page cache reads what it is to change some of, every write that does not cover it. Written as a
+* A block of 4 KiB with an unreadable sector fails every read that touches it. It also fails every
+  write that does not cover it, because the page cache reads before it changes a part. Written as a
   whole it reads well again, and a sync makes that last.
-* After a failed sync the sectors it should have written are *clean*: they read as written, no later
-  sync writes them, and a power loss reveals what the disk has ("Can Applications Recover from
+* After a failed sync the sectors it should have written are *clean*: they read as written, and no
+  later sync writes them. A power loss reveals what the disk has ("Can Applications Recover from
   fsync Failures?", ATC '20).
 
 One random generator decides all of it, so a run repeats exactly. Nothing here is thread-safe: a
@@ -37,8 +37,8 @@ __all__ = ["SECTOR_SIZE", "Fault", "PowerLossError", "SimulatedFile", "Simulated
 class SimulatedFileSystem(FaultyCalls):
     """One machine's disk. See the module, and :class:`~store.io.filesystem.FileSystem`.
 
-    ``capacity`` bounds the bytes of all files together. ``on_call`` is told of each call.
-    ``writes`` does what files begin to append while nobody waits; without it nothing is.
+    ``capacity`` bounds the bytes of all files together. ``on_call`` gets each call. ``writes`` does
+    what files begin to append while nobody waits; without it nothing is.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class SimulatedFileSystem(FaultyCalls):
         self.locks: dict[str, SimulatedLock] = {}
         self._directories: dict[str, Directory] = {"/": Directory()}
 
-    # What a program does.
+    # Calls of a program.
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> SimulatedFile:
         directory, name = self._split(path)
@@ -93,7 +93,7 @@ class SimulatedFileSystem(FaultyCalls):
         return _clean(path)
 
     def make_directories(self, path: str, *, sync: bool = True) -> None:  # noqa: ARG002 - of the interface
-        # A directory's own name is durable at once, be it synced or not.
+        # A directory's own name is durable at once, also without a sync.
         path = _clean(path)
         missing = []
         while path not in self._directories:
@@ -181,13 +181,13 @@ class SimulatedFileSystem(FaultyCalls):
         self.locks[path] = SimulatedLock(self, path)
         return self.locks[path]
 
-    # What happens to a machine.
+    # Events of the machine.
 
     def crash(self) -> None:
         """The process ends; all that it wrote is seen by the next one."""
         self.boot += 1
         self.locks.clear()
-        self.begin_anew()
+        self.power_on()
 
     def power_loss(self, *, keep: float = 0.5) -> None:
         """The machine ends. Each unsynced sector and name survives with probability ``keep``."""
@@ -211,12 +211,13 @@ class SimulatedFileSystem(FaultyCalls):
         self._directories = {"/": Directory()}
 
     def replace_with(self, other: SimulatedFileSystem) -> None:
-        """That disk is put in the place of this one. The machine is without power meanwhile."""
+        """The other disk is put in the place of this one. The machine is without power
+        meanwhile."""
         self.crash()
         self._directories = other._directories
 
     def flip_bit(self, path: str, byte: int, bit: int = 0) -> None:
-        """Rot at rest: the disk has it, and so does every reader."""
+        """Damage at rest: the disk has it, and so does every reader."""
         inode = self._inode(path)
         for data in (inode.seen, inode.disk):
             if byte < len(data):
@@ -260,7 +261,7 @@ class SimulatedFileSystem(FaultyCalls):
         directory.disk.pop(name, None)
 
     def copy(self) -> SimulatedFileSystem:
-        """The disk as it is, durable parts and all, in another machine."""
+        """The same disk, durable parts and all, in another machine."""
         other = SimulatedFileSystem(self.rng, capacity=self.capacity, sector_size=self.sector_size)
         copies: dict[int, Inode] = {}
 
@@ -275,10 +276,11 @@ class SimulatedFileSystem(FaultyCalls):
             twin.disk = {name: copied(inode) for name, inode in directory.disk.items()}
         return other
 
-    # What a test asks.
+    # For tests.
 
     def durable_bytes(self, path: str, position: int = 0, size: int = -1) -> bytes | None:
-        """What the disk itself has under this name, from ``position`` on; all for a ``size`` of -1.
+        """The bytes of the disk itself under this name, from ``position`` on; all for a ``size`` of
+        -1.
 
         ``None`` where the name is not on disk.
         """
@@ -296,7 +298,7 @@ class SimulatedFileSystem(FaultyCalls):
         return inode is not None and inode.holds_readable(data, position)
 
     def visible_bytes(self, path: str) -> bytes:
-        """What a program reads from the file."""
+        """The bytes that a program reads from the file."""
         return bytes(self._inode(path).seen)
 
     def files(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Disk work at a virtual time: in order, as slow as the disk is, and gone when the process dies."""
+"""Disk work at a virtual time: in order, as slow as the disk is, lost with its process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 JOB_SECONDS = (0.0001, 0.002)
 WAITS_CHANCE = 0.05
-"""How often a write that was begun has to wait after all, and must be done again."""
+"""How often a begun write has to wait after all, and must be done again."""
 
 REFUSED_CHANCE = 0.05
 """How often the disk begins no such write, as where the system has no room for another."""
@@ -32,8 +32,8 @@ REFUSED_CHANCE = 0.05
 _Job: TypeAlias = tuple[
     float, float, Callable[[], Any], Callable[[Any, BaseException | None], None]
 ]
-"""How long it takes on a disk of usual speed, after what share of that the work is done, the work,
-and who is told."""
+"""The time on a disk of usual speed, the share of it after which the work is done, the work, and
+the callback."""
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
@@ -68,7 +68,7 @@ class SimulatedExecutor:
         self._waiting: deque[_Job] = deque()
         self._busy = False
         self._under_way: Callable[[], Any] | None = None
-        """What the disk has begun and not done."""
+        """The job in progress on the disk."""
         self._closed = False
 
     def submit(
@@ -129,7 +129,7 @@ class SimulatedExecutor:
         self._waiting.clear()
 
     def _finish(self, work: Callable[[], Any]) -> None:
-        with suppress(Exception):  # whose completion nobody hears
+        with suppress(Exception):  # without a completion
             work()
 
 
@@ -173,7 +173,7 @@ def _tell(
     then: Callable[[OSError | None], None], _result: None, error: BaseException | None
 ) -> None:
     if isinstance(error, OSError) and error.errno in _NO_ROOM:
-        error = BlockingIOError(errno.EAGAIN, str(error))  # who waits is told what is wrong
+        error = BlockingIOError(errno.EAGAIN, str(error))  # the waiter gets the error
     assert error is None or isinstance(error, OSError)  # noqa: S101 - of a disk nothing else comes
     then(error)
 
@@ -181,7 +181,7 @@ def _tell(
 def executors_of(
     host: DiskOwner, process: Process, loop: VirtualLoop, streams: Streams
 ) -> tuple[Executors, Callable[[], None]]:
-    """The lanes of a process's disk work, and what ends the writes that its disk has begun.
+    """The lanes of a process's disk work, and the end of its writes in progress.
 
     Those have a lane of their own.
     """

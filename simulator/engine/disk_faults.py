@@ -1,4 +1,4 @@
-"""The calls of a simulated disk, and what fails one of them: the n-th that matches."""
+"""The calls of a simulated disk, and faults of single calls: the n-th that matches fails."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class Fault:
 
 
 class FaultyCalls:
-    """What each call of a disk goes through first.
+    """The checks before each call of a disk.
 
-    ``on_call`` is told operation and path of each call before it happens. ``calls`` counts the
-    calls that change something.
+    ``on_call`` gets operation and path of each call before it happens. ``calls`` counts the calls
+    that change something.
     """
 
     def __init__(self, on_call: Callable[[str, str], None] | None) -> None:
@@ -96,7 +96,7 @@ class FaultyCalls:
         """Takes back the faults that have not struck."""
         self._faults.clear()
 
-    def begin_anew(self) -> None:
+    def power_on(self) -> None:
         """The machine has power again, and nothing is armed."""
         self._dark = False
         self._faults.clear()

@@ -16,7 +16,7 @@ SECTOR_SIZE = 512
 
 
 class AsyncWriter(Protocol):
-    """What a simulated process's disk does while nobody waits for it."""
+    """Writes of a simulated process's disk that nobody waits for."""
 
     def begin(
         self,
@@ -29,7 +29,7 @@ class AsyncWriter(Protocol):
 
 
 class Disk(Protocol):
-    """What a file needs of the disk that it is on; see ``engine/disk.py``."""
+    """The part of its disk that a file needs; see ``engine/disk.py``."""
 
     rng: Random
     boot: int
@@ -103,8 +103,8 @@ class SimulatedFile:
         self._put(data, position)
 
     def _write_hidden(self, data: Bytes, position: int) -> None:
-        """Covers blocks that cannot be read, as a whole, or fails at the first of which it has but
-        a part, which the page cache would have to read."""
+        """Covers whole unreadable blocks, or fails at the first that it covers in part: the page
+        cache would have to read that one."""
         inode, end = self._inode, position + len(data)
         while (block := inode.first_hidden(position, end)) is not None:
             begin = block * BLOCK_SIZE

@@ -1,6 +1,6 @@
 """An asyncio event loop whose time jumps to the next timer instead of waiting for it.
 
-No thread, no socket, no wall clock: what runs in it is a function of the seed. Callbacks of one
+No thread, no socket, no wall clock: everything in it is a function of the seed. Callbacks of one
 instant run in the order in which they were scheduled.
 """
 
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextvars import Context
 from heapq import heappop, heappush
 from itertools import count
+from types import AsyncGeneratorType
 from typing import Any, TypeAlias, TypeVarTuple, Unpack
 
 from simulator.engine.process import Running
@@ -84,15 +85,15 @@ class VirtualLoop(asyncio.BaseEventLoop):
     """
 
     _ready: deque[asyncio.Handle | _Event]  # of the base class, which adds to it in ``call_soon``
-    _stopping: bool  # likewise
-    _check_closed: Callable[[], None]  # likewise
+    _stopping: bool  # as above
+    _check_closed: Callable[[], None]  # as above
 
     get_debug = staticmethod(bool)  # never; asked for each future, and cheaper than a function
 
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
-        """What :meth:`time` tells, without a call."""
+        """The value of :meth:`time`, without a call."""
         self._turns = 0
         self._timers: list[tuple[float, int, asyncio.TimerHandle | _Event]] = []
         self._order = count()
@@ -144,7 +145,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         heappush(self._timers, (when, next(self._order), (callback, args)))
 
     def after(self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts) -> None:
-        """As :meth:`at`, so many seconds from now."""
+        """As :meth:`at`, this number of seconds from now."""
         heappush(self._timers, (self.now + delay, next(self._order), (callback, args)))
 
     def _run_once(self) -> None:
@@ -165,10 +166,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 if type(event) is tuple:
                     callback, args = event
                 # An event is a tuple or a handle; mypy does not tell them apart by `type() is`.
-                elif event._cancelled:  # type: ignore[union-attr]
+                elif event._cancelled:  # type: ignore[union-attr]  # see above
                     continue
                 else:
-                    callback, args = event._callback, event._args  # type: ignore[union-attr, assignment]
+                    callback, args = event._callback, event._args  # type: ignore[union-attr, assignment]  # see above
                 try:
                     callback(*args)
                 except (SystemExit, KeyboardInterrupt):
@@ -184,7 +185,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         while timers:
             when, _, event = heappop(timers)
             # mypy does not take the other kind out of the union by that.
-            if type(event) is tuple or not event._cancelled:  # type: ignore[union-attr]
+            if type(event) is tuple or not event._cancelled:  # type: ignore[union-attr]  # see above
                 break
         else:
             raise StalledError(f"nothing is left to happen after {self.now:.6f} s")
@@ -195,6 +196,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
         while timers and timers[0][0] <= now:
             self._ready.append(heappop(timers)[2])
         return event
+
+    def _asyncgen_finalizer_hook(self, agen: AsyncGeneratorType[Any, Any]) -> None:
+        """A generator that waits for something belongs to a dead process, where nothing runs."""
+        if not agen.ag_running:
+            super()._asyncgen_finalizer_hook(agen)  # type: ignore[misc]  # typeshed does not list it
 
     def _write_to_self(self) -> None:
         """Nobody waits in a system call to be woken."""

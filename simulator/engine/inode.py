@@ -14,7 +14,7 @@ class Inode:
     """A file's bytes as programs see them, and as the disk has them.
 
     ``unreadable`` are blocks (of :data:`~store.io.filesystem.BLOCK_SIZE`) that the disk cannot
-    read, ``hidden`` those of them of which the page cache has nothing either.
+    read. ``hidden`` are those of them that the page cache does not have either.
     """
 
     seen: bytearray = field(default_factory=bytearray)
@@ -24,7 +24,7 @@ class Inode:
     hidden: set[int] = field(default_factory=set)
 
     def first_hidden(self, begin: int, end: int) -> int | None:
-        """The first block among these bytes of which no program can read anything."""
+        """The first block among these bytes that no program can read."""
         touched = (each for each in self.hidden if each * BLOCK_SIZE < end)
         return min((each for each in touched if (each + 1) * BLOCK_SIZE > begin), default=None)
 
@@ -39,7 +39,7 @@ class Inode:
         return self.disk.startswith(data, position)
 
     def heal(self, written: Collection[int], sector_size: int) -> None:
-        """These sectors reach the disk: a block of which all do can be read again."""
+        """These sectors reach the disk. A block can be read again once all of its sectors have."""
         for block in self.unreadable - self.hidden:
             first = block * BLOCK_SIZE
             end = min(first + BLOCK_SIZE, len(self.seen))

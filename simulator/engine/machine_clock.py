@@ -1,4 +1,4 @@
-"""The clocks of one machine: one that is set and jumps, and one that only runs, but not quite true.
+"""The clocks of one machine: one that is set and jumps, and one that only runs, at its own speed.
 
 Shipped code may use the first for timestamps alone, and the second for every duration. Both may be
 wrong on some machines without any promise being broken.

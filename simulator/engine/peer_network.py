@@ -1,9 +1,8 @@
 """The peers' network of a simulated cluster: delay, loss, duplication, reordering, partitions.
 
-Messages pass through the shipped codec. A link that is cut is either noticed, as a closed socket
-is, or silently swallows what is sent, as a dead cable does. A process that dies breaks its links.
-So does one that is sent a frame whose bits have flipped on the way (``engine/bit_flips.py``), as
-the shipped transport does.
+Messages pass through the shipped codec. A cut link is either noticed, as a closed socket is, or
+silently swallows messages, as a dead cable does. A dead process breaks its links. So does a
+receiver of a frame with flipped bits (``engine/bit_flips.py``), as the shipped transport does.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ RESEND_SECONDS = 0.2
 
 @dataclass(slots=True)
 class NetworkFaults:
-    """What goes wrong, as probabilities for a message; delays in seconds."""
+    """Faults of the network, as probabilities for a message; delays in seconds."""
 
     loss: float = 0.0
     duplication: float = 0.0
@@ -46,7 +45,7 @@ class NetworkFaults:
 
 
 class PeerHost(Protocol):
-    """The machine at one end of the links. It is told of every message."""
+    """The machine at one end of the links. It hears every message."""
 
     name: str
     note: Callable[[str], None]
@@ -71,7 +70,7 @@ class SimulatedTransport:
     def __init__(self, network: Network, host: PeerHost, process: Process) -> None:
         self.process = process
         self.features: Collection[str] = FEATURES
-        """What its process announces."""
+        """The announcement of its process."""
         self._network = network
         self._host = host
         self._encoder = MessageEncoder()
@@ -126,7 +125,7 @@ class SimulatedTransport:
         self._handler.on_message(sender, message)
 
     def _refuse(self, sender: str, number: int, frame: bytes) -> None:
-        """Nothing that came behind such a frame is heard: the connection is dialled anew."""
+        """Nothing behind such a frame is heard: the connection is dialled again."""
         try:
             message = decode_message(frame)
         except PeerError as error:
@@ -302,7 +301,7 @@ class Network:
         if here is None or there is None or self._is_cut(one, other):
             return
         if here.process.paused or there.process.paused:
-            return  # who does not run accepts nobody; dialled anew when it is resumed
+            return  # a stopped process accepts nobody; it is dialled again when it runs
         if other in here.linked() and one in there.linked():
             return
         for end, peer in ((here, other), (there, one)):

@@ -1,8 +1,8 @@
 """One life of a node's process, from its start to its end: it runs, it is stopped, it dies.
 
-Everything that happens to a node passes through :meth:`Process.run`: its timers, its completed
-disk work, the frames and link changes of its transport, and what its clients ask. So what belongs
-to a dead process is dropped, and what happens to a stopped one waits, in order.
+Everything that happens to a node passes through :meth:`Process.run`: its timers, its completed disk
+work, frames and link changes of its transport, and requests of its clients. So events of a dead
+process are dropped, and those of a paused one wait, in order.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Running:
 
     def __init__(self) -> None:
         self.inside: AbstractEventLoop | None = None
-        """That of the event which is going on."""
+        """The loop of the present event."""
         self.told: AbstractEventLoop | None = None
-        """What asyncio finds."""
+        """The loop that asyncio finds."""
 
     def enter(self, loop: AbstractEventLoop) -> AbstractEventLoop | None:
         """An event of this loop begins, perhaps within one of another loop; returns that."""
@@ -48,7 +48,7 @@ class Running:
             _set_running_loop(outside)
 
     def forget(self) -> None:
-        """Asyncio was told otherwise."""
+        """Asyncio knows another loop."""
         self.told = None
 
 
@@ -56,7 +56,7 @@ class Process:
     """See the module. ``after``, if given, is called after each event; ``died`` if one ends the
     process.
 
-    ``loop`` is the loop that the code of the process finds running, so that whatever it makes
+    ``loop`` is the loop that the code of the process finds running. So everything that it makes
     there (a sleep, a future, a task) is an event of this process too.
     """
 
@@ -112,7 +112,7 @@ class Process:
         self._runs = False
 
     def resume(self) -> None:
-        """What happened meanwhile happens to it now, in one instant."""
+        """Events of the meantime happen to it now, in one instant."""
         self.paused = False
         self._runs = self.alive
         waiting, self._waiting = self._waiting, deque()

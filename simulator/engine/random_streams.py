@@ -1,8 +1,8 @@
-"""Where chance comes from: one stream of draws for each thing that is random, all from one seed.
+"""Random numbers: one stream of draws for each random thing, all from one seed.
 
-Streams are apart, so that a run from which one fault is taken away stays the same run up to the
-moment of that fault, and mostly behind it: the delays of one link do not depend on what another
-disk did. Without that, a schedule of faults could not be made shorter step by step.
+Streams are apart, so the delays of one link do not depend on another disk. A run without one of its
+faults stays the same run up to the moment of that fault, and mostly behind it. Only so can a
+schedule of faults be shortened step by step.
 """
 
 from __future__ import annotations

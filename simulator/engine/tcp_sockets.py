@@ -1,11 +1,11 @@
 """TCP between the processes of a simulated cluster: streams that are slow, cut, reset, or stuck.
 
-A stream keeps its bytes in order and loses none of them while it lives; that is what TCP does with
-a bad network. What the network drops is sent again, so a cut direction holds bytes up until it is
-healed, or until the sender's kernel gives up. A process that dies has its sockets closed by its
-kernel, a machine that loses power says nothing, and its peers notice only when they wait too long.
+A stream keeps its bytes in order and loses none of them while it lives, as TCP does on a bad
+network. The sender repeats dropped bytes. So a cut direction holds bytes up until it is healed, or
+until the sender's kernel gives up. The kernel closes the sockets of a dead process. A machine
+without power says nothing, and its peers notice only when they wait too long.
 
-Chunks are cut anywhere: what was written at once may be read in pieces.
+Chunks are cut anywhere: bytes of one write may be read in pieces.
 """
 
 from __future__ import annotations
@@ -126,14 +126,14 @@ class SimulatedSocket(asyncio.Transport):
         protocol.data_received(data)
 
     def arrived(self, size: int) -> None:
-        """The peer has so many bytes of what was written."""
+        """The peer has this number of bytes of what was written."""
         self.in_flight -= size
         if self.writing_paused and self.in_flight <= self._low and not self._closing:
             self.writing_paused = False
             self._made().resume_writing()
 
     def lose(self, error: Exception | None) -> None:
-        """It is over; told to the protocol once."""
+        """It is over; passed to the protocol once."""
         if not self.lost:
             self.lost = self._closing = True
             self.interface.forget(self)
@@ -146,7 +146,7 @@ class SimulatedSocket(asyncio.Transport):
 
 
 class Listener:
-    """What ``create_server`` returns: it accepts until it is closed."""
+    """The result of ``create_server``: it accepts until it is closed."""
 
     def __init__(self, interface: Interface, port: int) -> None:
         self._interface = interface
@@ -199,7 +199,7 @@ class Interface:
         protocol.connection_made(socket)
 
     def forget(self, socket: SimulatedSocket) -> None:
-        """That one is closed."""
+        """The socket is closed."""
         self.open.pop(socket, None)
 
     def run_soon(self, callback: Callable[..., object], *args: object) -> None:
@@ -342,7 +342,7 @@ class Sockets:
         return self._network.cuts(sender.name, receiver.name)
 
     def _delay(self) -> float:
-        """What is lost on the way comes later, because it is sent again."""
+        """Lost bytes come later, because the sender repeats them."""
         return self._network.stream_delay(self._rng)
 
 

@@ -1,9 +1,9 @@
-"""What happened in a run, one event a line, and a hash over all of it.
+"""The trace of a run: one event a line, and a hash over all of it.
 
-The hash covers the time and the figures of every event, every frame that was sent, every digest of
-a state and the number of random draws: two runs of one seed that differ anywhere, even in a draw
-without visible effect, have different hashes. It does not cover the words: an event may be told in
-other words, or by a class of another name, and the hashes of all seeds stay.
+The hash covers the time and the numbers of every event, every frame, every digest of a state and
+the number of random draws. Two runs of one seed that differ anywhere, even in a draw without
+visible effect, have different hashes. It covers no words: an event or a class may be renamed, and
+the hashes of all seeds stay.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Callable
 from hashlib import blake2b
 
 LINES_MAX = 256
-"""So many are hashed at once."""
+"""The number of lines that are hashed at once."""
 
 WORDS = bytes(byte for byte in range(256) if not chr(byte).isdigit() and byte != ord("\n"))
-"""What a line holds beside its figures."""
+"""The rest of a line, beside its numbers."""
 
 
 class Trace:
@@ -40,8 +40,8 @@ class Trace:
     def note(self, who: str, what: str, detail: object = None) -> None:
         """One event at the present time.
 
-        ``detail`` is told to who reads along, and is not part of the hash: what it says must be
-        fed to that in a cheaper form (:meth:`feed`).
+        ``detail`` is for readers and not part of the hash: its content must be fed to the hash in a
+        cheaper form (:meth:`feed`).
         """
         time = self._clock()
         if time != self._time:

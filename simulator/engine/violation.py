@@ -1,4 +1,4 @@
-"""What the simulator looks for."""
+"""A broken promise."""
 
 from __future__ import annotations
 

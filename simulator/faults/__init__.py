@@ -1,1 +1,1 @@
-"""The faults: what may happen to a cluster, and when."""
+"""The faults of a cluster, and their times."""

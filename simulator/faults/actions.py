@@ -1,7 +1,7 @@
-"""Everything that can be done to a cluster, by the name that a schedule has for it.
+"""Everything that can be done to a cluster, by its name in a schedule.
 
-Each is small and says all in its arguments: no chance in here. A host that is not in a state for
-it (down already, say) is left alone, so that a schedule from which something was taken still runs.
+Each action is small and has only its arguments, no chance. It leaves a host alone that is not in a
+state for it (down already, for example), so that a shortened schedule still runs.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class LinkCut(str):
 
 
 class DerivedPart(str):
-    """What of a replica can be made again from its log."""
+    """Files of a replica that can be made again from its log."""
 
     __slots__ = ()
 
@@ -69,7 +69,7 @@ class DamageWay(str):
 
 
 class Victim(str):
-    """Who dies."""
+    """The process that dies."""
 
     __slots__ = ()
 
@@ -82,7 +82,7 @@ class Victim(str):
 
 @dataclass(frozen=True, slots=True)
 class ActionKind:
-    """What an action is called, takes, and does."""
+    """Name, arguments and function of an action."""
 
     name: str
     types: tuple[ArgumentType, ...]
@@ -182,8 +182,8 @@ def expire(cluster: FaultTarget, host: str) -> None:
 
 @action(HostName)
 def withhold_commits(cluster: FaultTarget, host: str) -> None:
-    """What it sends is lost where that tells of more committed entries than there are now, until
-    all is healed. What it has committed then its clients alone hear of."""
+    """Its messages that tell of more committed entries than there are now are lost, until all is
+    healed. Only its clients hear of entries that it commits then."""
     node = cluster.host(host).node
     if node is not None:
         cluster.network.withhold_commits(host, node.core.commit_index)
@@ -191,7 +191,7 @@ def withhold_commits(cluster: FaultTarget, host: str) -> None:
 
 @action(HostName, str, float)
 def delay_stream(cluster: FaultTarget, host: str, client_host: str, seconds: float) -> None:
-    """What it writes to a client or a NameServer arrives so much later, until all is healed."""
+    """Its bytes to a client or a NameServer arrive ``seconds`` later, until all is healed."""
     cluster.network.late[host, client_host] = seconds
 
 
@@ -232,7 +232,7 @@ def delay(cluster: FaultTarget, seconds_max: float) -> None:
     cluster.network.faults.delay_max = seconds_max
 
 
-# --- clients, and who tells them where the brokers are; nothing in a cluster of bare nodes
+# --- clients and NameServers; nothing in a cluster of bare nodes
 
 
 @action(str)
@@ -275,7 +275,7 @@ def write_at_once(cluster: FaultTarget, host: str) -> None:
 
 @action(HostName)
 def read_at_once(cluster: FaultTarget, host: str) -> None:
-    """Likewise: they read."""
+    """As ``write_at_once``, but they read."""
     cluster.ask_at_once(cluster.host(host), False)
 
 
@@ -296,7 +296,7 @@ def set_clock(cluster: FaultTarget, host: str, milliseconds: int) -> None:
 
 @action(HostName, float)
 def drift_clock(cluster: FaultTarget, host: str, rate: float) -> None:
-    """From its next start on its clock counts so many seconds in a second."""
+    """From its next start on its clock counts ``rate`` seconds in a second."""
     cluster.host(host).clock.rate = rate
 
 
@@ -305,7 +305,8 @@ def drift_clock(cluster: FaultTarget, host: str, rate: float) -> None:
 
 @action(HostName, str, int)
 def fail_operation(cluster: FaultTarget, host: str, operation: str, calls: int) -> None:
-    """The so-manieth call of that name fails: ``pread``, ``pwrite``, ``datasync``, ``rename``."""
+    """The call of that name with this number fails: ``pread``, ``pwrite``, ``datasync``,
+    ``rename``."""
     cluster.host(host).fail_a_call(calls, operation)
 
 
@@ -323,7 +324,7 @@ def lose_sector(cluster: FaultTarget, host: str, share: float) -> None:
 
 @action(HostName, float, int)
 def lose_unapplied(cluster: FaultTarget, host: str, share: float, size: int) -> None:
-    """So many bytes of the log cannot be read, between the newest checkpoint and the durable mark;
+    """``size`` bytes of the log cannot be read, between the newest checkpoint and the durable mark;
     ``share`` of the way from the one to the other."""
     disk_damage.lose_unapplied(cluster, cluster.host(host), share, size)
 
@@ -348,7 +349,7 @@ def copy_disk(cluster: FaultTarget, host: str) -> None:
 
 @action(HostName)
 def restore_disk(cluster: FaultTarget, host: str) -> None:
-    """The copy is put in the place of the disk, if that is a loss that can be recognised."""
+    """The copy replaces the disk, if the group can recognise that loss."""
     disk_damage.restore_disk(cluster, cluster.host(host))
 
 

@@ -1,4 +1,4 @@
-"""Single faults of brokers: clients, NameServers, clocks, links that come and go, damaged disks."""
+"""Single faults of brokers: clients, NameServers, clocks, flapping links, damaged disks."""
 
 from __future__ import annotations
 

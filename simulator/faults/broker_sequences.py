@@ -1,4 +1,4 @@
-"""Faults that are several, one after another, in brokers; see ``faults/raft_sequences.py``."""
+"""Sequences of faults of brokers; see ``faults/raft_sequences.py``."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ SLOW, USUAL = 30.0, 1.0
 
 
 def _leader_dies_unheard(injector: FaultInjector) -> None:
-    """A leader acknowledges, and dies before any peer hears that it is committed. Who asks the next
-    one at once must be told what was acknowledged. Slow disks keep that one from its first entry
-    for longer."""
+    """A leader acknowledges, and dies before any peer hears that it is committed. A client that
+    asks the next leader at once must get what was acknowledged. Slow disks keep that one from its
+    first entry for longer."""
     leader = injector.cluster.leader()
     if leader is None or leader.node is None or not injector.begin_sequence(7.0):
         return
@@ -80,7 +80,7 @@ def _registration_late(injector: FaultInjector) -> None:
 
 
 def _starts_twice(injector: FaultInjector, late: str) -> None:
-    """What its first process says comes after what the next one has said."""
+    """The registration of its first process comes after that of the next one."""
     injector.do("delay-stream", late, NAME_SERVER, round(injector.rng.uniform(2.0, 4.0), 1))
     for seconds, act in ((0.0, "crash"), (0.01, "start"), (0.5, "crash"), (0.52, "start")):
         injector.do_after(seconds, act, late)

@@ -1,6 +1,6 @@
-"""Who dies between the hand-out of messages and the commit of the offset behind them.
+"""A process that dies between the hand-out of messages and the commit of the offset behind them.
 
-The group must be given them again then: at least once, and never lost.
+The group must get them again then: at least once, and never lost.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class CrashOnDelivery(Listener):
-    """Waits for the next answer to a pull of a consumer, once it is told to."""
+    """Waits for the next answer to a pull of a consumer, once it is asked to."""
 
     def __init__(self, cluster: FaultTarget) -> None:
         self._cluster = cluster

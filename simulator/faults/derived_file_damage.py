@@ -1,10 +1,10 @@
-"""Damage at rest to what a replica can make again: checkpoints, ConsumeQueues, both indexes.
+"""Damage at rest to derived files: checkpoints, ConsumeQueues, both indexes.
 
-The bounds are those of ``faults/disk_damage.py``: a minority of the machines of a run. Beside that
-one whole checkpoint is left to a machine whose log has expired, for without one it cannot start
-(``docs/safety.md``). Nor are both checkpoints and ConsumeQueues of one machine damaged: what an
-older checkpoint says of queues may no longer be in the log. Such a machine must come up and be
-whole in the end, all by itself.
+The bounds are those of ``faults/disk_damage.py``: a minority of the machines of a run. A machine
+whose log has expired also keeps one whole checkpoint, because it cannot start without one
+(``docs/safety.md``). Not both checkpoints and ConsumeQueues of one machine are damaged: the log may
+no longer have what an older checkpoint says of queues. Such a machine must come up and be whole in
+the end, all by itself.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PARTS = {
     KEYS: "keyindex/",
     "index": "index/",
 }
-"""What is damaged, and how the paths of its files begin."""
+"""The damaged part, and how the paths of its files begin."""
 
 EITHER_OR = {CHECKPOINTS: QUEUES, QUEUES: CHECKPOINTS}
 

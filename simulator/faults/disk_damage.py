@@ -1,13 +1,13 @@
-"""What time and accidents do to a disk that nobody writes to, and to whose disk: the fault atlas.
+"""Damage of time and accidents to a disk at rest, and which disks it may strike.
 
 Damage strikes a machine whose process is down (it is crashed first). It strikes only a minority of
-the machines of a run, and only what the machine has marked as durable: so one good copy of every
-committed entry is left at the others, and each loss is one that a node can notice. A run that loses
-more has no right answer, and a store that fails it is not wrong.
+the machines of a run, and only what the machine has marked as durable. So the others keep one good
+copy of every committed entry, and a node can notice each loss. A run that loses more has no right
+answer.
 
-A node whose log is damaged may refuse to start, or repair itself. It may not serve, vote or answer
-as if nothing had happened; the checks of the run see to that. What can be made again from the log
-(``faults/derived_file_damage.py``) is no reason to refuse.
+A node with a damaged log may refuse to start, or repair itself. It may not serve, vote or answer as
+if nothing had happened; the checks of the run see to that. Derived files are no reason to refuse
+(``faults/derived_file_damage.py``).
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def lose_sector(cluster: FaultTarget, host: Host, share: float) -> None:
 
 
 def lose_unapplied(cluster: FaultTarget, host: Host, share: float, size: int) -> None:
-    """The disk cannot read so many bytes of what a start must read: behind the newest checkpoint,
+    """The disk cannot read ``size`` bytes of what a start must read: behind the newest checkpoint,
     and below the durable mark."""
     end = checkpoint_end(host)
     mark = durable_mark(host)
@@ -110,8 +110,8 @@ def wipe_disk(cluster: FaultTarget, host: Host) -> None:
     """All of a disk is lost, of a voter of a group whose log says on which disk it votes.
 
     It must come back by itself: nothing about it may stop with an error. All others hold something
-    of the log, or have saved on which disk they met this one: else those that are empty and never
-    heard of it elect one of them, as in a new group (``docs/safety.md``).
+    of the log, or have saved on which disk they met this one. Else the empty ones that never heard
+    of it elect one of them, as in a new group (``docs/safety.md``).
     """
     if not _all_disks_noted(cluster, host):
         return
@@ -145,7 +145,7 @@ def restore_disk(cluster: FaultTarget, host: Host) -> None:
     """An old copy of a disk is put back, if all others have saved all that this disk held.
 
     That is what a group promises to recognise (``docs/safety.md``), until the copy holds as much
-    again. No other disk of the run is damaged: it might have been the one that knew.
+    again. No other disk of the run is damaged: it might have been the only one that knew.
     """
     copy = host.disk_copy
     if (
@@ -195,8 +195,8 @@ def _strike(
 ) -> tuple[str, int] | None:
     """File and byte to damage on a machine that is then down; None if there is nothing to hit.
 
-    Nor while another one is empty: it votes for nobody who is not, and while this one waits for
-    what it lacks the rest may be no majority (``docs/safety.md``).
+    Nor while another one is empty: that one votes only for empty nodes. While this one waits for
+    what it lacks, the rest may be no majority (``docs/safety.md``).
 
     While files are swapped no name says what is marked as durable: they may be swapped once more.
     """

@@ -1,4 +1,4 @@
-"""Which machines of a run are damaged."""
+"""The damaged machines of a run."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""Which faults a run has, and when they strike: all of it decided by the seed.
+"""The faults of a run and their times: the seed decides all of it.
 
-Swarm testing: a run with every fault switched on hides the bugs that need a quiet spell, so the
-seed first chooses which kinds exist at all, and how often they strike.
+Swarm testing: a run with every fault switched on hides bugs that need a quiet spell. So the seed
+first chooses which kinds exist at all, and how often they strike.
 
-A fault is a function that only chooses. What happens to the cluster is proposed to its schedule as
-an action (``faults/actions.py``), which notes it. So the faults of a run can be played again, and
-fewer of them.
+A fault only chooses. It proposes actions to the schedule (``faults/actions.py``), which notes them.
+So the faults of a run can be played again, and fewer of them.
 """
 
 from __future__ import annotations
@@ -48,14 +47,14 @@ class FaultPlan:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What a kind of fault does. With ``at_start`` it also strikes as the run begins."""
+    """The function of a kind of fault. With ``at_start`` it also strikes as the run begins."""
 
     strike: Callable[[FaultInjector], None]
     at_start: bool = False
 
 
 class FaultInjector:
-    """Strikes now and then, until it is told to stop. ``rng`` is all chance of its faults."""
+    """Strikes now and then, until :meth:`end`. ``rng`` is all chance of its faults."""
 
     def __init__(
         self, cluster: FaultTarget, plan: FaultPlan, faults: Mapping[str, Fault], rng: Random

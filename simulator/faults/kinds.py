@@ -1,7 +1,7 @@
-"""Every kind of fault, by the name that the summary of a run tells. A new one is registered in the
-table of its file; a new table here.
+"""Every kind of fault, by its name in the summary of a run.
 
-A seed draws its kinds in the order of these tables.
+A new one is registered in the table of its file, a new table here. A seed draws its kinds in the
+order of these tables.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NODE_FAULTS: Mapping[str, Fault] = {
     **SEQUENCE_KINDS,
     **RAFT_SEQUENCE_KINDS,
 }
-"""What can strike a group of bare nodes, which know nothing of clients and clocks."""
+"""Faults for a group of bare nodes, which has no clients and no clocks."""
 
 BROKER_FAULTS: Mapping[str, Fault] = {
     **NODE_KINDS,
@@ -31,7 +31,7 @@ BROKER_FAULTS: Mapping[str, Fault] = {
     **SEQUENCE_KINDS,
     **BROKER_SEQUENCE_KINDS,
 }
-"""What can strike a group of brokers."""
+"""Faults for a group of brokers."""
 
 DRAWN_FOR_NODES = tuple(NODE_KINDS)
 DRAWN_FOR_BROKERS = (*NODE_KINDS, *BROKER_ONLY_KINDS, *BROKER_SEQUENCE_KINDS)

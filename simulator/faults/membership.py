@@ -1,7 +1,7 @@
-"""Members that leave and come back, leaders that hand over, and voters that lose their disk.
+"""Members that leave and come back, leadership transfers, and voters that lose their disk.
 
-A minority of the hosts is away at most, and in a group of brokers one alone, so that what the
-checks there take for a majority of the hosts is one of the voters too.
+A minority of the hosts is away at most, and in a group of brokers one alone. So a majority of the
+hosts, as the checks there count it, is a majority of the voters too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def _ask(cluster: FaultTarget, what: str, request: Callable[[Membership], None]) -> None:
-    """An operator asks whoever leads; what comes of it is noted, and nobody is told."""
+    """An operator asks the leader; the trace notes the outcome, and nobody else hears of it."""
     leader = cluster.leader()
     if leader is not None:
         _ask_at(leader, what, request)
@@ -60,16 +60,16 @@ def _address(cluster: FaultTarget, host: str) -> MemberAddress:
 
 @action(HostName)
 def hand_over(cluster: FaultTarget, host: str) -> None:
-    """Whoever leads lets that host lead."""
+    """The leader lets that host lead."""
     done = _report_done(cluster.leader(), f"handing over of the leadership to {host}")
     _ask(cluster, f"handing over to {host}", lambda members: members.transfer(host, done))
 
 
 @action(HostName)
 def remove_member(cluster: FaultTarget, host: str) -> None:
-    """Unless too many are away, or another one may refuse to run because of its disk, or has an
-    empty disk that the log does not count yet: two voters of whom one has lost its disk are a group
-    no more."""
+    """Nothing happens if too many are away. Nothing happens either if another one may refuse to
+    run, or has an empty disk that the log does not count yet: a group of two voters cannot lose one
+    disk."""
     leader = cluster.leader()
     if leader is not None and _may_leave(cluster, leader, host):
         _ask_to_remove(cluster, leader, host)
@@ -110,8 +110,8 @@ def _may_leave(cluster: FaultTarget, leader: Host, host: str) -> bool:
 
 @action(str)
 def replace_members(cluster: FaultTarget, voters: str) -> None:
-    """From now on the voters are those of such names, between commas: all in one step. No command
-    of an operator does it; the core does."""
+    """From now on the voters are these names, between commas: all in one step. No command of an
+    operator does it; the core does."""
     leader = cluster.leader()
     if leader is None or leader.process is None:
         return

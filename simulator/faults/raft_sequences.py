@@ -1,7 +1,7 @@
-"""Faults that are several, one after another: chance alone hardly ever brings them together.
+"""Sequences of faults: chance alone hardly ever brings these together.
 
-Each step is an action of its own, so a run that is played again, or made smaller, may leave some
-of them out. What comes next may depend on what the cluster has become meanwhile.
+Each step is an action of its own, so a run that is played again, or made smaller, may leave some of
+them out. A later step may depend on the state of the cluster by then.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ GIVES_UP_AFTER = (0.8, 1.6, 2.4)
 
 
 def _follower_unheard(injector: FaultInjector) -> None:
-    """The leader does not hear a follower that hears it, gives up its oldest entries, and starts
-    anew: the leader knows nothing of what it has confirmed, and sends what was given up."""
+    """The leader does not hear a follower that hears it. The follower gives up its oldest entries
+    and restarts. The leader knows nothing of its confirmations and sends expired entries again."""
     leader = injector.cluster.leader()
     if leader is None or not injector.begin_sequence(3.4):
         return
@@ -80,8 +80,8 @@ def _first_change(injector: FaultInjector) -> None:
 
 
 def _second_change(injector: FaultInjector, first: Host, victim: str, tries: int) -> None:
-    """Its successor is asked to remove it as soon as it is elected, and cut off from one of those
-    that elected it, who hears the first leader again."""
+    """Its successor is asked to remove it right after its election. Then the successor is cut off
+    from one of its voters, which hears the first leader again."""
     second = leader_beside(injector, first)
     if second is None:
         if tries:
@@ -96,7 +96,7 @@ def _second_change(injector: FaultInjector, first: Host, victim: str, tries: int
 
 
 def leader_beside(injector: FaultInjector, first: Host) -> Host | None:
-    """Who takes itself for the leader, of all the others."""
+    """The one of the others that takes itself for the leader."""
     for host in injector.cluster.hosts:
         if host is not first and host.node is not None and host.node.core.role is Role.LEADER:
             return host
@@ -190,7 +190,7 @@ def _change_several(injector: FaultInjector) -> None:
 RAFT_SEQUENCE_KINDS: dict[str, Fault] = {
     WIPED_BESIDE_AN_EMPTY_ONE: Fault(wiped_beside_an_empty_one, at_start=True),
 }
-"""For bare nodes, whose elections are those of brokers, at a tenth of the cost."""
+"""For bare nodes: their elections are those of brokers, at a tenth of the cost."""
 
 SEQUENCE_KINDS: dict[str, Fault] = {
     "follower unheard": Fault(_follower_unheard),

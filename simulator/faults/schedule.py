@@ -1,10 +1,10 @@
-"""What is done to a cluster in a run, as a list of single actions that can be kept and edited.
+"""The actions of a run, as a list that can be kept and edited.
 
-Whatever draws faults at random (``faults/injector.py``) does nothing to the cluster itself: it asks
-the :class:`Schedule` for actions (``faults/actions.py``), which notes each with its time and then
-performs it. The list of a run can be played again, without the generator of faults: the same list
-gives the same run, and a list with an action less is a run with a fault less. That is what
-``shrink`` makes use of, and what a scenario file holds, one line each::
+The generator of faults (``faults/injector.py``) does nothing to the cluster itself. It asks the
+:class:`Schedule` for actions (``faults/actions.py``), which notes each with its time and then
+performs it. The list of a run can be played again, without the generator of faults. The same list
+gives the same run; a list with one action less is a run with one fault less. ``shrink`` uses that,
+and a scenario file holds such a list, one line each::
 
     at 1.250394 crash n0
 """
@@ -42,7 +42,7 @@ class Action:
 
     @property
     def text(self) -> str:
-        """What is done, without the time."""
+        """The action without its time."""
         return " ".join([self.name, *map(str, self.arguments)])
 
     def __str__(self) -> str:
@@ -84,7 +84,7 @@ class Schedule:
         """``target_of`` says to which group an action is done."""
         self.done: list[Action] = []
         self.observers: list[Callable[[Action], None]] = []
-        """Told of each action before it is done."""
+        """Hears of each action before it is done."""
         self._loop = loop
         self._trace = trace
         self._given = given

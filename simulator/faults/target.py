@@ -1,4 +1,4 @@
-"""What faults strike: a group of hosts, its network, and the clients of the world that it is in."""
+"""The target of faults: a group of hosts, its network, and the clients of its world."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class FaultTarget(Protocol):
 
     @property
     def members_away_max(self) -> int:
-        """So many hosts may be no members of the group at a time."""
+        """The number of hosts that may be no members of the group at a time."""
 
     @property
     def known_members(self) -> Mapping[str, KnownMembers]:
@@ -66,7 +66,7 @@ class FaultTarget(Protocol):
         """The host of that name. Raises :class:`KeyError`."""
 
     def leader(self) -> Host | None:
-        """Who serves; None if nobody does, or more than one takes itself for the leader."""
+        """The serving leader; None if nobody does, or more than one takes itself for the leader."""
 
     def hosts_that_must_run(self) -> Collection[Host]:
         """All but those that damage keeps from running."""

@@ -1,6 +1,6 @@
-"""What befalls a group as it begins: a voter that holds nothing yet, and another one that is wiped.
+"""A fault as a group begins: one voter holds nothing yet, and another one is wiped.
 
-It strikes as the run begins; later no voter is empty that was not wiped itself.
+It strikes as the run begins. Later only a wiped voter is empty.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 WIPED_BESIDE_AN_EMPTY_ONE = "voter wiped beside an empty one"
 
 WIPED_WITHIN = (1.4, 2.4)
-"""Who is empty has saved by then which disks it met."""
+"""An empty node has saved by then which disks it met."""
 HEALED_AFTER = 4.0
 
 

@@ -1,6 +1,6 @@
 """A machine with the shipped broker on it: opened, assembled and restarted by the shipped code.
 
-Only its environment is replaced: clock, files, peers' transport, executors, random source, and the
+Only its environment is replaced: clock, files, peers' transport, executors, random numbers, and the
 sockets below the remoting port. There is no HTTP port.
 """
 
@@ -52,7 +52,7 @@ EXPIRED_SHARE = 0.7
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """What all brokers of a simulated group share beside the Raft settings."""
+    """Settings that all brokers of a simulated group share, beside the Raft settings."""
 
     name_servers: Sequence[str] = ()
     flush: str = "sync"
@@ -118,7 +118,7 @@ class ObservedBroker(Broker):
     machine_class = ObservedStateMachine
 
     def retain(self, log_bytes_max: int) -> None:
-        """Retention looks now, as if the log might have no more than so many bytes."""
+        """Retention looks now, as if the log might have at most this number of bytes."""
         retention = self._retention
         policy = retention._policy
         retention._policy = replace(policy, log_bytes_max=log_bytes_max)
@@ -198,6 +198,7 @@ class BrokerHost(Host):
             heartbeat_ms=round(group.raft.heartbeat_seconds * 1000),
             election_timeout_ms=round(group.raft.election_seconds * 1000),
             preferred_leader=group.raft.preferred_leader,
+            drain_seconds=1,
             lease_reads=group.raft.lease_reads,
             proof_ms=PROOF_MS if STATE_PROOF in self.features else 0,
             file_reserved_hours=0,  # clocks are days ahead now and then; what expires is a fault

@@ -30,7 +30,7 @@ class ClientHost:
         main: Main,
         ended: Callable[[ClientHost], None] = lambda _client_host: None,
     ) -> None:
-        """``ended`` is told of every process that ends before its time."""
+        """``ended`` is called for every process that ends too early."""
         self.name = name
         self.ip = ip
         self.boot = 0
@@ -44,7 +44,7 @@ class ClientHost:
 
     @property
     def true_time(self) -> float:
-        """Virtual seconds, whatever its own clock says."""
+        """Virtual seconds, not those of its own clock."""
         return self._environment.loop.time()
 
     def note(self, what: str) -> None:

@@ -1,4 +1,4 @@
-"""What can happen to the disk of one simulated machine, which outlives its processes."""
+"""Events of the disk of one simulated machine, which outlives its processes."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class DiskHost(ObservedHost, ABC):
         self.disk_slowness = 1.0
         self.damaged = False
         self.damaged_parts: dict[str, int] = {}
-        """Of what is derived (``faults/derived_file_damage.py``), each with the last boot before
-        that."""
+        """Damage to derived files (``faults/derived_file_damage.py``), each with the last boot
+        before it."""
         self.damaged_checkpoints: dict[str, None] = {}
         """Their paths, of this disk."""
         self.disks_before_damage = DisksBeforeDamage()
@@ -50,7 +50,7 @@ class DiskHost(ObservedHost, ABC):
 
     @property
     def _disk_failed(self) -> bool:
-        """Whether a call failed under the present process that was told to."""
+        """Whether an injected failure of a call happened under the present process."""
         return any(fault.hit for fault in self._disk_errors)
 
     def fail_a_call(self, calls: int, operation: str = "") -> None:
@@ -63,7 +63,7 @@ class DiskHost(ObservedHost, ABC):
             self._disk_errors.append(self.fs.inject(fault))
 
     def fill_disk(self, room: int) -> None:
-        """Something else fills the disk but for ``room`` bytes, until :meth:`free_disk`."""
+        """Something else fills the disk up to ``room`` bytes, until :meth:`free_disk`."""
         self.note(f"the disk has {room} bytes left")
         self._disk_filled = True
         self.fs.capacity = self.fs.used_bytes() + room
@@ -81,7 +81,7 @@ class DiskHost(ObservedHost, ABC):
         self.disk_copy = None
 
     def copy_disk(self) -> None:
-        """Somebody copies the disk as it is, under way as it may be."""
+        """Somebody copies the disk in its present state, with writes in progress."""
         if self.node is not None:
             self.note("has its disk copied")
             core = self.node.core
@@ -107,11 +107,11 @@ class DiskHost(ObservedHost, ABC):
             observer.disk_replaced(host)
 
     def note_damage(self) -> None:
-        """From now on some of what is on its disk may be wrong."""
+        """From now on a part of its disk may be wrong."""
         self.damaged = True
         self.disks_before_damage.keep(self.fs, self.now)
 
     def slow_disk(self, times: float) -> None:
-        """Disk work takes so many times as long as that of a good disk."""
+        """Disk work takes this many times as long as on a good disk."""
         self.disk_slowness = times
         self.note(f"disk is {times:g} times as slow")

@@ -1,8 +1,8 @@
-"""What a disk held before it was damaged, or lost: it counts for a moment, and then no more.
+"""The content of a disk before it was damaged or lost: it counts for a moment, and then no more.
 
-A message may be acknowledged while the answer of one who held it is on its way, and his disk is
-damaged behind it, or lost. That breaks no promise. What is acknowledged later must be held by what
-is left.
+A message may be acknowledged just after a disk that held it was damaged or lost, because its answer
+was already on the way. No promise is broken by that. The remaining disks must hold what is
+acknowledged later.
 """
 
 from __future__ import annotations
@@ -28,6 +28,6 @@ class DisksBeforeDamage:
         self._kept.append((now + UNDER_WAY_SECONDS, fs.copy()))
 
     def at(self, now: float) -> Sequence[SimulatedFileSystem]:
-        """Those that still count; what no longer does is dropped."""
+        """Those that still count; other content is dropped."""
         self._kept = [each for each in self._kept if each[0] >= now]
         return [fs for _, fs in self._kept]

@@ -1,4 +1,4 @@
-"""What a host's disk would have after a power failure at this very moment."""
+"""The content of a host's disk after a power failure at this moment."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def held_entry(host: Host, entry: Entry, segment_size: int) -> bool:
     """Whether it holds this entry, or did a moment ago (``hosts/disks_before_damage.py``), before
     its disk was damaged or taken away from it.
 
-    For what was told by many: an answer may be on its way while one of the disks is lost.
+    For promises of several nodes: an answer may be on its way while one of the disks is lost.
     """
     return holds_entry(host, entry, segment_size) or any(
         _is_on(disk, entry, segment_size) for disk in host.disks_before_damage.at(host.now)
@@ -71,7 +71,7 @@ def checkpoint_end(host: Host) -> int:
 
 
 def saved_evidence(host: Host) -> tuple[SavedEvidence, ...]:
-    """What a recovery would find of what other disks hold."""
+    """What a recovery would find about other disks."""
     slot = _newest_slot(host, HELD_PATH)
     return () if slot is None else unpack_evidence(slot, HELD_PATH)
 

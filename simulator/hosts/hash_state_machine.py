@@ -1,4 +1,4 @@
-"""The state machine of the simulated hosts: a hash chain over all that was applied."""
+"""The state machine of the simulated hosts: a hash chain over all applied entries."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from functools import partial
 
 from dledger.errors import InvariantError, ReopenError, SnapshotInstalledError
 from dledger.node.node import Node
-from dledger.node.service import Service, run_service, start_service
+from dledger.node.service import Service, StopSignal, run_service, start_service
 from dledger.node.startup_repair import StartupRepair, open_repaired
 from dledger.raft.configuration import FIRST_INCARNATION
 from dledger.wire.features import FEATURES
@@ -64,14 +64,15 @@ class Host(DiskHost):
         environment: Environment,
         ended: Callable[[Host], None],
     ) -> None:
-        """``ended`` is told of every process that ends."""
+        """``ended`` is called for every process that ends."""
         super().__init__(name, environment)
         self.ip = group.ip(name)
         self.clock = MachineClock(environment.loop)
         self.refuses = False
         """Its last process would not run: because of damage, and not of a disk that failed."""
         self.features: Collection[str] = FEATURES
-        """What its process announces to its peers, and knows; its next one knows all."""
+        """The announcements that its process makes to its peers and has heard; its next one knows
+        all."""
         self.files_swapped = False  # since the log was opened last, with every file in its place
         self._incarnations = environment.streams.stream(f"incarnations of {name}")
         self._group = group
@@ -79,7 +80,7 @@ class Host(DiskHost):
         self._loop: ProcessLoop
         self._interface: Interface | None = None
         self._transport: SimulatedTransport | None = None
-        self._asked_to_stop: asyncio.Future[None]
+        self._stop_signal: StopSignal
         self._opened = False  # by the present process
         self._is_repaired = False
         self._ending = Ending.POWER_LOSS
@@ -111,8 +112,8 @@ class Host(DiskHost):
 
     @property
     def kept_from_running(self) -> bool:
-        """Whether damage keeps it from running: it refuses to, or waits until it is mended. Who is
-        stopping, or is down between two processes, is not kept: he will be back."""
+        """Whether damage keeps it from running: it refuses to, or waits for a repair. A host that
+        is stopping, or is down between two processes, is not kept: it will be back."""
         return self.node is None and self.damaged and (self.refuses or self.process is not None)
 
     def part_is_doubtful(self, part: str) -> bool:
@@ -136,7 +137,7 @@ class Host(DiskHost):
     def upgrade(self) -> None:
         """A process of an earlier program ends, and one of the present program starts."""
         if self.process is not None and self.features != FEATURES:
-            self.note("is started anew with another program")
+            self.note("restarts with another program")
             self.crash()
             self.start()
 
@@ -209,8 +210,8 @@ class Host(DiskHost):
         self._loop = ProcessLoop(
             environment.loop, process, interface=self._interface, rate=self.clock.rate
         )
-        self._asked_to_stop = self._loop.create_future()
-        life = self._loop.create_task(run_service(self._start_service, self._asked_to_stop))
+        self._stop_signal = StopSignal(self._loop)
+        life = self._loop.create_task(run_service(self._start_service, self._stop_signal))
         life.add_done_callback(self._over)
 
     async def _start_service(self) -> Service:
@@ -228,7 +229,7 @@ class Host(DiskHost):
             f"commit {found.commit_index}, cut {found.torn_bytes_cut}"
         )
         if self._is_repaired:
-            self.coverage_mark("damage mended before the node started")
+            self.coverage_mark("damage repaired before the node started")
         self.refuses = self.files_swapped = self._is_repaired = False
         self.node = node
         for observer in self.observers:
@@ -237,7 +238,7 @@ class Host(DiskHost):
         return service
 
     async def _open_service(self) -> tuple[Service, Node]:
-        """Opens the data; here of a bare node, whose state is a hash of what it applied."""
+        """Opens the data; here of a bare node: its state is a hash of the applied entries."""
         group, environment, process = self._group, self._environment, self.process
         assert process is not None  # noqa: S101 - it is an event of it
         store = await open_repaired(
@@ -282,18 +283,17 @@ class Host(DiskHost):
 
     def waits_for_repair(self, damage: DamagedLogError) -> None:
         """Its peers are to put back what keeps its log from being opened."""
-        self.note(f"is to be mended: {damage}")
+        self.note(f"must be repaired: {damage}")
         if not (self.damaged or self.damaged_parts or self._disk_failed):
             raise Violation(f"{self.name} takes its log for damaged: {damage}")
         self._is_repaired = True
 
     def _stop(self) -> None:
         self.note("is asked to stop")
-        if not self._asked_to_stop.done():
-            self._asked_to_stop.set_result(None)
+        self._stop_signal.ask(at_once=False)
 
     def _over(self, life: asyncio.Task[BaseException | None]) -> None:
-        """What the process was for has ended."""
+        """The main task of the process has ended."""
         error = life.exception()
         if isinstance(error, StoreError | OSError):
             # It does not start. With this disk it never will, if that is because of damage.
@@ -303,12 +303,12 @@ class Host(DiskHost):
             raise error
         elif life.result() is None:
             self.coverage_mark(
-                "stopped before it was mended" if self._is_repaired else "stopped in order"
+                "stopped before its repair" if self._is_repaired else "stopped in order"
             )
         self._end(Ending.CRASH)
 
     def _failed(self, error: BaseException) -> None:
-        """It gives up by itself: to be opened anew, or right after a disk error."""
+        """It ends by itself: to be opened again, or right after a disk error."""
         self.note(f"stops: {error}")
         self.node = None
         if isinstance(error, ReopenError):

@@ -1,4 +1,4 @@
-"""A bare node as what a process runs; see :class:`~dledger.node.service.Service`."""
+"""A bare node as the service of a process; see :class:`~dledger.node.service.Service`."""
 
 from __future__ import annotations
 
@@ -27,6 +27,9 @@ class NodeService:
     async def start(self) -> None:
         """See :class:`~dledger.node.service.Service`."""
         await self._node.start()
+
+    async def drain(self) -> None:
+        """See :class:`~dledger.node.service.Service`. No clients are connected to it."""
 
     async def stop(self) -> None:
         """See :class:`~dledger.node.service.Service`."""

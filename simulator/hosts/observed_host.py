@@ -1,6 +1,6 @@
-"""What is told of a machine: every event to the trace, and to each invariant what it wants to know.
+"""Observers of a machine: the trace gets every event, an invariant what it asks for.
 
-Beside it is what all machines of a cluster stand in and share.
+Beside it are the surroundings that all machines of a cluster share.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Ending(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """What all hosts of a group share."""
+    """Parts that all hosts of a group share."""
 
     voters: Sequence[str]
     raft: RaftConfig
@@ -54,7 +54,7 @@ class GroupConfig:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What the hosts of a cluster stand in."""
+    """The surroundings of the hosts of a cluster."""
 
     loop: VirtualLoop
     streams: Streams
@@ -96,7 +96,7 @@ class ObservedHost:
         self.watch(())
 
     def watch(self, observers: Sequence[HostObserver[Any]]) -> None:
-        """Tells them from now on what happens here, and each only what it wants to be told."""
+        """From now on the observers hear what happens here, each only what it asks for."""
         self.observers = observers
         stepped = [
             (int(each.step_parts), each.stepped) for each in observers if wants(each, "stepped")
@@ -120,7 +120,7 @@ class ObservedHost:
         """Counts a situation that runs should get into."""
         self._environment.trace.coverage_mark(what)
 
-    # --- what invariants are told
+    # --- events for invariants
 
     def _step(self) -> None:
         """An event was handled: all that must hold is checked, if anything of it changed."""

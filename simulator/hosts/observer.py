@@ -1,4 +1,4 @@
-"""What who watches a host is told; each observer overrides what concerns it."""
+"""Events of a host, for its observers; each observer overrides what concerns it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from store.log.entry import Entry
 
 
 class ChangedPart(IntFlag):
-    """What of a node an event can change. A new process has changed in all parts."""
+    """Parts of a node that an event can change. A new process has changed in all parts."""
 
     COMMIT = 1
     """The commit index."""
@@ -29,15 +29,15 @@ H = TypeVar("H")
 
 
 class HostObserver(Generic[H]):
-    """Is told what happens on the hosts of a group. It may raise
+    """Hears what happens on the hosts of a group. It may raise
     :class:`~simulator.engine.violation.Violation`."""
 
     step_parts: ClassVar[ChangedPart] = ChangedPart.ALL
-    """:meth:`stepped` is told of steps that changed one of these, and looks at nothing else."""
+    """:meth:`stepped` hears only of steps that changed one of these, and looks at nothing else."""
     sent_kinds: ClassVar[tuple[type[Message], ...]] = ()
-    """What :meth:`sends` is told of; of every message, if none is named."""
+    """Kinds of messages for :meth:`sends`; all of them, if none is named."""
     received_kinds: ClassVar[tuple[type[Message], ...]] = ()
-    """What :meth:`receives` is told of; likewise."""
+    """Kinds of messages for :meth:`receives`; all of them, if none is named."""
 
     def booted(self, host: H) -> None:
         """A process begins, its store recovered."""
@@ -61,7 +61,7 @@ class HostObserver(Generic[H]):
         """The state machine applied an entry; ``digest`` covers all it ever applied."""
 
     def acknowledged(self, host: H, number: int) -> None:
-        """The client was told that its payload of that number is committed."""
+        """The client got the answer that its payload of that number is committed."""
 
     def healed(self, host: H) -> None:
         """The run is over, its faults too, and the replicas agree with each other."""
@@ -70,7 +70,7 @@ class HostObserver(Generic[H]):
 def observers_of(
     observers: Sequence[HostObserver[Any]], told: str, kind: type[Message]
 ) -> Sequence[HostObserver[Any]]:
-    """Those to be told (``sends`` or ``receives``) of a kind of message."""
+    """The observers (by ``sends`` or ``receives``) of a kind of message."""
     place = "sent_kinds" if told == "sends" else "received_kinds"
     return [
         each

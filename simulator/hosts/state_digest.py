@@ -1,8 +1,8 @@
 """A digest of a broker's whole state, taken after every entry on every replica.
 
-Most entries change little of it. What they leave alone is compared with a copy, which costs a
-tenth of packing it again, and packed only when it differs; so the digest remains a function of the
-state, whatever changed it. The copy has dicts of its own, whose values nobody can change.
+Most entries change little of it. The rest is compared with a copy, which costs a tenth of packing
+it again. It is packed only if it differs. The copy has dicts of its own, with values that nobody
+can change.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _rest = attrgetter(*_names)
 
 
 class StateDigest:
-    """Of one machine, whose state may be another object each time."""
+    """For one machine; its state may be another object each time."""
 
     def __init__(self) -> None:
         self._packer = msgpack.Packer()

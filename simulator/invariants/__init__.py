@@ -1,6 +1,6 @@
 """The promises of ``docs/safety.md``, one file each, checked after every event of every node.
 
-Each is an :class:`Invariant` that is told what happens on each host and raises
+Each is an :class:`Invariant`. It hears what happens on each host and raises
 :class:`~simulator.engine.violation.Violation`.
 """
 
@@ -40,7 +40,7 @@ __all__ = ["Invariant", "SeenConfigurations", "raft_invariants"]
 
 
 def raft_invariants(hosts: Sequence[Host], seen: SeenConfigurations) -> Sequence[Invariant]:
-    """A fresh set for one run, of what holds whatever the nodes replicate."""
+    """A fresh set for one run, of rules for every state machine."""
     committed = CommittedEntries()
     return (
         seen,

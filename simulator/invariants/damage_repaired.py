@@ -1,7 +1,7 @@
-"""What was damaged on a disk must be whole again in the end, be it before its node starts or after.
+"""Damage to a disk must be repaired in the end, before its node starts or after.
 
-No promise is broken by a machine that refuses to start, and none by one that waits for entries that
-all others have given up, or that was removed as it waited: members give nothing to others.
+A machine breaks no promise if it refuses to start, or waits for entries that all others have
+expired. Nor does one that was removed as it waited: members give nothing to others.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from simulator.hosts.host import Host
 
 PASSES = 2
-"""Of the scrub: the first of them may have begun before the damage."""
+"""Passes of the scrub: the first of them may have begun before the damage."""
 
 
 class DamageRepaired:
@@ -25,7 +25,7 @@ class DamageRepaired:
         self._passes = {host.name: (host.boot, _passes(host) + PASSES) for host in hosts}
 
     def __call__(self) -> bool:
-        """Whether all that must be mended is."""
+        """Whether all necessary repairs are done."""
         damaged = [host for host in self._hosts if host.damaged or host.damaged_parts]
         return all(self._repaired(host) for host in damaged)
 
@@ -37,7 +37,7 @@ class DamageRepaired:
         needed = passes if boot == host.boot else PASSES
         damage = host.node.scrubber.damage
         if any(index >= self._kept(host) for index in damage):
-            # What is derived from an entry is compared once that is whole again.
+            # Rows of an entry are compared once the entry is whole again.
             self._passes[host.name] = (host.boot, _passes(host) + PASSES)
             return False
         return _passes(host) >= needed

@@ -1,13 +1,13 @@
 """Whether a history of concurrent operations on registers could have happened one at a time.
 
 The search is Wing and Gong's ("Testing and Verifying Concurrent Objects", 1993) with Lowe's memory
-of what was tried ("Testing for Linearizability", 2017), as porcupine does it: take any operation
-that no other must precede, try it next, and go back where that leads nowhere; a set of operations
-done together with the state they lead to is tried once. Registers are independent of each other,
-so each is searched alone.
+of tried states ("Testing for Linearizability", 2017), as in porcupine. Take any operation that no
+other must precede, try it next, and go back where that leads nowhere; a set of operations done
+together with the state they lead to is tried once. Registers are independent of each other, so each
+is searched alone.
 
-An operation whose outcome nobody knows ends at infinity: it may take effect at any time after its
-call, and, because it may also come last, when nobody looks any more, never.
+An operation with an unknown outcome ends at infinity: it may take effect at any time after its
+call. It may also come last, when nobody looks any more, so it may have no effect.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What became of the search over one register. ``order`` is the longest that was found."""
+    """The result of the search over one register. ``order`` is the longest that was found."""
 
     register: str
     linearizable: bool
@@ -91,9 +91,9 @@ class _Event:
 def _events(operations: Sequence[Operation]) -> _Event:
     """The head of the list of all events, in the order of time; a call before an end.
 
-    A write that was never answered, and whose value nobody has read, has none: whatever order fits
-    the others, it fits behind them, and nothing stands between it and the next write. Each of them
-    would double the orders to be tried.
+    A write that was never answered, and whose value nobody has read, has none. It fits behind any
+    order of the others, and nothing stands between it and the next write. Each of them would double
+    the orders to be tried.
     """
     read = {operation.value for operation in operations if not operation.is_write}
     timed: list[tuple[float, int, int, _Event]] = []
@@ -112,7 +112,7 @@ def _events(operations: Sequence[Operation]) -> _Event:
 
 
 def check_register(operations: Sequence[Operation]) -> Search:
-    """Searches for an order of the operations of one register, whose first value is None."""
+    """Searches for an order of the operations of one register. Its first value is None."""
     head = _events(operations)
     register = operations[0].register
     done, state = 0, None

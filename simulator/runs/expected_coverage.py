@@ -1,7 +1,7 @@
-"""Situations that runs must get into: a defence that no run ever needed has not been tested.
+"""Situations that runs must reach: a defence that no run ever needed has not been tested.
 
-Whatever counts a mark (``Trace.mark``) may count others too; these are the ones without which a
-long run of seeds proves too little, and fails.
+Any code may count marks (``Trace.mark``). Without these a long run of seeds proves too little, and
+fails.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ EXPECTED_IN_BROKER_RUNS = (
     "ConsumeQueue damaged at rest",
     "checkpoint damaged at rest",
     "consumer died with messages just given to it",
-    "damage mended before the node started",
-    "damage mended while the node served",
+    "damage repaired before the node started",
+    "damage repaired while the node served",
     "derived files compared in mid-run",
     "disk damaged at rest",
     "entry of many messages",
@@ -61,7 +61,7 @@ EXPECTED_IN_BROKER_RUNS = (
     "successor asked before it serves",
     "state proved",
 )
-"""What long runs of whole brokers must get into beside that."""
+"""Further situations for long runs of brokers."""
 
 
 EXPECTED_IN_MEMBERSHIP_RUNS = (
@@ -80,9 +80,9 @@ EXPECTED_IN_MEMBERSHIP_RUNS = (
     "unfit leader handed over",
     "voter counts again on another disk",
 )
-"""What runs in which members and disks are exchanged must get into beside that."""
+"""Further situations for runs in which members and disks are exchanged."""
 
 
 def missing_coverage(reached: Collection[str], expected: Iterable[str] = EXPECTED) -> list[str]:
-    """What was expected and is not among the marks that were reached."""
+    """The expected situations that are not among the marks."""
     return [mark for mark in expected if mark not in reached]

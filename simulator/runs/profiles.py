@@ -1,4 +1,4 @@
-"""Profiles: how long runs are, how many, and among which faults their seeds choose."""
+"""Profiles: the length and number of runs, and the faults that their seeds may draw."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from simulator.worlds.registry import (
     LOOKUPS,
     NODES,
     PUSHING,
+    STALE_ROUTES,
     TRANSACTIONS,
     WAITING,
 )
@@ -34,9 +35,9 @@ class Profile:
     """``kinds`` are the faults that exist at all (``faults/kinds.py``), none given for every kind.
 
     ``minutes`` is simulated time with faults; ``seeds`` what is run where nothing else is asked;
-    ``worlds`` are taken in turn, seed by seed; ``nodes`` is how many a group has where nothing else
-    is asked, but for one seed in ``five_every``, which has five (0: none has). A ``thorough``
-    profile has failed too if its seeds missed a situation that they are for
+    ``worlds`` are taken in turn, seed by seed; ``nodes`` is the size of a group unless the command
+    line says otherwise. One seed in ``five_every`` has five (0: none has). A ``thorough`` profile
+    has failed too if its seeds missed a situation that they are for
     (``runs/expected_coverage.py``).
     """
 
@@ -56,8 +57,8 @@ class Profile:
         return tuple(kind for kind in self.kinds if kind in known)
 
     def nodes_of(self, seed: int) -> int:
-        """How many a group of that seed has. Of three voters a majority is all but one, and rules
-        that are wrong for others pass."""
+        """How many a group of that seed has. With three voters a majority is all but one, and some
+        wrong rules pass."""
         return (
             5 if self.five_every and seed % self.five_every == self.five_every - 1 else self.nodes
         )
@@ -116,11 +117,11 @@ DAMAGE_PROFILE_KINDS = (*DAMAGE_KINDS, "crash", "power loss", "stop", "partition
 PROFILES = {
     profile.name: profile
     for profile in (
-        Profile("quick", "short runs, bare nodes and whole brokers in turn", 0.1, (1, 100)),
+        Profile("quick", "short runs, bare nodes and brokers in turn", 0.1, (1, 100)),
         Profile("nodes", "bare nodes for twenty seconds", 1 / 3, (1, 200), (NODES,)),
         Profile(
             "default",
-            "whole brokers for twenty seconds",
+            "brokers for twenty seconds",
             1 / 3,
             (1, 100),
             (
@@ -137,7 +138,7 @@ PROFILES = {
         ),
         Profile(
             "transactions",
-            "whole brokers whose clients have transactions",
+            "brokers whose clients have transactions",
             1 / 3,
             (1, 100),
             (TRANSACTIONS,),
@@ -173,6 +174,7 @@ PROFILES = {
         Profile("pushing", "consumers like RocketMQ's Java client", 1 / 3, (1, 100), (PUSHING,)),
         Profile("lookups", "queries by key, position and time", 1 / 3, (1, 100), (LOOKUPS,)),
         Profile("groups", "two broker groups behind one NameServer", 1 / 3, (1, 100), (GROUPS,)),
+        Profile("stale-routes", "clients with old routes", 1 / 3, (1, 100), (STALE_ROUTES,)),
         Profile("waiting", "messages that wait for their time", 1 / 3, (1, 100), (WAITING,)),
         Profile(
             "nightly",
@@ -191,6 +193,7 @@ PROFILES = {
                 PUSHING,
                 LOOKUPS,
                 GROUPS,
+                STALE_ROUTES,
             ),
             ALL_KINDS,
             thorough=True,

@@ -1,4 +1,4 @@
-"""Scenarios: a run in a few lines, which says what is done to the cluster and what must come of it.
+"""Scenarios: a run in a few lines, with its faults and the expected outcome.
 
 ::
 
@@ -13,8 +13,8 @@
     at 0.8 crash n0
     at 0.9 start n0
 
-Without ``violates`` every promise must be kept: that is how a scenario of a mended bug is kept.
-With it, a check must say just that. Lines may be empty, and what follows a ``#`` is a remark.
+Without ``violates`` every promise must be kept; a scenario of a fixed bug has none. With it, a
+check must say just that. Lines may be empty, and what follows a ``#`` is a remark.
 """
 
 from __future__ import annotations
@@ -81,13 +81,13 @@ class Scenario:
             return run.play(show)
 
     def verdict(self, outcome: Outcome) -> str | None:
-        """What is wrong about the outcome; None if it is what must come of the scenario."""
+        """The mistake in the outcome; None if it is what must come of the scenario."""
         if not self.violates:
             return outcome.violation
         if outcome.violation is None:
-            return f"every promise was kept, though {self.violates!r} was to be said"
+            return f"every promise was kept, though {self.violates!r} was expected"
         if self.violates not in outcome.violation:
-            return f"{self.violates!r} was to be said, not: {outcome.violation}"
+            return f"{self.violates!r} was expected, not: {outcome.violation}"
         return None
 
 
@@ -122,7 +122,7 @@ def _take(given: dict[str, str], word: str, rest: str) -> None:
     if word not in _WORDS:
         raise ScheduleError(f"{word!r} is none of {', '.join((*_WORDS, 'at'))}")
     if word in given:
-        raise ScheduleError(f"{word} is said twice")
+        raise ScheduleError(f"{word} is given twice")
     if not rest:
         raise ScheduleError(f"{word} says nothing")
     given[word] = rest

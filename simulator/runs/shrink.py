@@ -1,15 +1,16 @@
-"""Making a run that breaks a promise smaller, step by step toward no fault at all.
+"""Shrinks a run that breaks a promise, step by step toward no fault at all.
 
-What is tried, in this order, each step kept if the same promise is still broken:
+It tries these steps in order and keeps each one that still breaks the same promise:
 
-1. the time after the violation is taken away, and the actions in it;
-2. actions are taken away, halves first, then smaller parts, down to single ones (delta debugging,
-   Zeller and Hildebrandt 2002, "Simplifying and Isolating Failure-Inducing Input");
-3. single actions once more, each under a few other seeds: what chance did meanwhile may have
-   needed an action only to get into the same situation;
-4. faults and clients stop earlier, and times get fewer digits.
+1. remove the time after the violation, and the actions in it;
+2. remove actions: halves first, then smaller parts, down to single ones (delta debugging, Zeller
+   and Hildebrandt 2002, "Simplifying and Isolating Failure-Inducing Input");
+3. remove single actions once more, each under a few other seeds: an action may only be needed
+   because of what chance did meanwhile;
+4. stop faults and clients earlier, and round the times.
 
-"The same" means that the violation begins with the same words, numbers and names of hosts aside.
+"The same" means that the violation begins with the same words, apart from numbers and names of
+hosts.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Shrunk:
 
 
 class Shrinker:
-    """Tries smaller scenarios, ``runs_max`` of them at most; ``tried`` is told after each."""
+    """Tries smaller scenarios, ``runs_max`` of them at most; ``tried`` is called after each."""
 
     def __init__(
         self, scenario: Scenario, *, runs_max: int, tried: Callable[[int, Scenario], None]
@@ -59,7 +60,7 @@ class Shrinker:
         self.runs = 1
         outcome = scenario.run()
         if outcome.violation is None:
-            raise NotBrokenError("the run keeps every promise: there is nothing to make smaller")
+            raise NotBrokenError("the run keeps every promise: there is nothing to shrink")
         self._kind = kind_of(outcome.violation)
         self.best = scenario
         self.outcome = outcome

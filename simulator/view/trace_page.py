@@ -1,7 +1,7 @@
 """The page of a run: a lane for each node over time, roles by colour, messages as arrows.
 
-What is drawn is read from the trace, so a page shows what ``replay --trace`` prints and nothing
-else. The page is one file without any reference to another (``trace_page.html`` is its frame).
+The page is drawn from the trace, so it shows what ``replay --trace`` prints and nothing else. It is
+one file without any reference to another (``trace_page.html`` is its frame).
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def render_page(title: str, lines: Iterable[str]) -> str:
 
 
 def _rank(lane: str) -> tuple[int, str]:
-    """What is done from outside comes first, then the nodes, then everybody else."""
+    """Actions from outside come first, then the nodes, then all others."""
     if lane == FAULTS:
         return 0, lane
     return (1 if re.fullmatch(r"n\d+", lane) else 2), lane

@@ -1,4 +1,4 @@
-"""Members of a consumer group: they take what they are given, and acknowledge it."""
+"""Members of a consumer group: they take messages and acknowledge them."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ CONFIG = ConsumerConfig(
 def records(
     client_host: ClientHost, batch: PulledBatch
 ) -> list[tuple[ReceivedMessage, MessageRecord]]:
-    """The messages that a consumer was given. Raises :class:`Violation` where it is a damaged one:
-    no broker may give other bytes than it has stored, whatever its disk did to them."""
+    """The messages that a consumer was given. Raises :class:`Violation` for a damaged one: no
+    broker may give other bytes than it has stored, even if its disk is damaged."""
     try:
         return [(message, message.record) for message in batch]
     except CorruptRecordError as error:
@@ -111,7 +111,7 @@ class ConsumingClient:
                 await asyncio.sleep(rng.uniform(0.0, 0.3))
 
     def close(self, client_host: ClientHost) -> None:
-        """Leaves the group in order; as an event of its process, be it the first."""
+        """Leaves the group in order; as an event of its process, also the first."""
         if self._consumer is not None and self._boot == client_host.boot:
             client_host.loop.create_task(self._consumer.close())
         else:

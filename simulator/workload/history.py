@@ -1,7 +1,7 @@
-"""What the clients of a run did and were told, in the order in which it happened.
+"""The operations of the clients of a run and their answers, in order.
 
-Unknown stays unknown: a send that timed out, or whose process died, may be in the log later, once
-or more often, or never.
+Unknown stays unknown. A send that timed out, or lost its process, may be in the log later, once or
+more often, or never.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Place = tuple[str, int, int]
 
 
 class Content(NamedTuple):
-    """What a message holds beside the body. ``born_ms`` is the sender's wall clock."""
+    """The fields of a message beside the body. ``born_ms`` is the sender's wall clock."""
 
     born_ms: int
     flag: int
@@ -31,7 +31,7 @@ class Content(NamedTuple):
 
 @dataclass(slots=True)
 class Sent:
-    """One message: who sent it, the digest of its body, and how that ended."""
+    """One message: its producer, the digest of its body, and its outcome."""
 
     number: int
     client: str
@@ -41,13 +41,13 @@ class Sent:
     place: Place | None = None
     ended: bool = False
     content: Content | None = None
-    """What it holds beside the body; None until that is decided."""
+    """Its fields beside the body; None until that is decided."""
     delay_level: int = 0
     """After which it is to be delivered; 0 for at once, or at a time that it says."""
 
 
 class Listener:
-    """Is told what clients do; each check overrides what concerns it."""
+    """Hears what clients do; each check overrides what concerns it."""
 
     def sent(self, sent: Sent) -> None:
         """A client has handed a message to its producer."""
@@ -94,11 +94,11 @@ class History:
         return self.listeners
 
     def listeners_of(self, _queue: MessageQueue) -> Sequence[Listener]:
-        """Those to be told of what happens in a queue of this broker group."""
+        """The listeners for a queue of this broker group."""
         return self.listeners
 
     def acknowledge(self, sent: Sent, queue: MessageQueue, offset: int) -> None:
-        """The client was told that it is stored there."""
+        """The client got the answer that it is stored there."""
         self._end(sent)
         self.acknowledged += 1
         sent.place = (queue.topic, queue.queue_id, offset)
@@ -113,7 +113,7 @@ class History:
         self.note(sent.client, f"message {sent.number} is answered")
 
     def fail(self, sent: Sent, why: str, *, unknown: bool) -> None:
-        """The client was told that it failed, or nothing at all."""
+        """The client got an error, or no answer."""
         self._end(sent)
         if unknown:
             self.unknown += 1

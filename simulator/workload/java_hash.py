@@ -1,4 +1,4 @@
-"""Java's hash of a text, computed apart from the shipped code, which is compared with it."""
+"""Java's hash of a text, computed apart from the shipped code for comparison."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The requests of RocketMQ's Java push consumer, 4.9, field by field as it sends them.
 
-Of the project's own client only the connections are used, and the records' decoder.
+Only the connections of the project's own client are used, and the decoder of records.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ REQUEST_SECONDS, SUSPEND_SECONDS, PULL_SECONDS = 1.5, 4.0, 6.0
 
 
 class JavaRequests:
-    """What one member of a group sends. Whoever asks gets whatever frame comes, or an error of the
-    connection."""
+    """The requests of one member of a group. The caller gets any frame that comes, or an error of
+    the connection."""
 
     def __init__(self, remoting: RemotingClient, group: str, client_id: str) -> None:
         self.client_id = client_id
@@ -46,7 +46,7 @@ class JavaRequests:
     async def pull(
         self, address: str, queue: MessageQueue, offset: int, committed: int, version: int
     ) -> Frame:
-        """``committed`` travels along, if it is above 0. What is wanted the heartbeats say.
+        """``committed`` travels along, if it is above 0. The heartbeats say what is wanted.
 
         An answer ends at a limit of bytes, as every full one does; this one is a field of 5.x.
         """

@@ -1,7 +1,7 @@
-"""What a message of a workload holds beside its body: flag, tags, keys, properties, born time.
+"""The fields of a workload's message beside its body: flag, tags, keys, properties, born time.
 
-All of it follows from the message's number, so a record in the log, and a message that a consumer
-is given, can be compared with what was sent.
+All of it follows from the message's number, so records in the log and delivered messages can be
+compared with what was sent.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from simulator.workload.history import Content, Sent
 
 TAGS = ("", "red", "green", "blue", "yellow")
 ALIKE = 4
-"""So many in a row have the same tags and properties: brokers read those but once."""
+"""The length of a run with the same tags and properties: brokers read those only once."""
 
 SIZES = ("", "small", "großer Kessel", "a=b,c|d")
 """Values of a property: none, plain, of several bytes a character, and full of separators."""
 
 
 def content_of(number: int, born_ms: int) -> Content:
-    """What the message of that number holds."""
+    """The fields of the message of that number."""
     kind = number // ALIKE
     size = SIZES[kind % len(SIZES)]
     return Content(

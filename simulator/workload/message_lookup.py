@@ -25,10 +25,10 @@ TIME_MAX_MS = 1 << 41
 
 
 class LookupListener(Protocol):
-    """Knows what the log has, and is told what brokers say of it."""
+    """Knows what the log has, and compares brokers' answers with it."""
 
     def committed(self) -> Sequence[MessageRecord]:
-        """What can be asked for."""
+        """The possible questions."""
 
     def applied(self, address: str) -> int:
         """The entry up to which the broker there has applied the log."""
@@ -39,7 +39,7 @@ class LookupListener(Protocol):
     def found_by_key(
         self, topic: str, key: str, applied: int, records: Sequence[tuple[MessageRecord, bytes]]
     ) -> None:
-        """What a broker gives that had indexed so much when it was asked."""
+        """The answer of a broker that had indexed that much when it was asked."""
 
     def found_at(self, position: int, applied: int, data: bytes | None) -> None:
         """The record at a position; None where a broker says that none begins there."""

@@ -1,6 +1,7 @@
-"""The NameServer of a run: no registration that comes late undoes what a later leader has said.
+"""The NameServer of a run: no late registration undoes what a later leader has said.
 
-What a deposed leader said on a slow link, or an earlier process of a broker, may come at any time.
+A registration of a deposed leader, or of an earlier process of a broker, may come at any time over
+a slow link.
 """
 
 from __future__ import annotations

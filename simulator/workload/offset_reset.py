@@ -1,4 +1,4 @@
-"""An operator who moves a group back while it consumes: request 222, as admin tools send it."""
+"""An operator who resets offsets of a group while it consumes: request 222, as tools send it."""
 
 from __future__ import annotations
 

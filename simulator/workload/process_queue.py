@@ -16,7 +16,7 @@ class ProcessQueue:
     queue: MessageQueue
     next_offset: int
     done: int
-    """Of the offsets before it all are done with."""
+    """All offsets before it are done."""
     waiting: dict[int, MessageRecord] = field(default_factory=dict)
     dropped: bool = False
     busy: bool = False

@@ -44,11 +44,11 @@ class ApacheProducer(Producer):
 class ProducingClient:
     """``pause_max``: the longest time between two sends, in seconds.
 
-    With ``patient`` it waits for each acknowledgement before it sends again, and sends to one
-    queue after the other: then the order of its messages in each queue is promised. Without, it
-    sends again without asking whether the first try was stored, and it may send ``bursts``: so
-    many requests at the same instant, and a pause that is so many times as long after them.
-    ``content``: what a message of that number, born then, holds.
+    With ``patient`` it waits for each acknowledgement before it sends again, and sends to one queue
+    after the other. Then the order of its messages in each queue is promised. Otherwise it sends
+    again without asking whether the first try was stored. It may also send ``bursts`` of requests
+    at the same instant, with a pause that is as many times as long after them. ``content``: what a
+    message of that number, born then, holds.
     """
 
     def __init__(
@@ -63,6 +63,7 @@ class ProducingClient:
         bursts: Sequence[int] = (1,),
         config: ProducerConfig = CONFIG,
         content: Callable[[int, int], Content] = content_of,
+        producer_class: type[Producer] | None = None,
     ) -> None:
         self._name_servers = name_servers
         self._topics = topics
@@ -73,6 +74,7 @@ class ProducingClient:
         self._bursts = bursts
         self._config = config
         self._content = content
+        self._producer_class = producer_class or (Producer if patient else ApacheProducer)
         self._working = True
         self.stored_in_the_end = False
         """Whether a request was acknowledged that was sent after :meth:`stop`."""
@@ -84,8 +86,7 @@ class ProducingClient:
     async def main(self, client_host: ClientHost) -> None:
         """The process of the client."""
         rng = self._rng
-        make = Producer if self._patient else ApacheProducer
-        producer = make(
+        producer = self._producer_class(
             self._name_servers,
             self._config,
             wall_clock=client_host.clock.wall_ms,
@@ -114,7 +115,7 @@ class ProducingClient:
         client_host.note("has closed its producer")
 
     def _batch(self, client_host: ClientHost) -> tuple[str, list[Sent]]:
-        """What the next request holds: one message, or several, of one topic."""
+        """The next request: one message, or several, of one topic."""
         rng = self._rng
         topic = rng.choice(self._topics)
         lane = f"{client_host.name}.{client_host.boot}" if self._patient else ""

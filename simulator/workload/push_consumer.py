@@ -1,6 +1,4 @@
-"""Consumers like RocketMQ's Java push consumer, as processes of a run; see
-``workload/push_member.py``.
-"""
+"""Consumers like RocketMQ's Java push consumer, each a process of the run."""
 
 from __future__ import annotations
 
@@ -40,7 +38,7 @@ class PushClient:
         await self._member.run()
 
     def close(self, client_host: ClientHost) -> None:
-        """Leaves the group in order; as an event of its process, be it the first."""
+        """Leaves the group in order; as an event of its process, also the first."""
         if self._member is not None and self._boot == client_host.boot:
             self._member.close()
         else:

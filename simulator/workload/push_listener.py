@@ -1,6 +1,4 @@
-"""What the consumers of ``workload/push_consumer.py`` tell of all that they do, for checks to
-listen to.
-"""
+"""Events of the consumers of ``workload/push_consumer.py``, for checks."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from store.message.record import MessageRecord
 
 @dataclass(frozen=True, slots=True)
 class LockRequest:
-    """When a lock was asked for, and of whom: the leader's address, and its term."""
+    """When a lock was asked for, and at which leader: its address, and its term."""
 
     at: float
     address: str
@@ -21,15 +19,15 @@ class LockRequest:
 
 
 class PushListener:
-    """Is told what the members of a group do. Each method raises what it finds to be wrong; here
-    none finds anything."""
+    """Hears what the members of a group do. Each method raises what it finds to be wrong; here none
+    finds anything."""
 
     def given(self, consumer: str, place: Place, record: MessageRecord) -> None:
         """A broker gave a message."""
 
     @property
     def now(self) -> float:
-        """Virtual seconds, whatever the clocks of machines say."""
+        """Virtual seconds, not those of a machine's clock."""
         return 0.0
 
     def answered(self, consumer: str, address: str, place: Place, asked_at: float) -> None:

@@ -1,8 +1,9 @@
 """Consumers that behave on the wire as RocketMQ's Java push consumer, 4.9, does.
 
-They say how far they are with their pulls and one-way, are held, filter by tag once more, send back
-what they cannot consume, and share the queues out by themselves. Those that consume in order lock
-their queues first. Times are shorter than Java's: seconds stand for tens of seconds.
+They report their offsets with their pulls and one-way. Their pulls are held. They filter by tag
+once more, send back what they cannot consume, and share the queues out by themselves. Those that
+consume in order lock their queues first. Times are shorter than Java's: seconds stand for tens of
+seconds.
 """
 
 from __future__ import annotations
@@ -195,7 +196,7 @@ class PushMember:
             self._wire.unlock(leader, process_queue.queue)
 
     async def _idle(self, process_queue: ProcessQueue) -> None:
-        """The program is done with the message that it has begun."""
+        """The program is done with its present message."""
         while process_queue.busy:  # noqa: ASYNC110 - as Java's clients wait for the queue's lock
             await asyncio.sleep(0.01)
 
@@ -359,7 +360,8 @@ class PushMember:
                     continue
 
     async def _begin_at(self, process_queue: ProcessQueue, offset: int) -> None:
-        """The queue goes on elsewhere: it is dropped, and begun again once that is said."""
+        """The queue goes on elsewhere: it is dropped, and starts again once its new offset is
+        known."""
         queue = process_queue.queue
         process_queue.dropped = True
         await asyncio.sleep(REBASE_SECONDS)

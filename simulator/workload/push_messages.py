@@ -1,7 +1,7 @@
-"""What consumers like RocketMQ's Java client are given to do, and how they fare with it.
+"""Messages for consumers like RocketMQ's Java client, and their outcomes.
 
-All of it follows from the number of a message: its tag, whether a group wants it, and at which
-attempts it cannot be consumed. Two of the tags have the same hash.
+The number of a message decides everything: its tag, whether a group wants it, and at which attempts
+it cannot be consumed. Two of the tags have the same hash.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from simulator.workload.message_content import content_of
 TAGS = ("Aa", "BB", "red", "")
 WANTED_TAGS = ("Aa", "red")
 RETRIES_MAX = 2
-"""A message that fails once more after so many further attempts is a dead letter."""
+"""A message that fails this number of further times is a dead letter."""
 
 RETRY_LEVEL = 1
 """The delay before the next attempt: 1 s."""
@@ -24,7 +24,7 @@ def tag_of(number: int) -> str:
 
 
 def task_content(number: int, born_ms: int) -> Content:
-    """What the message of that number holds."""
+    """The fields of the message of that number."""
     return content_of(number, born_ms)._replace(tags=tag_of(number))
 
 
@@ -34,6 +34,6 @@ def is_wanted(number: int) -> bool:
 
 
 def fails(number: int, attempts: int) -> bool:
-    """Whether the message cannot be consumed, after so many attempts that failed."""
+    """Whether the message cannot be consumed, after that number of failed attempts."""
     kind = number // len(TAGS) % 8
     return kind == 0 or (kind == 1 and attempts == 0)

@@ -1,4 +1,4 @@
-"""What consumers like RocketMQ's Java push consumer are told, and how patient they are.
+"""Settings of consumers like RocketMQ's Java push consumer.
 
 Times are shorter than Java's: seconds stand for tens of seconds.
 """
@@ -14,8 +14,8 @@ from simulator.workload.push_listener import PushListener
 REBALANCE_SECONDS = 2.0
 PERSIST_SECONDS = 1.0
 BELIEF_SECONDS = 6.0
-"""For so long a lock is taken to be held that was not renewed; the broker's lives ten times as
-long. Java's clients say 30 s, and 60 s is the broker's."""
+"""How long a lock lasts without a renewal; the broker's lives ten times as long. Java's clients say
+30 s, and 60 s is the broker's."""
 
 ROUTES_SECONDS = 3.0
 """Between two looks at the routes where nothing has failed (Java's clients: 30 s): a broker that
@@ -28,7 +28,7 @@ RETRY_PREFIX = "%RETRY%"
 
 @dataclass(frozen=True, slots=True)
 class PushSettings:
-    """What a member of a group is told. ``topics``: the tags that are wanted of each, none for
+    """The settings of a member of a group. ``topics``: the tags that are wanted of each, none for
     all."""
 
     name_servers: str

@@ -1,7 +1,7 @@
-"""The client of a simulated cluster: it proposes numbered payloads to whoever serves.
+"""The client of a simulated cluster: it proposes numbered payloads to the serving leader.
 
-What it was told is kept apart from what it does not know: a payload whose node died or lost its
-leadership may be in the log, once, or never be.
+It keeps answers apart from unknown outcomes: a payload whose node died or lost its leadership may
+be in the log, once, or never be.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class RaftClient:
 
     def _done(self, host: Host, number: int, error: ProposeError | None) -> None:
         if self.pending.pop(number, None) is None:
-            raise Violation(f"the outcome of payload {number} is told twice, now: {error}")
+            raise Violation(f"payload {number} has two outcomes, now: {error}")
         host.note(f"payload {number}: {error or 'acknowledged'}")
         if error is None:
             self.acknowledged[number] = None

@@ -1,7 +1,7 @@
-"""Offsets that registers are set to: forwards and back, within the range of their queue.
+"""Values of offset registers: forwards and back, within the range of their queue.
 
 A register that only rises cannot tell the last of two writes from the higher. Each value is written
-once to a register, so that a read names the write that it saw. When a register has had them all,
+once to a register, so a read names the write that it saw. When a register has had all values,
 another takes its place: the same queue, read by another group.
 """
 
@@ -16,13 +16,13 @@ from broker.client.producer.producer import Producer
 TOPIC = "registers"
 OFFSET_REGISTERS = 2
 QUEUE_END = 24
-"""Each queue of the topic holds so many messages at least, before an offset is written."""
+"""Each queue of the topic holds at least this number of messages before an offset is written."""
 
 BATCH = 8
 
 
 class RegisterValues:
-    """What is written next to each of the registers, for all clients of a run."""
+    """The next values for each register, for all clients of a run."""
 
     def __init__(self, rng: Random) -> None:
         self.filled = False
@@ -37,7 +37,7 @@ class RegisterValues:
         return values
 
     def group(self, place: int) -> str:
-        """Whose offset is the register now."""
+        """The owner of the offset that is the register now."""
         return f"registers-{self._rounds[place]}"
 
     def next_value(self, place: int) -> int:

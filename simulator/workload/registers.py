@@ -1,8 +1,7 @@
-"""Clients that treat consumer offsets and topics as registers, to see whether those are ones.
+"""Clients that use consumer offsets and topics as registers, to test linearizability.
 
-Each waits for its answer before it asks again. What was refused did not happen; what was not
-answered may happen at any later time. What is written goes up and down: see
-``workload/register_values.py``.
+Each waits for its answer before it asks again. A refused operation did not happen; an unanswered
+one may happen at any later time. The values go up and down: see ``workload/register_values.py``.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ class RegisterHistory:
 
 
 class RegisterRequests(ConsumerRequests):
-    """What is asked of brokers; see :class:`ConsumerRequests` for what is raised."""
+    """Requests to brokers; see :class:`ConsumerRequests` for what is raised."""
 
     def of_group(self, group: str) -> RegisterRequests:
         """The same for another group."""
@@ -128,9 +127,10 @@ class RegisterClient:
         fills: bool = False,
     ) -> None:
         """``at_followers`` reads at any broker, and not at the leader alone. Of the operations
-        ``write_share`` are writes: who only reads does not learn that its leader is deposed.
-        ``bursts``: it may ask for so many registers at the same instant. Who ``fills`` makes the
-        queues first whose offsets are written; until then nobody asks for those."""
+        ``write_share`` are writes: a client that only reads does not learn that its leader is
+        deposed. ``bursts``: the numbers of registers that it may ask for at the same instant. Who
+        ``fills`` makes the queues first whose offsets are written; until then nobody asks for
+        those."""
         self._name_servers = name_servers
         self._topic = topic
         self._history = history

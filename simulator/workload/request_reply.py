@@ -1,6 +1,6 @@
-"""Clients that ask, and clients that answer: requests whose replies are waited for.
+"""Clients that send requests, and clients that reply.
 
-Who answers takes, by an SQL92 expression over the properties, a part of the questions alone.
+A responder takes only a part of the questions, by an SQL92 expression over the properties.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PAUSE_MAX = 0.3
 
 
 def side_of(number: int) -> int:
-    """What the question says of itself."""
+    """The properties of the question."""
     return number % SIDES
 
 

@@ -1,4 +1,4 @@
-"""A client whose messages are not to be delivered at once."""
+"""A client that sends scheduled messages."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ScheduledMessagesProducer:
         pause_max: float = PAUSE_MAX,
         bursts: Sequence[int] = (1,),
     ) -> None:
-        """``bursts``: so many messages at the same instant, one of these each time."""
+        """``bursts``: the numbers of messages at the same instant, one of these each time."""
         self._name_servers = name_servers
         self._topic = topic
         self._history = history

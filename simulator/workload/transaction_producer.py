@@ -1,6 +1,6 @@
 """Clients with transactions: half messages, their outcomes, repeated and late, and check-backs.
 
-What such a client decides is kept where its crash does not reach it, as in a database of its own.
+The decisions of such a client survive its crash, as in a database of its own.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ LATE_SECONDS = 4.0
 
 @dataclass(slots=True)
 class TransactionHistory:
-    """What became of the half messages by number: True to commit, False to roll back, None while
+    """The outcomes of the half messages, by number: True to commit, False to roll back, None while
     nobody knows whether it is stored."""
 
     outcomes: dict[int, bool | None] = field(default_factory=dict)
     positions: dict[int, int] = field(default_factory=dict)
-    """Of the half messages that producers were told of. Where a clock has jumped a day, a retry may
-    be stored once more: that one is nobody's transaction."""
+    """Half messages that producers know of. Where a clock has jumped a day, a retry may be stored
+    once more: that one is nobody's transaction."""
     committed: Callable[[int], None] = lambda _number: None
-    """Told when a producer was told that its commit is stored."""
+    """Called when a producer has the answer that its commit is stored."""
 
     def begin(self) -> int:
         """A new number."""
@@ -77,7 +77,8 @@ class TransactionalProducer:
         self._finished.set()
 
     async def main(self, client_host: ClientHost) -> None:
-        """The process of the client. What an earlier one did not see stored is rolled back."""
+        """The process of the client. A message that an earlier one did not see stored is rolled
+        back."""
         if self._sending is not None:
             self._history.outcomes[self._sending] = False
         loop, rng = asyncio.get_running_loop(), self._rng

@@ -1,6 +1,6 @@
-"""What clients of two broker groups are told: each group's checks hear what happens in its queues.
+"""The history of two broker groups: the checks of each hear what happens in its queues.
 
-And an operator who makes the topics at both.
+An operator makes the topics at both.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class TwoGroupsHistory(History):
 
 
 class TopicMaker:
-    """Makes topics of so many queues at the leader of each group, until all are there."""
+    """Makes topics with this number of queues at the leader of each group, until all are there."""
 
     def __init__(
         self,

@@ -1,1 +1,1 @@
-"""Worlds: which cluster and which clients a run has."""
+"""Worlds: the cluster and the clients of a run."""

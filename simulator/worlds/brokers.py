@@ -1,4 +1,4 @@
-"""Groups of whole brokers. Everything in them is the shipped code but for their environment."""
+"""Groups of brokers. Everything in them is the shipped code, except for their environment."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from simulator.worlds.name_service import NAME_SERVERS
 from simulator.worlds.settings import WorldSettings
 
 EARLIER_VERSION_SHARE = 0.1
-"""Of the runs: in those one member has an earlier program until it is started anew."""
+"""Share of the runs in which one member has an earlier program until it restarts."""
 
 
 def _raft_config(rng: CountingRandom, settings: WorldSettings) -> RaftConfig:
@@ -67,6 +67,6 @@ WHOLE_BROKERS = GroupKind(
     raft_config=_raft_config,
     hosts=_hosts,
     invariants=_invariants,
-    # What clients were told is looked for on a majority of the hosts.
+    # Acknowledged messages are looked for on a majority of the hosts.
     members_away_max=lambda _hosts: 1,
 )

@@ -1,8 +1,8 @@
-"""One run: hosts, clients, faults for a while, and then the question whether all is well.
+"""One run: hosts, clients, faults for a while, and then the check that all is well.
 
-In the second part faults end, everybody is started, and within a bound everything must come right:
+In the second part faults end and everybody is started. Within a bound everything must come right:
 every call ends, one leader serves, a new proposal commits, all replicas hold the same, and then
-nothing moves any more. Safety alone would be kept by nodes that do nothing (bugs A6, A7, B12).
+nothing moves any more. Nodes that do nothing would keep safety alone (bugs A6, A7, B12).
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from simulator.worlds.settings import BUSY, WorldSettings
 from simulator.worlds.workload import Workload
 
 QUIET_SECONDS = 2.0
-"""For so long nothing may change after that: several election timeouts."""
+"""After that nothing may change for so long: several election timeouts."""
 
 W = TypeVar("W", bound=Workload)
 
 
 @dataclass(frozen=True, slots=True)
 class World(Generic[H]):
-    """What a run takes place in.
+    """The parts of a run.
 
-    Each of ``workloads`` makes its clients and checks for a cluster; they start, and come to their
-    end, in this order.
+    Each of ``workloads`` makes its clients and checks for a cluster; they start and end in this
+    order.
     """
 
     kind: GroupKind[H]
@@ -125,7 +125,7 @@ class Cluster(Group[H]):
         return [host for group in self.groups for host in group.hosts]
 
     def _group_of(self, action: Action) -> Group[Any]:
-        """To whose hosts it is done; what is done to no host is done to all that groups share."""
+        """The group of its hosts; what is done to no host is done to all that groups share."""
         names = {word for each in action.arguments for word in str(each).split(",")}
         for group in self.groups:
             if names & {host.name for host in group.hosts}:
@@ -180,7 +180,7 @@ class Cluster(Group[H]):
             await self.pass_time(0.05)
 
     def _all_are_back(self) -> bool:
-        """Whether all who must run are voters, once faults end. Who was removed may be late."""
+        """Whether all who must run are voters, once faults end. A removed node may be late."""
         return not self._healing or all(bring_back(group) for group in self.groups)
 
     async def run(self, seconds: float, client_seconds: float | None = None) -> None:
@@ -233,7 +233,7 @@ class Cluster(Group[H]):
         await self.until(self._all_are_back, "all are voters")
         await self._heal_workloads(self._prepares(True))
         await self._heal_workloads(self._prepares(False))
-        await self.until(lambda: all(each() for each in repaired), "damage is mended")
+        await self.until(lambda: all(each() for each in repaired), "damage is repaired")
         await self.until(lambda: all(group.agrees() for group in self.groups), "the replicas agree")
         settled = self._state()
         await self.pass_time(QUIET_SECONDS)

@@ -1,4 +1,4 @@
-"""What nodes have come to, in words, for a violation that is of all of them."""
+"""The states of all nodes in words, for a violation that concerns all of them."""
 
 from __future__ import annotations
 

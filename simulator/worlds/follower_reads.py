@@ -13,7 +13,7 @@ PAUSE_SECONDS_MAX = 0.3
 
 
 class FollowerReads(Workload):
-    """See the module. What it reads is compared with what those of :class:`Messages` write."""
+    """See the module. Its reads are compared with the writes of :class:`Messages`."""
 
     targets = ("r2",)
 

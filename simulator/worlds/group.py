@@ -30,10 +30,10 @@ H = TypeVar("H", bound=Host)
 
 @dataclass(frozen=True, slots=True)
 class GroupKind(Generic[H]):
-    """What the hosts of a group run, and what can strike them.
+    """The hosts of a group, and the faults that can strike them.
 
-    ``raft_config`` draws the limits of a run. ``invariants`` makes the checks that hold whatever
-    clients do. Of so many hosts ``members_away_max`` may be no members at a time.
+    ``raft_config`` draws the limits of a run. ``invariants`` makes the checks that hold for every
+    workload. Of this number of hosts ``members_away_max`` may be no members at a time.
     """
 
     segment_sizes: Sequence[int]
@@ -70,7 +70,7 @@ class Group(Generic[H]):
         self.invariants = list(kind.invariants(self.hosts, config))
 
     def watch(self) -> None:
-        """All checks are there: from now on they are told what happens."""
+        """All checks are there: from now on they hear what happens."""
         for host in self.hosts:
             host.watch(self.invariants)
 
@@ -83,12 +83,12 @@ class Group(Generic[H]):
 
     @property
     def loop(self) -> VirtualLoop:
-        """That of the whole world."""
+        """The one of the whole world."""
         return self.environment.loop
 
     @property
     def network(self) -> Network:
-        """That of the whole world."""
+        """The one of the whole world."""
         return self.environment.network
 
     @property
@@ -135,7 +135,7 @@ class Group(Generic[H]):
         self.network.heal()
 
     def leader(self) -> H | None:
-        """Who serves; None if nobody does, or more than one takes itself for the leader."""
+        """The serving leader; None if nobody does, or more than one takes itself for the leader."""
         leading = [
             host
             for host in self.hosts

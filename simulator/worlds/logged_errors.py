@@ -1,7 +1,7 @@
-"""An exception that shipped code catches, logs and survives: where nobody expected it, a finding.
+"""An exception that shipped code only logs and survives is a violation, unless it was expected.
 
-A handler of requests that fails answers with an error, and so does a check of a transaction, a push
-to a client, and more. Clients try again, and no promise seems to be broken.
+A request handler that fails answers with an error; checks of transactions and pushes to clients
+fail in the same way. Clients try again, and no promise seems to be broken.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from store.errors import StoreError
 
 
 class LoggedErrors(logging.Handler):
-    """Makes a violation of each exception in the log, but for those of disks."""
+    """Makes a violation of each exception in the log, except for those of disks."""
 
     def __init__(self, report: Callable[[Violation], None]) -> None:
         super().__init__(logging.WARNING)
@@ -34,7 +34,7 @@ class LoggedErrors(logging.Handler):
 
 @contextmanager
 def logged_errors_reported(report: Callable[[Violation], None]) -> Iterator[None]:
-    """Meanwhile ``report`` is told of each of them."""
+    """Meanwhile ``report`` gets each of them."""
     log, handler = logging.getLogger(), LoggedErrors(report)
     log.addHandler(handler)
     try:

@@ -1,4 +1,4 @@
-"""Producers, consumers, and clients that ask for offsets and topics, as all broker worlds have."""
+"""Producers, consumers, and clients of offsets and topics: the base of all broker worlds."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GROUP = "readers"
 
 
 class MessageChecks:
-    """What must hold of the messages of one broker group. They listen to ``history``."""
+    """Rules for the messages of one broker group. They listen to ``history``."""
 
     def __init__(self, hosts: Sequence[BrokerHost], history: History) -> None:
         self.stored = StoredMessages(hosts, TOPICS)

@@ -1,4 +1,4 @@
-"""A NameServer, and the check of what it says of the broker groups."""
+"""A NameServer, and the check of its answers about the broker groups."""
 
 from __future__ import annotations
 
@@ -46,5 +46,5 @@ class NameService(Workload):
         await self._running.start()
 
     def _tables(self) -> NameServerTables | None:
-        """What it answers from."""
+        """Its tables."""
         return None if self._running is None else self._running.routes

@@ -1,4 +1,4 @@
-"""What became of a run."""
+"""The outcome of a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from simulator.faults.schedule import Action
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a run. ``violation`` is None if every promise was kept."""
+    """The outcome of a run. ``violation`` is None if every promise was kept."""
 
     seed: int
     plan: str

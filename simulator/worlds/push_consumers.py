@@ -1,7 +1,7 @@
 """Consumers that behave on the wire as RocketMQ's Java push consumer does.
 
-One group filters by tags, sends back what it cannot consume, and is moved back by an operator while
-it consumes; the other locks its queues and consumes them in order.
+One group filters by tags, sends back messages, and an operator resets it while it consumes. The
+other locks its queues and consumes them in order.
 """
 
 from __future__ import annotations
@@ -91,7 +91,8 @@ class FilteringGroupListener(DeliveryForwarder):
         self._tagged.given(consumer, place, record)
 
     def delivered(self, consumer: str, place: Place, record: MessageRecord) -> None:
-        """See :class:`PushListener`. What comes again has another place, in the retry topic."""
+        """See :class:`PushListener`. A message that comes again has another place, in the retry
+        topic."""
         self._selected.delivered(consumer, place, record)
         if place[0] == TOPIC:
             super().delivered(consumer, place, record)

@@ -1,4 +1,4 @@
-"""The worlds that a run can have, and all that decides a run."""
+"""The worlds of runs, and everything that decides a run."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from simulator.worlds.scheduled_messages import ScheduledMessages
 from simulator.worlds.settings import BURSTS as BURSTS_SETTINGS
 from simulator.worlds.settings import BUSY, HEALING_SECONDS, SHARED_CALM, WorldSettings
 from simulator.worlds.settings import CALM as CALM_SETTINGS
+from simulator.worlds.stale_routes import StaleRoutes
 from simulator.worlds.transactions import Transactions
 from simulator.worlds.two_broker_groups import SecondGroup
 from simulator.worlds.workload import Workload
@@ -41,6 +42,7 @@ BURSTS = "bursts"
 PUSHING = "pushing"
 LOOKUPS = "lookups"
 GROUPS = "groups"
+STALE_ROUTES = "stale-routes"
 CALM_WAITING = "calm-waiting"
 CALM_TRANSACTIONS = "calm-transactions"
 CALM_FOLLOWERS = "calm-followers"
@@ -96,6 +98,7 @@ WORLDS: Mapping[str, World[Any]] = {
     CALM_PUSHING: _brokers(PushConsumers, settings=SHARED_CALM),
     LOOKUPS: _brokers(MessageLookup),
     CALM_LOOKUPS: _brokers(MessageLookup, settings=SHARED_CALM),
+    STALE_ROUTES: _brokers(StaleRoutes),
     GROUPS: World(
         WHOLE_BROKERS,
         (_names, _messages_of_both, SecondGroup),
@@ -133,7 +136,7 @@ class Run:
         )
 
     def play(self, show: Callable[[str], None] | None = None) -> Outcome:
-        """To its end; ``show`` is told every event, a line each."""
+        """To its end; ``show`` gets every event, a line each."""
         return play(
             self.cluster(show), lambda cluster: cluster.run(self.seconds, self.client_seconds)
         )

@@ -1,4 +1,4 @@
-"""Clients that ask, and others that answer a part of it: requests, SQL92."""
+"""Clients that send requests, and others that reply to a part of them, by SQL92."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from simulator.worlds.workload import Workload
 TOPIC = "questions"
 GROUP = "experts"
 REQUEST_PROPERTIES = ("CORRELATION_ID", "REPLY_TO_CLIENT", "TTL", "CLUSTER")
-"""What clients and brokers add to a question, so that its answer finds back."""
+"""Properties that clients and brokers add to a question, so that its answer finds back."""
 
 
 class RequestReply(Workload):
@@ -52,7 +52,7 @@ class RequestReply(Workload):
             cluster.client_host(name, f"10.0.3.{place}", main)
             for place, (name, main) in enumerate(mains, 1)
         ]
-        # Questions have numbers of their own, so what is stored of them is told apart as well.
+        # Questions have numbers of their own, so they can be told apart in the log as well.
         stored = StoredMessages(cluster.hosts, (TOPIC,))
         self._selected = OnlySelectedBySql92(GROUP, TOPIC, is_wanted)
         content = MessageContentKept((TOPIC,), REQUEST_PROPERTIES)

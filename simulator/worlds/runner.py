@@ -1,4 +1,4 @@
-"""Running a cluster through a script to its end, and what came of it."""
+"""Runs a cluster through a script to its end, and returns the outcome."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Script: TypeAlias = "Callable[[Cluster[Any]], Coroutine[object, object, None]]"
 def play(cluster: Cluster[Any], script: Script) -> Outcome:
     """Runs a cluster through a script to its end.
 
-    Without the garbage collector: when it runs depends on more than the seed, and what it finds to
-    finalise is pending tasks of dead processes, which may speak up at any time.
+    It runs without the garbage collector. When that runs depends on more than the seed, and it
+    would finalise pending tasks of dead processes, which may speak up at any time.
     """
     collecting = gc.isenabled()
     gc.disable()

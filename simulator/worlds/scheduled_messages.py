@@ -1,4 +1,4 @@
-"""Messages that wait for their time: delay levels and times of delivery."""
+"""Scheduled messages: delay levels and delivery times."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from simulator.worlds.workload import Workload
 TOPIC = "later"
 GROUP = "patient"
 DELAY_PROPERTIES = ("DELAY", "REAL_TOPIC", "REAL_QID", "TIMER_OUT_MS")
-"""What clients and brokers add to a message that waits."""
+"""Properties that clients and brokers add to a scheduled message."""
 
 
 class ScheduledMessages(Workload):
@@ -65,7 +65,7 @@ class ScheduledMessages(Workload):
         return len(self.later.open)
 
     def delivered(self) -> bool:
-        """What waits is delivered, and all of it has reached the consumers."""
+        """Scheduled messages are delivered, and all of them have reached the consumers."""
         ends = self._cluster.workload(Messages).stored.ends
         return not self.waited.waiting and all(
             self._skipped.reaches(*queue, end) for queue, end in ends.items() if queue[0] == TOPIC

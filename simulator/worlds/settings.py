@@ -1,4 +1,4 @@
-"""How busy the clients of a world are, and how its groups are set up."""
+"""How busy the clients of a world are, and the settings of its groups."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class WorldSettings:
     client_pauses: Sequence[float] = (0.15, 0.3, 0.6)
     """The longest pauses between two requests of a producer, in seconds."""
     patient_pauses: float = 1.0
-    """Those of the patient producer are so many times as long."""
+    """The factor of the patient producer's pauses."""
     client_bursts: Sequence[int] = (1,)
     """How many requests the impatient producer sends at the same instant; drawn each time."""
     impatience: Sequence[float] = (PRODUCER_CONFIG.request_seconds,)
     """Seconds after which the impatient producer sends a request again."""
     register_pauses: float = 2.0
-    """The pauses of those who ask for offsets and topics are so many times as long."""
+    """The factor of the pauses of clients that ask for offsets and topics."""
     register_bursts: Sequence[int] = (1,)
     """For how many offsets and topics a client asks at the same instant; drawn each time."""
     reads_at_followers: bool = False
@@ -47,7 +47,7 @@ class WorldSettings:
     consumer_config: ConsumerConfig = CONSUMER_CONFIG
 
     added_pauses: float = 1.0
-    """The pauses of clients that a world adds to these are so many times as long."""
+    """The factor of the pauses of clients that a world adds."""
     delaying_bursts: Sequence[int] = (1,)
     """How many messages that wait are sent at the same instant; drawn each time."""
 
@@ -60,8 +60,8 @@ BURSTS = replace(
     client_bursts=(1, 2, 4, 8, 16),
     register_bursts=(1, 2, 4),
 )
-"""Much is done at once. So entries hold many requests, their answers come in any order, and half of
-what one client sent at an instant may fail over while the other half is stored."""
+"""Much is done at once. So entries hold many requests, and their answers come in any order. Half of
+a client's messages of one instant may fail over while the other half is stored."""
 
 CALM = replace(
     BURSTS,

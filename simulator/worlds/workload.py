@@ -1,4 +1,4 @@
-"""What a world is composed of beside its group: clients, and the checks of what they do."""
+"""A part of a world beside its group: clients, and the checks of what they do."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class Workload:
     """Some clients of a cluster. Each overrides what concerns it.
 
     ``client_hosts`` are the machines of its clients, in the order in which they start. Faults
-    strike those in ``targets``. ``invariants`` are told of the hosts of the cluster's first group.
-    With ``prepares`` it starts, and comes to its end, before the others.
+    strike those in ``targets``. ``invariants`` observe the hosts of the cluster's first group. With
+    ``prepares`` it starts, and comes to its end, before the others.
     """
 
     prepares: ClassVar[bool] = False
@@ -34,17 +34,19 @@ class Workload:
             client_host.start()
 
     def is_prepared(self) -> bool:
-        """Whether others may start. Who says no tells the cluster later (``Cluster.prepared``)."""
+        """Whether others may start. A workload that says no tells the cluster later
+        (``Cluster.prepared``)."""
         return True
 
     def stop(self) -> None:
         """Its clients ask for nothing new."""
 
     def process_ended(self, host: Host) -> None:
-        """A process of the group has ended. Who has a connection to it hears of it by that."""
+        """A process of the group has ended. Processes with a connection to it hear of it by
+        that."""
 
     def ask_at_once(self, host: Host, *, is_write: bool) -> None:
-        """Who asks for offsets and topics asks there, now."""
+        """Clients that ask for offsets and topics ask there, now."""
 
     def crash_given(self, client: str, victim: str) -> None:
         """Somebody dies as soon as a consumer is given something."""
@@ -52,7 +54,7 @@ class Workload:
     def client_ended(self, client_host: ClientHost) -> None:
         """The process of a client, of this workload or another one, died."""
 
-    # --- what came of it
+    # --- the outcome
 
     def open_calls(self) -> int:
         """How many calls have not ended."""
@@ -67,7 +69,7 @@ class Workload:
         return True
 
     async def heal(self) -> None:
-        """Faults are over: lets its clients come to their end, and checks what must hold then.
+        """Faults are over: ends its clients, and checks what must hold then.
 
         Raises :class:`~simulator.engine.violation.Violation`.
         """

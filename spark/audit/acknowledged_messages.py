@@ -1,8 +1,8 @@
-"""Is what was acknowledged in the log? The list is what the command line printed, or bare ids.
+"""Looks for acknowledged messages in the log. Their list is printed output, or bare ids.
 
-A message is a JSON object with ``msg_id`` (RocketMQ's: address and port of the broker, then the
-position in the log, in hexadecimal), and as far as there are such ``queue_id``, ``queue_offset``,
-``broker`` (of ``dledger produce --json``), ``topic`` and ``unique_key`` (of ``dledger consume
+A message is a JSON object. ``msg_id`` is RocketMQ's: address and port of the broker, then the
+position in the log, in hexadecimal. Optional fields are ``queue_id``, ``queue_offset`` and
+``broker`` (of ``dledger produce --json``), and ``topic`` and ``unique_key`` (of ``dledger consume
 --json`` and ``dledger message``). Objects stand one a line, or in one JSON array. A line that is no
 object is the ``msg_id`` alone.
 """
@@ -181,7 +181,7 @@ class CommittedLog:
         return f"{self._replica.directory}/commitlog/{segment_name(start)}", position - start
 
     def mismatch(self, one: Acknowledged) -> str | None:
-        """What is there instead of the message; ``None`` where it is there, or has expired."""
+        """The record that is there instead; ``None`` where it is there, or has expired."""
         if one.position < self._first:
             return None
         if one.position >= self._end:

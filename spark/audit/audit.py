@@ -1,9 +1,9 @@
 """The audit as Spark jobs: one task checks one range of the log over all replicas of a group.
 
-All groups are planned in one job, their ranges checked in the next, and then their derived files,
-so groups are audited side by side. Tasks read the replicas themselves and give back a summary of a
-range; no row of the log ever goes through Spark, and nothing is shuffled. The check is the one of
-``dledger verify`` (:mod:`store.verify`), so both find the same.
+One job plans all groups, the next checks their ranges, and one more their derived files, so groups
+are audited side by side. Tasks read the replicas themselves and give back a summary of a range. No
+row of the log goes through Spark, and nothing is shuffled. The check is the one of ``dledger
+verify`` (:mod:`store.verify`), so both find the same.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class GroupFinding:
 
     @property
     def kind(self) -> str:
-        """That of the finding, or ``acknowledged``."""
+        """The kind of the finding, or ``acknowledged``."""
         return "acknowledged" if self.listed else self.finding.kind.value
 
     def __str__(self) -> str:
@@ -61,7 +61,7 @@ class GroupFinding:
 
 @dataclass(slots=True)
 class GroupAudit:
-    """What the audit of one group gave; ``seconds`` of each range are those of its task.
+    """The result of the audit of one group; ``seconds`` of each range are those of its task.
 
     Results are without their parts, which the findings are made of.
     """
@@ -146,7 +146,7 @@ def audit_groups(fs: FileSystem, run: SparkRun, groups: Sequence[GroupPlan], aud
         told = list(pool.map(partial(finish_audit, fs), groups, results, derived))
     for group, some, files, found in zip(groups, checked, derived, told, strict=True):
         seconds = {result.number: taken for result, taken in some}
-        # What goes across ranges is told by now, and is most of what they gave.
+        # Findings across ranges are made by now, and need most of what the ranges gave.
         kept = [replace(result, parts=()) for result in files.results]
         audit.groups.append(GroupAudit(group, kept, seconds))
         audit.findings += [GroupFinding(finding, group.group) for finding in found]

@@ -90,7 +90,7 @@ def run_tasks(
     shared: Sequence[bytes],
     tasks: Sequence[tuple[int, bytes]],
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What a Spark task runs; it goes to the executors together with what is shared."""
+    """The function of a Spark task; it goes to the executors together with what is shared."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if not gc.get_freeze_count():

@@ -1,4 +1,4 @@
-"""Which replicas are meant by the directories of a command line."""
+"""The replicas that the directories of a command line mean."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def find_targets(directories: Sequence[str]) -> list[str]:
         except DataFormatError as error:
             raise ReplicaError(str(error).replace(inner, directory, 1)) from error
         if "://" in directory:
-            # What follows the path says how to reach the store: where it is, for one.
+            # The part behind the path says how to reach the store, for example where it is.
             outer, mark, query = directory.partition("?")
             found += [f"{outer.rstrip('/')}{path[len(inner) :]}{mark}{query}" for path in below]
         else:

@@ -1,8 +1,8 @@
-"""How much of the log one task checks, where nobody says.
+"""The default size of a task: how much of the log it checks.
 
-A task costs a twentieth to a tenth of a second beside its check, which is what the check of 100 to
-200 MB of replicas costs: few large tasks waste least. But each core needs one, and what a failure
-repeats or a damaged entry makes dearer is a whole range.
+A task costs a twentieth to a tenth of a second beside its check, as much as the check of 100 to 200
+MB of replicas. So few large tasks waste least. But each core needs one, and a failure or a damaged
+entry costs a whole range again.
 """
 
 from __future__ import annotations

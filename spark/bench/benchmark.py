@@ -1,9 +1,8 @@
-"""How fast the audit is: in Spark, and by plain processes with the same checks and no Spark.
+"""The speed of the audit: in Spark, and in plain processes with the same checks and no Spark.
 
-The time of a session's start and of its first query does not count; the data are in the page cache
-as far as they fit. Rates are bytes of log of all replicas in a second: of the clock, and of
-processor time of all processes that take part (Spark's own included), which does not depend on who
-else uses the machine.
+The start of a session and its first query do not count. The data are in the page cache as far as
+they fit. Rates are bytes of log of all replicas a second, by the clock and by CPU time of all
+processes, Spark's own included. CPU time does not depend on other users of the machine.
 """
 
 from __future__ import annotations
@@ -118,7 +117,7 @@ def measure(session: SparkSession, root: str, group: GroupPlan, repeats: int) ->
 
 
 def measure_alone(group: GroupPlan, repeats: int) -> dict[str, float]:
-    """What one process takes, by its processor time: in turn, the middle one of the runs.
+    """The CPU time of one process: the median of runs that alternate.
 
     ``check_to_read`` is the rate of the check against that of reading and summing up.
     """

@@ -1,4 +1,4 @@
-"""The messages of the benchmark: all of one kind, or as different as they are in use."""
+"""The messages of the benchmark: all of one kind, or mixed as in use."""
 
 from __future__ import annotations
 

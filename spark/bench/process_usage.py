@@ -1,7 +1,6 @@
-"""What the processes below this one have used, as Linux tells it in ``/proc``.
+"""Resources that child processes have used, from Linux's ``/proc``.
 
-Time by the clock says little on a machine that others use too; the time that a processor spent on
-the work says the same on each day.
+Time by the clock says little on a machine that others use too. CPU time is the same on each day.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the benchmark found, as tables to be read."""
+"""The results of the benchmark, as tables."""
 
 from __future__ import annotations
 

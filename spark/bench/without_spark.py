@@ -1,7 +1,7 @@
-"""The audit's check in processes without Spark: what the benchmark compares Spark with.
+"""The audit's check in processes without Spark, for the comparison.
 
-And what one process takes for it, against reading the same files with a CRC32C over them
-(``cat | crc32c``, without the pipe): no check can take less.
+One process also reads the same files with a CRC32C over them (``cat | crc32c``, without the pipe):
+no check can take less.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from store.verify.derived_files import check_derived
 from store.verify.plan.task_runner import Result, Shared, Task, TaskRunner, run_here
 
 ROW_PARTS = 4
-"""So many parts of what Spark would hand out are enough to tell what a row costs."""
+"""The number of parts, of those that Spark would hand out, that shows what a row costs."""
 
 
 @contextmanager
 def plain_workers(count: int) -> Iterator[Executor]:
-    """So many processes, which have loaded by then what a check needs."""
+    """A pool of ``count`` processes that have loaded the check's modules."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(count, mp_context=context) as pool:
         for _ in pool.map(load, range(count)):

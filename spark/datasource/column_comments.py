@@ -1,4 +1,4 @@
-"""What each column means, in words: Spark shows them in ``DESCRIBE`` and keeps them in Parquet.
+"""The meaning of each column. Spark shows it in ``DESCRIBE`` and keeps it in Parquet.
 
 No comment has an apostrophe: they stand in DDL as they are.
 """
@@ -50,7 +50,7 @@ _COMMENTS = {
     "retry_max_times": "how often a message is retried before it is a dead letter",
     "broker_id": "the broker that it should read from, 0 for the leader",
     "which_broker_when_slow": "the broker that it is sent to when it is far behind",
-    "notify_ids_changed": "whether its members are told when members change",
+    "notify_ids_changed": "whether its members are notified when members change",
     "committed_offset": "number of the message that the group consumes next",
     "first_offset": "number of the first message in the queue, null for a queue without messages",
     "end_offset": "number behind the last message in the queue, null as first_offset",

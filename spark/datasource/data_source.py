@@ -51,7 +51,7 @@ INDEX_RANGE_FACTOR = 16
 
 @dataclass
 class Part(InputPartition):
-    """What one task reads: a piece of the log, a queue, a file of the key index, or a state."""
+    """The piece that one task reads: of the log, of a queue, of the key index, or a state."""
 
     piece: Piece | None = None
     snapshot: Snapshot | None = None
@@ -87,12 +87,12 @@ class DledgerDataSource(DataSource):
 
 
 class Reader(DataSourceReader):
-    """One read of all that the manifests vouch for.
+    """One read of everything that the manifests cover.
 
-    It takes no filters of Spark (``pushFilters``). PySpark keeps what a reader was narrowed to with
-    the relation, up to 4.3, and each query of the same DataFrame or view shares that: a join with
-    itself reads nothing, and the next query without a filter only what this one wanted. Options
-    narrow the relation itself.
+    It takes no filters of Spark (``pushFilters``). Up to 4.3 PySpark keeps the filters of a reader
+    with the relation, and every query of the same DataFrame or view shares them. So a join with
+    itself reads nothing, and the next query without a filter reads only what this one wanted.
+    Options narrow the relation itself.
     """
 
     def __init__(self, roots: list[str], options: ReadOptions) -> None:
@@ -141,7 +141,7 @@ class StreamReader(DataSourceStreamReader):
         return read_part(partition, self._options)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Snapshots are removed by who made them."""
+        """Nothing here removes snapshots."""
 
 
 def wanted(roots: list[str], options: ReadOptions) -> list[Snapshot]:

@@ -1,8 +1,8 @@
 """Cutting a snapshot's log into pieces of about equal size, and reading such a piece.
 
-A piece is a range of entries, and need not end where a segment does: a big segment is read by many
-tasks. Where an entry lies is taken from the entry index, which a snapshot holds up to its last
-entry; each header must then be the one that the index states.
+A piece is a range of entries and need not end with a segment: many tasks read a big segment. The
+entry index says where an entry lies; a snapshot holds it up to its last entry. Each header must
+then be the one that the index states.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The messages of many entries as Arrow columns, each made at once.
+"""The messages of many entries as Arrow columns, each column made at once.
 
-Numbers are copied as they are. A column of text is cut out of the entries' bytes by Arrow: an array
-over all bytes, of which every second element is wanted, so no text becomes an object of Python.
-What is unusual (records that the leader's rows do not lead to, hosts of IPv6, a property twice,
-bytes that are not UTF-8) is for :mod:`spark.datasource.view_rows`.
+Numbers are copied as they are. Arrow cuts a column of text out of the entries' bytes: every second
+element of an array over all bytes is text of the column. So no text becomes a Python object.
+:mod:`spark.datasource.view_rows` reads unusual messages: records that the leader's rows do not lead
+to, hosts of IPv6, a property twice, bytes that are not UTF-8.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class MessageColumns:
 
 
 class _Pairs:
-    """Where names and values of properties lie, and of which message each pair is."""
+    """The places of names and values of properties, and the message of each pair."""
 
     def __init__(self, octets: Octets, begins: Numbers, ends: Numbers) -> None:
         self._count = len(begins)
@@ -141,7 +141,7 @@ class _Pairs:
         marks = marks[flat[marks] > 0]
         is_end = flat[marks] == PAIR_END[0]
         stops = np.flatnonzero(is_end)
-        # What holds the mark that ends a name is a pair, and the first such mark counts.
+        # A pair has the mark that ends a name, and the first such mark counts.
         befores = np.append(-1, stops[:-1])
         pairs = np.flatnonzero(stops - befores > 1)
         begin = np.append(-1, marks[stops[:-1]])[pairs] + 1

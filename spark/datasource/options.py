@@ -37,7 +37,7 @@ OPTIONS = {
     "rangebytes": "bytes of log that one task reads, default 64 MiB",
     "pushdown": "true or false, without effect: the options above narrow what is read",
 }
-# What Spark itself hands on with them.
+# Options that Spark itself adds.
 _GIVEN = frozenset({"path", "paths"})
 
 

@@ -1,8 +1,8 @@
 """The columns of each view, for Arrow and for Spark, which must agree to the letter.
 
-Indexes, positions and offsets are what ``docs/format.md`` calls so; positions and sizes are bytes,
-CRCs are unsigned and therefore ``bigint``, times are ``timestamp`` with milliseconds. Every column
-may be null as far as Spark knows; which ever are, the comments say.
+Indexes, positions and offsets have the meaning of ``docs/format.md``. Positions and sizes are
+bytes, CRCs are unsigned and therefore ``bigint``, times are ``timestamp`` with milliseconds. Spark
+takes every column for nullable; the comments say which ones are.
 """
 
 from __future__ import annotations

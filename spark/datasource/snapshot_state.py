@@ -1,4 +1,4 @@
-"""The newest checkpoint of a snapshot: what was true once the snapshot's last entry was applied."""
+"""The newest checkpoint of a snapshot: the state after the snapshot's last entry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The snapshots below a path, and what of each may be read: up to its manifest's commit index."""
+"""The snapshots below a path. Each may be read up to its manifest's commit index."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def index_rows(piece: Piece) -> Rows:
 
 
 def queue_lengths(snapshot: Snapshot) -> list[QueueLength]:
-    """Which rows of which queues count, as the snapshot's checkpoint says.
+    """The rows of queues that count, by the snapshot's checkpoint.
 
     Raises :class:`~spark.errors.ReplicaError` where it cannot be read.
     """

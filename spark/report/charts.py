@@ -12,7 +12,7 @@ from store.verify import RangeResult
 WIDTH = 1000
 LABEL = 130
 ROW = 30
-# More columns than this could not be told from each other.
+# More columns than this look alike.
 COLUMNS = 250
 # The worst of the ranges that share a column is shown.
 WORDS = ("same", "behind", "damaged", "differs")

@@ -1,4 +1,4 @@
-"""``report.html``: one page that needs nothing beside it, made for looking at an audit."""
+"""``report.html``: one page that needs nothing beside it."""
 
 from __future__ import annotations
 

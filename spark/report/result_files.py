@@ -1,8 +1,8 @@
-"""What an audit leaves: ``findings.parquet``, ``ranges.parquet`` and ``summary.json``.
+"""The files that an audit leaves: ``findings.parquet``, ``ranges.parquet`` and ``summary.json``.
 
-The columns are those of the two schemas below. ``ranges`` has a row for each range and replica;
-``seconds`` and ``bytes_read`` are of the range's task, over all replicas. ``summary.json`` is
-written last: where it is, the rest is whole.
+The columns are those of the two schemas below. ``ranges`` has a row for each range and replica.
+``seconds`` and ``bytes_read`` belong to the range's task, over all replicas. ``summary.json`` is
+written last: if it is there, the rest is whole.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """How fast replicas are checked: ``python -m tests.bench.audit_kernel --mib 512``.
 
-Writes three equal replicas (messages of 1 KiB, 128 in an entry) to a temporary directory, checks
-their ranges in one process and in several, and prints bytes of log of all replicas per second, by
-wall clock and by CPU time. The files are read once before, so the disk is not measured.
+Writes three equal replicas (messages of 1 KiB, 128 in an entry) to a temporary directory. Checks
+their ranges in one process and in several. Prints bytes of log of all replicas per second, by wall
+clock and by CPU time. The files are read once before, so the disk is not measured.
 """
 
 from __future__ import annotations

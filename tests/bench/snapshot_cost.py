@@ -1,4 +1,4 @@
-"""What snapshots cost a group at work: ``python -m tests.bench.snapshot_cost``.
+"""The cost of snapshots to a group at work: ``python -m tests.bench.snapshot_cost``.
 
 Starts a cluster of its own and lets one producer after the other load it, every second one while
 a snapshot of all nodes is taken. Prints both medians and their ratio.

@@ -92,7 +92,7 @@ class NoPeers:
 
 
 def flip(path: Path, byte: int) -> None:
-    """A bit of a file rots."""
+    """A bit of a file flips."""
     data = bytearray(path.read_bytes())
     data[byte] ^= 4
     path.write_bytes(bytes(data))
@@ -166,7 +166,7 @@ class SingleBroker:
         self.client = RemotingClient(loop)
 
     def wall_ms(self) -> int:
-        """What the broker's wall clock shows."""
+        """The time of the broker's wall clock."""
         passed = 0.0 if self._began is None else self.loop.time() - self._began
         return self.now_ms + int(passed * 1000)
 

@@ -6,8 +6,8 @@ Runs in a virtual environment of its own, which has none of this project's packa
 
 Sends NAME-0, NAME-1 and so on, one JSON line for each that is acknowledged or refused, until its
 input ends. Nothing is tried again here; what the client tries again by itself is its own. There is
-one sending thread: threads that want the client's table of connections at the same moment do not
-wait for each other, they give up, six times within a millisecond, and say that there is no route.
+one sending thread. Threads that want the client's table of connections at the same moment do not
+wait for each other. They give up, six times within a millisecond, and say that there is no route.
 For the same reason the first message is tried until the client's timer has looked the route up.
 
 NAME tells messages of several such processes apart: the client's UNIQ_KEY does not, it has zeros in

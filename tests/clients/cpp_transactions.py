@@ -4,10 +4,10 @@ Runs with the package's directory on the path::
 
     PYTHONPATH=build/clients/rocketmq_2 python cpp_transactions.py NAMESRV TOPIC COUNT
 
-Number *n* is committed where ``n % 4`` is 0, rolled back where it is 1, and left unknown otherwise:
-then the broker asks, and 2 is committed, 3 rolled back. What was not acknowledged is rolled back.
-When all that was left unknown has been asked about, it says so and stays until its input ends: what
-it answers leaves one way, and is asked for again where it does not arrive.
+Number *n* is committed if ``n % 4`` is 0, rolled back if it is 1, and left unknown otherwise. Then
+the broker asks, and 2 is committed, 3 rolled back. Unacknowledged messages are rolled back. It says
+so when all unknown outcomes have been asked about, and stays until its input ends: its answers
+leave one way and are asked for again if they do not arrive.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TRIES = 100
 RETRY_SECONDS = 0.2
 QUIET_SECONDS = 120.0
 
-# What the package does not declare of the library that it ships (CProducer.h).
+# Functions of the shipped library that the package does not declare (CProducer.h).
 LISTENER = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 dll.CreateTransactionProducer.argtypes = [ctypes.c_char_p, LISTENER, ctypes.c_void_p]
 dll.CreateTransactionProducer.restype = ctypes.c_void_p

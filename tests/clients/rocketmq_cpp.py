@@ -69,7 +69,7 @@ def consume(namesrv: str, topic: str, group: str, count: int, *, how: str = "") 
     seen: set[int] = set()
     complete = threading.Event()
 
-    # What the package's own subscribe registers raises through C where a callback fails.
+    # The package's own subscribe registers a callback that raises through C.
     def received(_consumer: Any, pointer: Any) -> int:
         message = RecvMessage(pointer)
         n = int(message.body)

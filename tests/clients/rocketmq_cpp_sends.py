@@ -4,9 +4,9 @@ Runs in a virtual environment of its own, which has none of this project's packa
 
     python rocketmq_cpp_sends.py oneway|batch|by_key|large NAMESRV TOPIC
 
-Sends the numbers from 0 to 11: one way, in one batch, each to the queue that its key (the number
-modulo 3) chooses, or with a body of 100,000 characters, which the client deflates. Stays until its
-input ends, for nothing tells it when what is sent one way has left.
+Sends the numbers from 0 to 11: one way, in one batch, each to the queue of its key (the number
+modulo 3), or with a body of 100,000 characters, which the client deflates. Stays until its input
+ends, for nothing tells it when what is sent one way has left.
 """
 
 from __future__ import annotations

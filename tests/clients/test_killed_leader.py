@@ -86,13 +86,13 @@ def test_filters_broadcasts_beginnings_and_follower_reads_outlive_a_killed_leade
             join_late(**{"from": "CONSUME_FROM_TIMESTAMP", "time": began}): set(AFTER),
         }
         for member in wanted:
-            member.wait(lambda member=member: len(member.queues) == QUEUES, "all queues")  # type: ignore[misc]
+            member.wait(lambda member=member: len(member.queues) == QUEUES, "all queues")  # type: ignore[misc]  # a default binds the variable
 
         send(cluster, "mixed", AFTER, lambda: kill_leader(cluster))
 
         for member, numbers in wanted.items():
             member.wait(
-                lambda member=member, numbers=numbers: set(member.numbers) >= numbers,  # type: ignore[misc]
+                lambda member=member, numbers=numbers: set(member.numbers) >= numbers,  # type: ignore[misc]  # as above
                 "all that it wants",
             )
             # Of the message before a time and that behind it, RocketMQ 4.9 takes the nearer one.

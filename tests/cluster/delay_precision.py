@@ -2,8 +2,8 @@
 
 Run by hand: ``python -m tests.cluster.delay_precision DIRECTORY [COUNT]``. A group of three; COUNT
 messages with delay levels and as many with a time of delivery are sent evenly, once with nothing
-beside and once for each load. Lateness is the store time of the delivered message minus the time at
-which it was due: the given one, or the store time of the message that waited plus its level.
+beside and once for each load. Lateness is the store time of the delivered message minus its due
+time. That is the given time, or the store time of the waiting message plus its level.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class RunningCluster:
         return Path(self._raft_log.node(node).config.data)
 
     def config(self, node: str) -> NodeConfig:
-        """What the node was started with."""
+        """The settings of the node."""
         return self._raft_log.node(node).config
 
     def view(self) -> GroupView:
@@ -69,6 +69,12 @@ class RunningCluster:
         """Whether the node's process is there."""
         return self._raft_log.node(node).process.pid is not None
 
+    def pid(self, node: str) -> int:
+        """Of the node's process, which runs."""
+        pid = self._raft_log.node(node).process.pid
+        assert pid is not None
+        return pid
+
     def kill(self, node: str) -> None:
         """kill -9; returns when the process is gone."""
         assert end_processes([self._raft_log.node(node).process], kill=True)
@@ -76,6 +82,11 @@ class RunningCluster:
     def end(self, node: str) -> None:
         """Stops it in order; returns when the process is gone."""
         assert end_processes([self._raft_log.node(node).process], kill=False)
+
+    def wait_until_ended(self, node: str) -> None:
+        """Returns when the process, which was told to stop, is gone."""
+        self._raft_log.node(node).process.reap(END_SECONDS)
+        assert not self.runs(node)
 
     def start(self, node: str) -> None:
         """Starts the process, and does not wait for it."""
@@ -126,7 +137,7 @@ class RunningCluster:
         )
 
     def ask(self, *arguments: str, stdin: str | None = None, code: int = 0) -> Any:
-        """What a command prints with ``--json``: a document, or a list where it prints a stream."""
+        """The output of a command with ``--json``: a document, or a list for a stream."""
         done = self.dledger(*arguments, "--json", stdin=stdin, code=code)
         documents = [json.loads(line) for line in done.stdout.splitlines()]
         return documents[0] if len(documents) == 1 else documents
@@ -175,7 +186,7 @@ def free_address() -> str:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[RunningCluster]:
-    """A group of three that serves; whatever of it runs at the end is stopped, by pid."""
+    """A group of three that serves; its processes that still run at the end are stopped, by pid."""
     running = start_cluster(tmp_path / "data")
     yield running
     running.stop()

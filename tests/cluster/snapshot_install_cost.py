@@ -1,4 +1,4 @@
-"""What refilling a member costs the acknowledgements of its leader.
+"""The cost of a refill to the acknowledgements of the leader.
 
 Run by hand: ``python -m tests.cluster.snapshot_install_cost DIRECTORY [MIB] [SECONDS]``. A group of
 three, of which one member is away until the others gave up what it needs; then single messages are

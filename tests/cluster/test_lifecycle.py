@@ -308,7 +308,7 @@ def test_up_says_how_to_stop_and_what_brings_a_node_back_that_ended(tmp_path: Pa
     assert ended.startswith("broker-a/n1 ended with exit code 1: ")
     assert "replace it, see docs/safety.md" in ended
     assert hint == (
-        f"once that is mended, `dledger start broker-a/n1 --data '{data}'` brings it back"
+        f"once that is fixed, `dledger start broker-a/n1 --data '{data}'` brings it back"
     )
 
 
@@ -330,7 +330,7 @@ def test_a_port_in_use_is_named_with_who_wanted_it_and_changes_nothing(tmp_path:
     assert files() == made
     for done in (new, known):
         assert done.returncode == 1
-        assert f"127.0.0.1:{port}, meant for the NameServer, cannot be had" in done.stderr
+        assert f"127.0.0.1:{port}, meant for the NameServer, cannot be used" in done.stderr
         assert "choose another with --namesrv-port" in done.stderr
 
 

@@ -59,7 +59,7 @@ def test_a_rotten_entry_is_named_in_the_status_and_mended_while_the_node_serves(
             views = {view.node.rpartition("/")[2]: view for view in cluster.view().nodes}
             told = views[node].mended
         assert str(segment(cluster, node)) in told[0]
-    assert "was damaged and is whole again" in cluster.dledger("status").stdout
+    assert "was damaged and is repaired" in cluster.dledger("status").stdout
     equal_and_whole(cluster)
 
 

@@ -26,7 +26,7 @@ from tests.damage.replica_groups import Group, build_group
 
 @dataclass(slots=True)
 class Tally:
-    """What came out, by kind of damage."""
+    """The outcomes, by kind of damage."""
 
     planted: Counter[str] = field(default_factory=Counter)
     found: Counter[str] = field(default_factory=Counter)
@@ -34,7 +34,8 @@ class Tally:
 
 
 def findings_of(group: Group, rng: Random) -> tuple[list[Finding], str | None]:
-    """What `dledger verify` says, and how an audit of small ranges in any order differs from it."""
+    """The findings of `dledger verify`, and the differences of an audit of small ranges in any
+    order."""
     whole = verify_replicas(group.fs, group.directories).findings
     plan = plan_audit(group.fs, group.directories, rng.randint(600, 9000))
     ranged = list(plan.findings)
@@ -49,7 +50,7 @@ def findings_of(group: Group, rng: Random) -> tuple[list[Finding], str | None]:
 
 
 def difference(alone: list[Finding], audited: list[Finding]) -> str | None:
-    """What only one of the two checks tells, word for word; ``None`` where they tell the same."""
+    """Findings of only one of the two checks, word for word; ``None`` where they tell the same."""
     ours, theirs = set(map(str, alone)), set(map(str, audited))
     if ours == theirs and exit_code(alone) == exit_code(audited):
         return None

@@ -1,4 +1,4 @@
-"""What was damaged, and what has to be said about it."""
+"""Planted damage, and the findings that must follow."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.damage.replica_groups import Group, Member
 
 @dataclass(slots=True)
 class Planted:
-    """What was done, and the finding that must be there.
+    """The damage, and the finding that must be there.
 
     ``index`` is the first entry it concerns, ``None`` for none in particular. Of ``also`` kinds
     there may be findings of the same replica: what hangs on the damaged bytes.
@@ -32,7 +32,7 @@ class Planted:
         """Notes whom nobody may accuse."""
 
     def explain(self, findings: list[Finding]) -> str | None:
-        """What is wrong with the findings; ``None`` where they are right."""
+        """The mistakes in the findings; ``None`` where they are right."""
         name = self.replica or self.member.name
         if self.may_be_unknown and all(each.replica == UNKNOWN_REPLICA for each in findings):
             name = UNKNOWN_REPLICA
@@ -66,10 +66,11 @@ class AnyIndex(Planted):
 
 @dataclass(slots=True)
 class GroupFinding(Planted):
-    """A damage of one or several replicas, and what must be told of whom.
+    """Damage to one or several replicas, and the expected findings of each.
 
-    ``paths`` are each told, with one of ``kinds``. Nobody is accused but the ``culprits``. That
-    replicas differ must be said where they ``differ``, and may be where they ``may_differ``.
+    ``paths`` are each told, with one of ``kinds``. Nobody is accused but the ``culprits``. A
+    finding that replicas differ must be there if they ``differ``, and may be there if they
+    ``may_differ``.
     """
 
     paths: tuple[str, ...] = ()
@@ -84,7 +85,7 @@ class GroupFinding(Planted):
         self.honest = frozenset(one.name for one in group.members if one.directory not in guilty)
 
     def explain(self, findings: list[Finding]) -> str | None:
-        """See :class:`Planted`. What a culprit is called need not be its name any more."""
+        """See :class:`Planted`. The damage may have changed the name of a culprit."""
         guilty = {one.directory for one in self.culprits}
         for finding in findings:
             if finding.replica == UNKNOWN_REPLICA:

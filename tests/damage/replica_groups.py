@@ -91,7 +91,7 @@ def _append(replica: Replica, number: int, rng: Random) -> Entry:
 
 
 def _commands(number: int, rng: Random) -> list[list[object]]:
-    """What a broker's state is made of, now and then."""
+    """Random content of a broker's state."""
     keys = rng.randbytes(4 * rng.randint(1, 3))
     commands: list[list[object]] = [
         ["requests", keys],

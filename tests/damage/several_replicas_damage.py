@@ -276,7 +276,7 @@ def _rename(group: Group, member: Member, identity: Identity) -> None:
 
 
 class _Twice(GroupFinding):
-    """One of two must be told, whichever."""
+    """One of two must be named, no matter which."""
 
     def explain(self, findings: list[Finding]) -> str | None:
         """See :class:`Planted`."""

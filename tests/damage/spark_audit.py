@@ -37,7 +37,8 @@ def undamaged_in_spark(session: SparkSession, root: Path, seed: int, tally: Tall
 
 
 def audit(session: SparkSession, root: Path, group: Group) -> tuple[list[Finding], str | None]:
-    """What Spark tells, with paths as in the simulated disk, and how `dledger verify` differs."""
+    """The findings of Spark, with paths as in the simulated disk, and the differences from `dledger
+    verify`."""
     directories = []
     for directory in group.directories:
         directories.append(f"{root}{directory}")

@@ -1,7 +1,7 @@
 """Damage of what lies in ``state/``, and of the manifest: each behind checksums that are right.
 
-A bit that is flipped is found by a checksum. What these plant was written whole, and is wrong: what
-is told must follow from the log, from the other files or from the other replicas.
+A bit that is flipped is found by a checksum. These plant files that are whole and wrong. The
+finding must follow from the log, from the other files or from the other replicas.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def save_checkpoint(group: Group, member: Member, checkpoint: Checkpoint) -> Non
 
 def save_machine(group: Group, member: Member, **fields: object) -> None:
     checkpoint, machine = checkpoint_of(group, member)
-    state = encode_machine_state(machine._replace(**fields))  # type: ignore[arg-type]
+    state = encode_machine_state(machine._replace(**fields))  # type: ignore[arg-type]  # fields by name
     save_checkpoint(group, member, replace(checkpoint, state=state))
 
 
@@ -148,7 +148,7 @@ def remove_checkpoint(group: Group, member: Member, _rng: Random) -> Planted | N
 
 
 def older_checkpoint(group: Group, member: Member, _rng: Random) -> Planted | None:
-    """That of another moment, under the name of the newest."""
+    """The state of another moment, under the name of the newest."""
     older = sorted(
         path
         for path in group.older.files()

@@ -82,7 +82,7 @@ def filled_lock(group: Group, member: Member, _rng: Random) -> Planted | None:
 
 
 def remains(name: str, group: Group, member: Member, rng: Random) -> Planted | None:
-    """What a node notes for its next start, of nonsense."""
+    """A note of a node for its next start, with nonsense in it."""
     if member.is_snapshot:
         return None
     checkpoint = group.fs.visible_bytes(checkpoint_path(member))

@@ -163,7 +163,7 @@ OF_TWO = frozenset(
     {other_owner, rotten_owner, one_save_two_records, second_ahead, far_apart, one_slot_left,
      sequence_of_none}
 )  # fmt: skip
-"""What a file of one slot, the floor, does not have."""
+"""The parts that a file of one slot, the floor, does not have."""
 
 
 def alter_slots(

@@ -163,7 +163,7 @@ def late_order_to_campaign_obeyed(patch: Patch) -> None:
     patch.set(Raft, "receive", obedient)
 
 
-# --- elections, members, hand-over
+# --- elections, members, transfers
 
 
 def votes_of_any_term_counted(patch: Patch) -> None:

@@ -1,12 +1,12 @@
 """The steps of instrumented code (:mod:`.instrument`): what it does, weighted by what it touches.
 
-A loop's turn, a call and an operation are a step each. Whatever goes over bytes, characters or
-elements in C costs a step for each of them: a slice what it copies, ``+`` and ``%`` what they make,
-``in`` and ``find`` what they look through, a built-in function what it is given. A regular
-expression costs what its matcher tries (:mod:`.regexsteps`).
+A loop's turn, a call and an operation are a step each. Everything that C does over bytes,
+characters or elements costs a step for each of them: a slice for what it copies, ``+`` and ``%``
+for what they make, ``in`` and ``find`` for what they search, a built-in function for its arguments.
+A regular expression costs what its matcher tries (:mod:`.regexsteps`).
 
-What a built-in function does with its arguments is taken to be linear: parsers in C (orjson,
-msgpack, zlib) are not looked into.
+The work of a built-in function on its arguments is taken to be linear: parsers in C (orjson,
+msgpack, zlib) are not examined.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from tests.linear.regex_steps import regex_steps
 
 INSTRUMENTED = ("broker", "dledger", "store", "tomllib", "tests.linear.samples")
-"""Modules, with those within them, whose own steps are counted."""
+"""The modules, with those within them, that have their own steps counted."""
 
 _COPIED = (bytes, bytearray, str, list, tuple, dict, set, frozenset)
 _TEXT = (bytes, bytearray, str)
@@ -107,7 +107,7 @@ class Steps:
             yield value
 
     def made(self, value: Any) -> Any:
-        """What a slice or an operator has copied; a view copies nothing."""
+        """The steps of a slice or an operator; a view copies nothing."""
         self.count += 1 + (0 if isinstance(value, memoryview) else _size(value))
         return value
 
@@ -157,7 +157,7 @@ _AS_FOUND = -1
 
 
 def _cost_of(function: Callable[..., Any], args: tuple[Any, ...]) -> int | None:
-    """What to add for the arguments of a call; None where its steps are counted within."""
+    """The steps for the arguments of a call; None where its steps are counted within."""
     if isinstance(function, FunctionType | MethodType):
         return None if is_instrumented(function.__module__) else sum(map(_size, args))
     owner = getattr(function, "__self__", None)

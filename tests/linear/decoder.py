@@ -1,4 +1,4 @@
-"""What is known of a decoder that is to be fed."""
+"""The properties of a decoder that is to be fed."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def heartbeat(data: bytes) -> None:
 
 def locks(data: bytes) -> None:
     batcher = SimpleNamespace(check_serving=lambda: None)
-    LockProcessor(SimpleNamespace(batcher=batcher))._read(request(data))  # type: ignore[arg-type]
+    LockProcessor(SimpleNamespace(batcher=batcher))._read(request(data))  # type: ignore[arg-type]  # the parts that it uses
 
 
 def registration(data: bytes) -> object:
@@ -178,7 +178,7 @@ def greeting(data: bytes) -> None:
     unpack_greeting(seal(msgpack.packb([PROTOCOL_VERSION, "g", "n0", data.decode()])))
 
 
-# What is long is looked at twice: each look is counted by itself, and neither from a size on alone.
+# Long input is read twice: each pass is counted by itself, and neither only from a size on.
 vars(http_jsonbody)["HTTP"] = replace(HTTP, containers_max=1 << 30, strings_max=1 << 30)
 
 
@@ -249,7 +249,7 @@ def checkpoint(payload: bytes) -> object:
 
 def websocket(chunk: int) -> Callable[[bytes], object]:
     def read(data: bytes) -> None:
-        reader = MessageReader(None, 1 << 20, lambda _message: True)  # type: ignore[arg-type]
+        reader = MessageReader(None, 1 << 20, lambda _message: True)  # type: ignore[arg-type]  # it pauses no protocol here
         for start in range(0, len(data), chunk):
             piece = data[start : start + chunk]
             reader.get_buffer(0)[: len(piece)] = piece

@@ -37,7 +37,7 @@ def install(steps: Steps) -> None:
     loaded = [name for name in sys.modules if is_instrumented(name)]
     if loaded:
         raise RuntimeError(f"already imported without counting: {loaded}")
-    builtins.__steps__ = steps  # type: ignore[attr-defined]
+    builtins.__steps__ = steps  # type: ignore[attr-defined]  # instrumented code calls it
     sys.meta_path.insert(0, _Finder())
 
 
@@ -138,7 +138,7 @@ class _Instrument(ast.NodeTransformer):
         )
         return _step("made", node) if copies else node
 
-    visit_List = visit_Tuple = visit_Set = _display  # noqa: N815
+    visit_List = visit_Tuple = visit_Set = _display  # noqa: N815 - names of ast.NodeVisitor
 
     def visit_Dict(self, node: ast.Dict) -> ast.AST:
         self.generic_visit(node)

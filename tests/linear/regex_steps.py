@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from re import _constants as code  # type: ignore[attr-defined]
-from re import _parser as parser  # type: ignore[attr-defined]
+from re import _constants as code  # type: ignore[attr-defined]  # typeshed lacks it
+from re import _parser as parser  # type: ignore[attr-defined]  # typeshed lacks it
 from typing import Any, TypeAlias
 
 Next: TypeAlias = Callable[[int], int | None]
@@ -22,7 +22,7 @@ _EVERYWHERE = frozenset(("search", "findall", "finditer", "sub", "subn", "split"
 
 
 def regex_steps(pattern: re.Pattern[Any], method: str, args: Sequence[Any]) -> int:
-    """What ``pattern.method(*args)`` takes."""
+    """The cost of ``pattern.method(*args)``."""
     text = args[1] if method in {"sub", "subn"} else args[0]
     bounds = [arg for arg in args[1:3] if isinstance(arg, int)] if args[0] is text else []
     start = bounds[0] if bounds else 0

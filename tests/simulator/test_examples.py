@@ -8,13 +8,29 @@ from pathlib import Path
 import pytest
 
 import simulator
+from simulator.runs.profiles import PROFILES
+from simulator.worlds.registry import WORLDS
 
 PAGE = Path(simulator.__file__).parents[1] / "docs" / "simulator.md"
-EXAMPLES = dict(re.findall(r"### (A [\w ]+)\n.*?```python\n(.*?)```", PAGE.read_text(), re.DOTALL))
+EXAMPLES = dict(
+    re.findall(r"### (A [\w ]+)\n(?:(?!###).)*?```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+)
 
 
 def test_each_part_that_can_be_added_has_an_example() -> None:
     assert list(EXAMPLES) == ["A fault", "A check", "A workload", "A planted bug"]
+
+
+def test_the_page_names_each_world_and_each_profile() -> None:
+    def named(heading: str) -> set[str]:
+        (section,) = re.findall(
+            rf"^## {heading}\n(.*?)^## ", PAGE.read_text(), re.DOTALL | re.MULTILINE
+        )
+        first_cells = re.findall(r"^\| (`[^|]*)\|", section, re.MULTILINE)
+        return {name for cell in first_cells for name in re.findall(r"`([^`]+)`", cell)}
+
+    assert named("Worlds") == WORLDS.keys()
+    assert named("Profiles") == PROFILES.keys()
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -108,7 +108,7 @@ def test_what_cannot_be_read_behind_the_checkpoint_is_put_back_by_the_peers(
 
     marks = played(Run(seed, schedule=()).cluster(), script).marks
     assert marks["sector behind the checkpoint cannot be read"] == 1
-    assert marks["damage mended before the node started"] == 1
+    assert marks["damage repaired before the node started"] == 1
 
 
 @pytest.mark.parametrize("unreadable", [False, True], ids=["rotted", "unreadable"])
@@ -131,7 +131,7 @@ def test_a_pending_rebuild_goes_on_once_the_peers_gave_back_an_entry_below_the_c
         assert not cluster.hosts[1].fs.exists(f"{DIRECTORY}/state/rebuild")
 
     outcome = played(Run(1, world=BROKERS, schedule=()).cluster(), script)
-    assert outcome.marks["damage mended before the node started"] == 1
+    assert outcome.marks["damage repaired before the node started"] == 1
 
 
 def test_two_of_three_that_each_have_what_the_other_lacks_go_on_without_the_third() -> None:

@@ -65,7 +65,7 @@ def test_a_scenario_is_read_as_it_was_written() -> None:
     ("text", "says"),
     [
         ("", "at least the lines 'seed N' and 'seconds S'"),
-        ("seed 1\nseconds 2\nseed 3", "line 3: seed is said twice"),
+        ("seed 1\nseconds 2\nseed 3", "line 3: seed is given twice"),
         ("seed one\nseconds 2", "invalid literal"),
         ("seed 1\nseconds", "line 2: seconds says nothing"),
         ("seed 1\nseconds 2\nnodes 4", "3 or 5 nodes, not 4"),
@@ -85,7 +85,7 @@ def test_a_scenario_says_when_it_came_to_something_else() -> None:
     calm = Scenario(1, 3, 1.0, (), violates="its disk holds")
     assert "every promise was kept" in str(calm.verdict(calm.run()))
     other = Scenario(1, 3, 1.0, (), bug=bug_by_id("A3"), violates="something else")
-    assert "'something else' was to be said, not: " in str(other.verdict(other.run()))
+    assert "'something else' was expected, not: " in str(other.verdict(other.run()))
 
 
 def test_two_violations_are_of_a_kind_if_only_names_and_numbers_differ() -> None:
@@ -151,7 +151,7 @@ def test_what_cannot_be_done_is_said_in_one_line(
     assert len(lines) == 3
     assert "line 3" in lines[0]
     assert "cannot read" in lines[1]
-    assert "nothing to make smaller" in lines[2]
+    assert "nothing to shrink" in lines[2]
 
 
 @pytest.mark.parametrize("kind", ["fifo", "directory", "loop", "bytes", "digits"])

@@ -138,7 +138,7 @@ def test_a_range_is_lost_between_the_newest_checkpoint_and_the_mark(share: float
         await with_unapplied(cluster)
         host = others(cluster, leader_of(cluster))[0]
         fs, lost = host.fs, []
-        fs.lose_sector = lambda *at: lost.append(at)  # type: ignore[method-assign]
+        fs.lose_sector = lambda *at: lost.append(at)  # type: ignore[method-assign]  # notes the calls
         ACTIONS["lose-unapplied"].run(cluster, host.name, share, 700)
         ((path, byte, size),) = lost
         mark = durable_mark(host)

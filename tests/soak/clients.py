@@ -368,7 +368,7 @@ async def read_all(namesrv: str, record: Record) -> dict[Place, bytes]:
             for queue in queues:
                 ends_at, offset = loop.time() + READ_SECONDS, 0
                 while (end := await puller.end(queue)) is None and loop.time() < ends_at:
-                    pass  # likewise
+                    pass  # as above
                 if end is None:
                     record.find(f"nobody says where {queue} ends")
                     continue

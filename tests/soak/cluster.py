@@ -144,8 +144,9 @@ class SoakCluster:
         self._change(transfer)
 
     def exchange(self, old: int) -> int:
-        """Makes a voter of a new node and then takes ``old`` out; its files stay. What faults make
-        fail is tried again. Raises :class:`CommandError` where it cannot be done in time."""
+        """Makes a voter of a new node and then takes ``old`` out; its files stay. Operations that
+        faults make fail are repeated. Raises :class:`CommandError` where it cannot be done in
+        time."""
         number = next(self._numbers)
         config = replace(self._config(number), join=True)
         write_config(config)
@@ -200,7 +201,7 @@ class SoakCluster:
         return found
 
     def _obstacle(self) -> str | None:
-        """What keeps the group from being whole; None where every node serves, and has applied what
+        """The reason why the group is not whole; None where every node serves, and has applied what
         the log held when all of them were seen first: clients go on, so no two are ever level."""
         for number in self.running:
             if self.nodes[number].process.pid is None:

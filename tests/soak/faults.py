@@ -1,8 +1,8 @@
-"""What is done to a group while clients use it, drawn from a seed.
+"""Faults for a group while clients use it, drawn from a seed.
 
 Faults that take copies away (a wiped disk, a change of the members) begin only in a whole group:
-then the others have all there is, whatever else happens. What the operating system decides is not
-in the seed: the same seed gives the same faults in the same order, not the same run.
+then the others have everything. The operating system's decisions are not in the seed: the same seed
+gives the same faults in the same order, not the same run.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Where the nodes of a soak live: network namespaces with links that can be cut, or loopback.
 
 Each node has a namespace of its own and one link to this process's namespace, which forwards
-between them. A rule that drops what comes in by one node's link for another one's address cuts one
-direction and nothing else: the sender is told nothing, as on a real network. All of it is made
-inside namespaces that the run was started in, and ends with them.
+between them. A rule drops what comes in by one node's link for another one's address. So it cuts
+one direction and nothing else, and the sender hears nothing, as on a real network. All of it is
+made inside namespaces that the run was started in, and ends with them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from broker.cli.local_cluster.port_layout import free_member
 from broker.config.node_config import Endpoint, Member
 
 ISOLATED = "DLEDGER_SOAK_ISOLATED"
-"""In the environment of a run that was started anew in namespaces of its own."""
+"""In the environment of a run that was restarted in namespaces of its own."""
 
 UNSHARE = ("unshare", "--net", "--mount", "--pid", "--mount-proc", "--fork", "--kill-child")
 """With the first process of a namespace of processes all others end, however it ends."""
@@ -47,7 +47,7 @@ class Network(Protocol):
         """The addresses of a node, which may be new."""
 
     def starter(self, number: int) -> Starter:
-        """What starts the node's process where it belongs."""
+        """The command that starts the node's process in its place."""
 
     def cut(self, sender: int, receiver: int) -> None:
         """Nothing that ``sender`` sends reaches ``receiver`` any more."""
@@ -66,8 +66,8 @@ class Network(Protocol):
 
 
 def isolate() -> None:
-    """Starts this program anew in namespaces of its own; returns where that is not allowed, or
-    where it runs in them already."""
+    """Restarts this program in namespaces of its own; returns where that is not allowed, or where
+    it runs in them already."""
     if ISOLATED in os.environ:
         return
     arguments = [*UNSHARE, *(() if os.geteuid() == 0 else ("--map-root-user",))]

@@ -1,4 +1,5 @@
-"""What the clients of a soak did and were told, and what of it breaks a promise of docs/safety.md.
+"""The requests of a soak's clients and their answers, and what of them breaks a promise of
+docs/safety.md.
 
 Bodies are ``client number`` and filler, so that every message of a topic is known by its body. A
 send that got no answer stays unknown: it may be in the log, once, or never.
@@ -56,7 +57,7 @@ class Record:
     bodies: dict[Place, bytes] = field(default_factory=dict)
     """Each place that a producer, a consumer or a reader was told of."""
     given: dict[str, set[Place]] = field(default_factory=dict)
-    """What the members of each group were given."""
+    """The messages that members of each group got."""
     last_acknowledged_at: float = 0.0
     _sent_up_to: dict[tuple[str, str, int], int] = field(default_factory=dict)
     _given_up_to: dict[tuple[str, str, int], int] = field(default_factory=dict)
@@ -92,7 +93,7 @@ class Record:
             self._sent_up_to[sent.lane, topic, queue_id] = offset
 
     def fail(self, sent: Send, *, unknown: bool) -> None:
-        """No answer, or a refusal. What is unknown may still be stored."""
+        """No answer, or a refusal. A message with an unknown outcome may still be stored."""
         if unknown:
             self.unknown += 1
         else:
@@ -176,5 +177,5 @@ class Record:
 
 
 def _name(body: bytes) -> str:
-    """What a body begins with; the rest of it is filler."""
+    """The beginning of a body; the rest of it is filler."""
     return repr(body[:24].rstrip(b".").decode(errors="replace"))

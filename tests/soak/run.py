@@ -25,7 +25,7 @@ LOOK_AGAIN_SECONDS = 0.5
 
 @dataclass(slots=True)
 class Summary:
-    """What a run was, and what it found."""
+    """The outcome of a run."""
 
     seed: int
     minutes: float

@@ -22,7 +22,7 @@ class CountingFileSystem:
 
     @contextmanager
     def counted(self) -> Iterator[Counter[str]]:
-        """What is asked for meanwhile."""
+        """The requests meanwhile."""
         before = Counter(self.counts)
         found: Counter[str] = Counter()
         yield found

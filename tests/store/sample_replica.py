@@ -65,7 +65,7 @@ class Replica:
         self.stored_ms = 0
         self.broker = BrokerState()
         self.broker_bytes: bytes | None = None
-        """What checkpoints have in the place of that, where a test wants another state."""
+        """The state of checkpoints, for a test that wants another one."""
         self.configuration = b""
         self.term = max(1, self.store.recovered.term)
         self.store.save_hard_state(self.term, "n0")

@@ -1,4 +1,4 @@
-"""What the files of a package import, as it is written: for types alone and in functions, too."""
+"""Imports of the files of a package, as written: also for types alone and in functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may stand in the place of a small file that a program reads."""
+"""Other things in the place of a small file that a program reads."""
 
 from __future__ import annotations
 

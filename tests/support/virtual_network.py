@@ -1,4 +1,4 @@
-"""An event loop whose time jumps and whose network is memory: asyncio code runs in it unchanged."""
+"""An event loop with virtual time and a network in memory: asyncio code runs in it unchanged."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.unreachable: set[int] = set()
         """Ports to which a connection attempt hangs."""
         self.untold: set[int] = set()
-        """Ports to which a connection is made, but whoever asked for it is not told."""
+        """Ports that accept a connection, but do not report it to the caller."""
         self._port = 40_000
 
     def time(self) -> float:

@@ -1,1 +1,1 @@
-"""What commands ask the NameServer and the brokers of a cluster, wherever it runs."""
+"""Requests of commands to the NameServer and the brokers of a cluster, wherever it runs."""

@@ -1,6 +1,6 @@
 """Asking a NameServer and its brokers, from a command that runs once.
 
-Every failure becomes a :class:`CommandError`: whom it asked, what came back, what to do.
+Every failure becomes a :class:`CommandError`: which address it asked, what came back, what to do.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 MASTER_ID = 0
 
 ANSWER_SECONDS = 15.0
-"""What a command asks for is done once: it may wait for a disk that has much else to do."""
+"""A command asks once, so it waits for a busy disk."""
 
 LEADER_SECONDS = 5.0
 """An election takes a second or two, and longer where the first is a draw."""
@@ -55,7 +55,7 @@ class NoTopicError(CommandError):
 
 
 class NoLeaderError(CommandError):
-    """A group has nobody who takes writes."""
+    """A group has no node that takes writes."""
 
 
 class RefusedError(CommandError):
@@ -85,7 +85,7 @@ class BrokerName:
 
 @dataclass(frozen=True, slots=True)
 class DepartedBroker:
-    """A broker name of which no process is registered any more."""
+    """A broker name without a registered process."""
 
     name: str
     seconds: float
@@ -183,8 +183,8 @@ class AdminClient:
     async def masters(self, cluster: str | None = None) -> dict[str, str]:
         """The leaders' addresses by broker name, of one cluster or of all.
 
-        Raises :class:`CommandError` where the cluster is unknown or a group has no leader: what
-        is done to a part of the brokers only would look as if it were done.
+        Raises :class:`CommandError` if the cluster is unknown or a group has no leader: a change on
+        some brokers only would look complete.
         """
         names = await self.broker_names()
         chosen = [name for name in names if cluster in (None, name.cluster)]
@@ -224,7 +224,7 @@ class AdminClient:
 
 def run_admin(namesrv: str, work: Callable[[AdminClient], Awaitable[T]]) -> T:
     """Runs ``work`` on an event loop of its own, with a client that is closed behind it."""
-    # What becomes of a connection is told by the error of the call that waited for it.
+    # The call that waited for a connection reports how it ended.
     logging.getLogger("dledger.remoting").addHandler(logging.NullHandler())
 
     async def session() -> T:

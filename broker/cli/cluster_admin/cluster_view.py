@@ -1,4 +1,4 @@
-"""What a cluster says of itself: the role of each node and how far it is."""
+"""The state of a cluster: the role of each node and how far it is."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from broker.remoting.protocol.java_json import decode_json
 DOWN = "down"
 VOTER = "voter"
 VIEW_SECONDS = 3.0
-"""Who does not answer so soon is shown as down: a broker answers this from memory."""
+"""A broker answers this from memory, so one without an answer by then is shown as down."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """One node. What only the node itself could tell is None where it does not answer."""
+    """One node. Fields that only the node knows are None if it does not answer."""
 
     node: str
     pid: int | None
@@ -97,11 +97,11 @@ async def view_groups(admin: AdminClient) -> list[GroupView]:
 
 
 async def view_node(admin: AdminClient, address: str) -> dict[str, str]:
-    """What one broker says of itself (GET_BROKER_RUNTIME_INFO); raises :class:`CommandError`."""
+    """The runtime info of one broker (GET_BROKER_RUNTIME_INFO); raises :class:`CommandError`."""
     code = RequestCode.GET_BROKER_RUNTIME_INFO
     table = document_of(await admin.ask(address, code, seconds=VIEW_SECONDS)).get("table")
     if not isinstance(table, dict) or "raftNode" not in table:
-        raise CommandError(f"{address} tells nothing of a Raft group; is it a dledger broker?")
+        raise CommandError(f"{address} reports no Raft group; is it a dledger broker?")
     return table
 
 
@@ -137,7 +137,7 @@ def _node_of(broker_id: int) -> str:
 async def _tell(
     admin: AdminClient, group: str, addresses: Iterable[str]
 ) -> dict[str, dict[str, str]]:
-    """What those of the group say that are there. Others may listen where a member once was."""
+    """The answers of the group's living members. Others may listen where a member once was."""
     answers = await asyncio.gather(
         *(view_node(admin, address) for address in addresses), return_exceptions=True
     )
@@ -164,7 +164,7 @@ def assemble_group(group: str, told: Mapping[str, Mapping[str, str]]) -> GroupVi
     leading = leader_of(reports)
     leader = None if leading is None else leading.node
     last_index = None if leading is None else leading.last_index
-    # The leader knows who is a member. Without one, whoever answers is shown.
+    # The leader knows who is a member. Without one, any member that answers is shown.
     members = _members(told if leader is None else {leader: told[leader]})
     known = told if leader is None else (leader,)  # that one may be about to leave
     members |= {node: {} for node in known if node not in members}

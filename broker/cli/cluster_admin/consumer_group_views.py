@@ -1,4 +1,4 @@
-"""What the brokers' leaders say of consumer groups (request 9004), put together."""
+"""Consumer groups as the brokers' leaders report them (request 9004), put together."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def find_group(admin: AdminClient, name: str, *, hint: str = "") -> Consum
     if not found:
         raise UnknownGroupError(name, await group_names(admin), hint)
     topics = [(broker, topic) for broker, group in found.items() for topic in group["topics"]]
-    # What the group consumes on one broker group it has to consume on the others, too.
+    # A topic that the group consumes on one broker group is consumed on the others, too.
     for wanted in sorted({topic["topic"] for _, topic in topics if topic["lag"] is not None}):
         without = {
             broker: address

@@ -33,7 +33,7 @@ TRANSIENT_REFUSALS = (
     "has not committed an entry",
     "handed over",
 )
-"""What the remark of a refusal says that is over soon."""
+"""Words in the remark of a refusal that is over soon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class GroupMembers:
         return masters[self.group]
 
     async def members(self) -> dict[str, Any]:
-        """What the leader says of its members (see ``broker/admin/group_members.py``)."""
+        """The leader's answer about its members (see ``broker/admin/group_members.py``)."""
         answer = await self.admin.ask(await self.leader(), RequestCode.GET_GROUP_MEMBERS)
         return document_of(answer)
 

@@ -1,4 +1,4 @@
-"""Moving a snapshot from where a node has made it, on this machine."""
+"""Moves a snapshot from the place where a node of this machine has made it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class NotHereError(Exception):
 def fetch_snapshot(made: Path, wanted: Path, manifest: Mapping[str, object]) -> None:
     """Moves the snapshot with that manifest from ``made`` to ``wanted``, which is new.
 
-    To another file system it is copied, and appears there as a whole. Raises
-    :class:`NotHereError`, and ``OSError`` where it cannot be moved: it stays where it was.
+    A copy to another file system appears there as a whole. Raises :class:`NotHereError`, and
+    ``OSError`` where it cannot be moved: it stays where it was.
     """
     _require_here(made, manifest)
     fs = OsFileSystem()

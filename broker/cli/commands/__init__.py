@@ -1,1 +1,1 @@
-"""The commands of ``dledger``, one file each, and what each of them prints."""
+"""The commands of ``dledger``, one file each, and their output."""

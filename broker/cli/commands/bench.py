@@ -97,7 +97,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(slots=True)
 class Measured:
-    """What came out for one cluster."""
+    """The results of one cluster."""
 
     nodes: int
     workloads: list[Summary] = field(default_factory=list)

@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="G",
         type=group_name,
         required=True,
-        help="who shares the queues and their offsets",
+        help="the consumer group: its members share queues and offsets",
     )
     wanted = parser.add_mutually_exclusive_group()
     wanted.add_argument(
@@ -73,17 +73,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="where to begin queues of which the group has no offset: earliest (default), latest, "
         f"or a time; {TIME_HELP}",
     )
-    parser.add_argument("--count", metavar="N", type=positive, help="end after so many messages")
+    parser.add_argument("--count", metavar="N", type=positive, help="end after this many messages")
     parser.add_argument(
         "--timeout",
         metavar="S",
         type=seconds,
-        help="end after so many seconds without a message, with 1 where the topic was not reached",
+        help="end after this many seconds without a message, with 1 if the topic was not reached",
     )
     parser.add_argument(
         "--broadcast",
         action="store_true",
-        help="get the messages of all queues, whoever else is in the group; no offset is kept",
+        help="get the messages of all queues, as every member does; no offset is kept",
     )
     add_namesrv(parser)
     add_json(parser)
@@ -155,12 +155,12 @@ def _lines(batch: PulledBatch, count: int, *, as_json: bool) -> list[Bytes]:
 
 
 def _lines_one_by_one(batch: PulledBatch, count: int, *, as_json: bool) -> list[Bytes]:
-    """As :func:`_lines`, with the stored bytes of bodies that cannot be inflated."""
+    """As :func:`_lines`, with the stored bytes of bodies that cannot be decompressed."""
     lines: list[Bytes] = []
     for message in islice(batch, count):
         shown = message
         try:
-            shown.body  # noqa: B018 - inflates it
+            shown.body  # noqa: B018 - decompresses it
         except UndecodableBodyError as error:
             logger.warning("message %s: %s; printed as stored", message.message_id, error)
             shown = message.undecoded()

@@ -54,9 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     reset.add_argument(
         "--to", type=place_in_time, metavar=f"earliest|latest|{TIME}", required=True, help=TIME_HELP
     )
-    reset.add_argument(
-        "--create", action="store_true", help="make the group where no broker knows it"
-    )
+    reset.add_argument("--create", action="store_true", help="make the group if no broker knows it")
     delete = actions.add_parser(
         "delete", help="delete a group, its offsets and its retries; its dead letters stay"
     )
@@ -99,7 +97,7 @@ def _describe(args: argparse.Namespace) -> int:
 
 
 def group_json(group: ConsumerGroupView) -> dict[str, Any]:
-    """What ``dledger group describe --json`` prints."""
+    """The document that ``dledger group describe --json`` prints."""
     return {
         "group": group.name,
         "members": group.members,

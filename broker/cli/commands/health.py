@@ -13,7 +13,7 @@ EXAMPLES = """\
   dledger health                                   for people; the exit code is for scripts
   dledger health --namesrv 10.0.0.1:9876 --json
 
-Exits 0 where every broker group has a leader that serves and a majority that follows it, else 1.
+Exits 0 if every broker group has a leader that serves and a majority that follows it, else 1.
 """
 
 

@@ -32,7 +32,9 @@ those of a member or two, and `dledger node --config FILE`.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    add = actions.add_parser("add", help="add a node: a learner first, a voter when it caught up")
+    add = actions.add_parser(
+        "add", help="add a node: a learner first, a voter once it has caught up"
+    )
     promote = actions.add_parser("promote", help="make a voter of a learner")
     remove = actions.add_parser("remove", help="take a node out of its group")
     replace = actions.add_parser("replace", help="a new disk for a node that is dead or wiped")
@@ -124,7 +126,7 @@ def _remove(args: argparse.Namespace) -> dict[str, Any]:
     if cluster is None or not retire(cluster, args.group, args.node):
         print(
             f"{name} is no node of a cluster in {args.data}: "
-            "its process may be stopped, and is not to be started again",
+            "stop its process, and do not start it again",
             file=sys.stderr,
         )
     return members

@@ -99,10 +99,10 @@ async def find_by_id(admin: AdminClient, message_id: str) -> list[ReceivedMessag
     """The message at the position in the id.
 
     The id names the node that stored it. That node may be gone, and every member of its group has
-    the same bytes at the same place, so the leaders are asked and the answer's own id decides.
+    the same bytes at the same place. So the leaders are asked, and the id in the answer decides.
 
-    Raises where a leader that may have it cannot be asked, or refuses for another reason than that
-    there is no such message: it may be damaged on that one's disk.
+    Raises if a leader that may have it cannot be asked, or refuses for another reason than a
+    missing message: the message may be damaged on its disk.
     """
     host = ipaddress.IPv4Address(int(message_id[:8], 16))
     address = f"{host}:{int(message_id[8:16], 16)}"

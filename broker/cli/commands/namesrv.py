@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 import socket
 
@@ -13,6 +12,7 @@ from broker.cli.terminal.name_arguments import host_name
 from broker.cli.terminal.options import add_json, port_number
 from broker.nameserver.server import serve
 from broker.system.log_output import log_to_stderr
+from dledger.node.service import StopSignal
 
 EXAMPLES = """\
   dledger namesrv
@@ -31,10 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     show_as("dledger-namesrv")
     log_to_stderr()
-    return run_until_stopped(lambda stopped: _serve(args, stopped))
+    return run_until_stopped(lambda stop: _serve(args, stop))
 
 
-async def _serve(args: argparse.Namespace, stopped: asyncio.Future[None]) -> int:
+async def _serve(args: argparse.Namespace, stop: StopSignal) -> int:
     try:
         nameserver = await serve(args.host, args.port)
     except OSError as error:
@@ -44,7 +44,7 @@ async def _serve(args: argparse.Namespace, stopped: asyncio.Future[None]) -> int
         ) from error
     address = f"{args.host}:{nameserver.port}"
     announce({"namesrv": address}, f"the NameServer listens on {address}", as_json=args.json)
-    await stopped
+    await stop.asked
     await nameserver.stop()
     return 0
 

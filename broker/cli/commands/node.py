@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import gc
 import os
 import sys
@@ -16,7 +15,7 @@ from broker.config.config_file import read_config
 from broker.config.node_config import ConfigError, NodeConfig
 from broker.system.log_output import log_to_stderr
 from broker.system.malloc_tuning import keep_freed_memory
-from dledger.node.service import run_service
+from dledger.node.service import StopSignal, run_service
 from store.errors import StoreError
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     log_to_stderr(config.logging)
     import_server()
     tune_interpreter()
-    return run_until_stopped(lambda stopped: _serve(config, stopped, as_json=args.json))
+    return run_until_stopped(lambda stop: _serve(config, stop, as_json=args.json))
 
 
 def import_server() -> None:
@@ -65,8 +64,8 @@ def import_server() -> None:
 
 
 def tune_interpreter() -> None:
-    """The threads that write and sync hold the interpreter for microseconds, but wait for it for a
-    whole switch interval (5 ms by default) while the event loop is busy. And messages are too
+    """The threads that write and sync need the interpreter for microseconds. While the event loop
+    is busy, they wait for it for a whole switch interval (5 ms by default). And messages are too
     short-lived for the collector to look at them after every 700.
 
     NumPy, which comes when the first keys are sorted, would start a thread of linear algebra for
@@ -78,8 +77,8 @@ def tune_interpreter() -> None:
     gc.set_threshold(50_000, 20, 50)
 
 
-async def _serve(config: NodeConfig, stopped: asyncio.Future[None], *, as_json: bool) -> int:
-    reason = await run_service(lambda: _start(config, as_json=as_json), stopped)
+async def _serve(config: NodeConfig, stop: StopSignal, *, as_json: bool) -> int:
+    reason = await run_service(lambda: _start(config, as_json=as_json), stop)
     if reason is not None:
         raise CommandError(f"{config.name} stopped by itself: {reason}")
     return 0

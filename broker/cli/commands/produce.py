@@ -59,14 +59,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=positive,
         default=BATCH_MESSAGES,
-        help=f"at most so many messages in a request (default: {BATCH_MESSAGES})",
+        help=f"the most messages in a request (default: {BATCH_MESSAGES})",
     )
     parser.add_argument(
         "--timeout",
         metavar="S",
         type=seconds,
         default=TIMEOUT_SECONDS,
-        help=f"give up a message after so many seconds (default: {TIMEOUT_SECONDS:g})",
+        help=f"give up a message after this many seconds (default: {TIMEOUT_SECONDS:g})",
     )
     add_namesrv(parser)
     add_json(parser)

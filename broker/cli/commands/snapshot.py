@@ -1,7 +1,7 @@
 """``dledger snapshot``.
 
-A node writes a snapshot over HTTP only below the directories that its ``node.toml`` names, and else
-in one of its own. What a node of this machine has made there is moved to where it is wanted.
+A node writes a snapshot over HTTP only below the directories that its ``node.toml`` names, or else
+in one of its own. A snapshot that a node of this machine made is moved to its target.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
         why = f": {left_out}; start its nodes" if gone else ""
         raise CommandError(f"no broker is registered at {args.namesrv}{why}")
     if gone:
-        print(f"dledger snapshot: {left_out}; the snapshot goes without", file=sys.stderr)
+        print(f"dledger snapshot: {left_out}; the snapshot lacks it", file=sys.stderr)
     taken = run_to_its_end(_take_all(nodes, out))
     results = [_fetched(result, out) for result in taken]
     failed = [result for result in results if "error" in result]
@@ -106,7 +106,7 @@ async def _take_all(nodes: list[NodeView], out: Path) -> list[dict[str, Any]]:
 
 
 async def _take(session: aiohttp.ClientSession, node: NodeView, out: Path) -> dict[str, Any]:
-    """What the node answered, or ``error``."""
+    """The node's answer, or ``error``."""
     if node.http is None or node.role == DOWN:  # a process that hangs would take the connection
         error = f"no answer from {node.address or 'the node'}; start it and try again"
         return {"replica": node.node, "error": error}

@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "nodes",
         nargs="+",
         metavar="NODE",
-        help="group/node, such as broker-a/n0, or namesrv; of several those start that do not run",
+        help="group/node, such as broker-a/n0, or namesrv; of several, those that do not run start",
     )
     add_data(parser)
     add_json(parser)

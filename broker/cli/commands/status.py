@@ -14,7 +14,7 @@ EXAMPLES = """\
   dledger status
   dledger status --namesrv 10.0.0.1:9876 --json
 
-Exits 1 where a broker group has no leader that serves or no majority; `dledger health` says why.
+Exits 1 if a broker group has no leader that serves or no majority; `dledger health` says why.
 """
 
 
@@ -59,7 +59,7 @@ def print_groups(groups: list[GroupView]) -> None:
         for told in node.damage:
             print(f"{node.node}: DAMAGE {told}")
         for told in node.mended:
-            print(f"{node.node}: was damaged and is whole again: {told}")
+            print(f"{node.node}: was damaged and is repaired: {told}")
 
 
 def _print_table(groups: list[GroupView]) -> None:

@@ -146,7 +146,7 @@ def _create(args: argparse.Namespace) -> int:
 
 
 async def _configs(admin: AdminClient, args: argparse.Namespace) -> dict[str, TopicConfig]:
-    """What the topic is like on each broker that takes writes, by address.
+    """The topic's settings on each broker that takes writes, by address.
 
     Raises :class:`CommandError` where fewer queues are asked for, and not with ``--fewer``.
     """
@@ -178,7 +178,7 @@ def _queue_count(config: TopicConfig) -> int:
 
 
 async def _leaders(admin: AdminClient, broker: str | None, cluster: str | None) -> list[str]:
-    """Who takes what is done to the group of a broker, or to every group of a cluster."""
+    """The broker groups that a change goes to: that of a broker, or all of a cluster."""
     return [await admin.leader_of(broker)] if broker else [*(await admin.masters(cluster)).values()]
 
 
@@ -199,7 +199,8 @@ async def create_topic(
 async def _set_queues(
     admin: AdminClient, address: str, topic: str, config: TopicConfig, queues: int
 ) -> None:
-    """Gives the topic so many queues; all else stays as its ``config`` says, if there is one."""
+    """Sets the number of the topic's queues; all else stays as its ``config`` says, if there is
+    one."""
     await admin.ask(
         address,
         RequestCode.UPDATE_AND_CREATE_TOPIC,

@@ -76,12 +76,12 @@ def run(args: argparse.Namespace) -> int:
     try:
         cluster.start(forking(args.command_line))
         groups = wait_until_serving(cluster)
-        # From here on they are waited for. Not earlier: what is started would inherit the mask.
+        # Now they are awaited. Not earlier: what is started would inherit the mask.
         awaited = {*handled_signals(), signal.SIGCHLD}
         signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
         try:
             _print_ready(cluster, groups, args)
-        except BrokenPipeError:  # whoever does not want to know has wanted a cluster all the same
+        except BrokenPipeError:  # the cluster runs, even if nobody reads this
             drop_output()
         stays = args.detach
         reported = _report_ended(cluster, frozenset())
@@ -96,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
 def _ended_by_others(
     cluster: LocalCluster, awaited: set[signal.Signals], reported: frozenset[str]
 ) -> bool:
-    """Waits until told to stop, or until nothing runs any more; returns whether it was that.
+    """Waits for a signal, or until nothing runs any more; returns whether it was that.
 
     Then nothing is left to be stopped: what runs a moment later was started by another `up`.
     """
@@ -145,7 +145,7 @@ Stop        {f"dledger down{data_option(cluster.directory)}" if detached else "C
 
 
 def _report_ended(cluster: LocalCluster, reported: frozenset[str]) -> frozenset[str]:
-    """Says which processes have ended, but for those ``reported``; returns their names."""
+    """Prints which processes have ended, without those ``reported``; returns their names."""
     ended = [
         process
         for process in cluster.processes
@@ -155,8 +155,8 @@ def _report_ended(cluster: LocalCluster, reported: frozenset[str]) -> frozenset[
         if process.exit_code == 0:  # another command told it to, and has said so
             print(f"{process.name} was stopped", file=sys.stderr)
             continue
-        # Who ended by itself has said what is to be done first.
-        when = "once that is mended, " if (process.exit_code or 0) > 0 else ""
+        # A node that ended by itself has said what to do first.
+        when = "once that is fixed, " if (process.exit_code or 0) > 0 else ""
         print(
             f"{process.describe_end()}\n"
             f"{when}`dledger start {process.name}{data_option(cluster.directory)}` brings it back",

@@ -8,17 +8,17 @@ from pathlib import Path
 
 
 def open_nonblocking(path: str, flags: int) -> int:
-    """For ``open(opener=...)``: a pipe in the place of a file is an error, and not waited for."""
+    """For ``open(opener=...)``: a pipe instead of a file is an error; nothing waits for it."""
     fd = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     os.set_blocking(fd, True)
     return fd
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """What stood there stays where this cannot be written. Raises ``OSError`` with the path."""
+    """The old file stays if this one cannot be written. Raises ``OSError`` with the path."""
     new = path.with_name(f"{path.name}.new")
     try:
-        new.unlink(missing_ok=True)  # whatever it is: a pipe would be waited for
+        new.unlink(missing_ok=True)  # of any kind: a read of a pipe would wait
         new.write_text(text, encoding="utf-8")
         new.replace(path)
     except OSError as error:

@@ -1,14 +1,13 @@
 """Starting servers as forks of a command that has imported what they need.
 
-An interpreter that starts and imports a broker's modules takes half a second of processor time.
-Where several are started at once, they share that of the command; one alone saves the command's
-own. What a fork runs is the very command line that it shows, in a session and with files of its
-own. Its name in `ps -e` and `top` is the node's, as that of any server
-(``cli/terminal/foreground.py``); what `ps -f` shows as its arguments are those of the command that
-it was forked from.
+Starting an interpreter and importing a broker's modules takes half a second of CPU time. Servers
+that start together share the imports of the command; one alone saves its own. A fork runs the
+command line that it shows, in a session and with files of its own. `ps -e` and `top` show the
+node's name, as for any server (``cli/terminal/foreground.py``); `ps -f` shows the arguments of the
+command.
 
-Only a process with one thread may do this: a lock that another thread holds at that moment would
-be held for ever in the fork. Where there are more, and from programs that may have any number, the
+Only a process with one thread may do this: a lock that another thread holds at that moment would be
+held for ever in the fork. With more threads, and from programs that may have any number, the
 command line is executed.
 """
 
@@ -94,8 +93,8 @@ def fork(command_line: CommandLine, arguments: Sequence[str], log: BinaryIO) -> 
     command_line.prepare(arguments[len(DLEDGER)])
     sys.stdout.flush()
     sys.stderr.flush()
-    # What the command has made is never collected in the fork: a file that it had open would
-    # close a descriptor which is another one by then.
+    # Objects of the command are never collected in the fork: an open file would close a descriptor
+    # that is another one by then.
     gc.freeze()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
@@ -119,7 +118,7 @@ def _run(
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         code = command_line.run(arguments[len(DLEDGER) :])
     finally:
-        # Nothing of the command may go on in the fork, whatever has happened.
+        # Nothing of the command may go on in the fork.
         try:
             if sys.exc_info()[0] is not None:
                 sys.excepthook(*sys.exc_info())
@@ -129,7 +128,7 @@ def _run(
 
 
 def _become(log: BinaryIO) -> None:
-    """A process as it is after exec: session, signals and files are its own."""
+    """A process like after exec: session, signals and files are its own."""
     os.setsid()
     for sig in handled_signals():
         signal.signal(sig, signal.SIG_DFL)

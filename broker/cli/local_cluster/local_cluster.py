@@ -1,4 +1,4 @@
-"""A cluster on this machine: its directory, its ports, its processes. What `dledger up` makes.
+"""A cluster on this machine, as `dledger up` makes it: its directory, its ports, its processes.
 
 ::
 
@@ -45,7 +45,7 @@ REMOVED_FILE = "removed"
 """Marks the directory of a node that `dledger member remove` took out of its group."""
 
 NAMESRV = "namesrv"
-"""What the NameServer is called where a node may be named."""
+"""The name of the NameServer where a node may be named."""
 
 
 class LocalCluster:
@@ -86,7 +86,7 @@ class LocalCluster:
         return self.nodes[full]
 
     def process(self, name: str) -> ManagedProcess:
-        """That of a node, or the NameServer's."""
+        """The process of a node or of the NameServer."""
         return self.namesrv_process if name == NAMESRV else self.node(name).process
 
     @property
@@ -129,7 +129,7 @@ class LocalCluster:
         return stop_processes(self._all_processes())
 
     def _all_processes(self) -> list[ManagedProcess]:
-        """With those of nodes that were added since the cluster was opened."""
+        """Also those of nodes that were added since the cluster was opened."""
         known = {process.name: process for process in self.processes}
         with suppress(UsageError):  # not written yet, or removed
             known = find_processes(self.directory) | known
@@ -146,13 +146,13 @@ class LocalCluster:
             why = why_taken(endpoint)
             if why is not None:
                 raise CommandError(
-                    f"{endpoint}, meant for {user}, cannot be had ({why}): "
+                    f"{endpoint}, meant for {user}, cannot be used ({why}): "
                     f"stop what uses it, or choose another with {option}"
                 )
 
 
 def restart_hint(name: str, directory: Path, address: str = "ADDR") -> str:
-    """What to say of a node that was removed from its group."""
+    """The message about a node that was removed from its group."""
     group, _, node = name.partition("/")
     return (
         f"{name} was removed from its group; `dledger member add {group} {node} {address}"
@@ -161,7 +161,8 @@ def restart_hint(name: str, directory: Path, address: str = "ADDR") -> str:
 
 
 def find_processes(directory: Path) -> dict[str, ManagedProcess]:
-    """What may run of the cluster in ``directory``, by name, to be ended and not to be started.
+    """Processes of the cluster in ``directory`` that may run, by name: to be ended, not to be
+    started.
 
     No settings are read for it: a mistake in one of them must not keep a cluster from being
     stopped. Raises :class:`UsageError` where there is no cluster.

@@ -1,4 +1,4 @@
-"""A member of a group of a local cluster that comes or goes: its files, its ports, its process."""
+"""A member of a local group that comes or goes: its files, its ports, its process."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Processes of a local cluster: started in the background, found again, and ended, by pid.
 
-A process is remembered in a file ``pid``: its number, its start time as the kernel counts it, and
-the inode of the directory. A number alone could be another process by now; with its start time it
-is this one or none. A copy of the directory has another inode, and no process yet. Signals go
-through a pidfd, which cannot come to mean another process between the look and the signal.
+A file ``pid`` identifies a process: its number, its start time as the kernel counts it, and the
+inode of the directory. The number alone could be another process by now; with the start time it is
+this one or none. A copy of the directory has another inode, and no process yet. Signals go through
+a pidfd, which always means the same process.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class ManagedProcess:
         return pid if _start_time(pid) == started else None
 
     def _home(self) -> int:
-        """What is the directory's own as long as it exists, and no copy's."""
+        """A mark of the directory itself, which no copy has."""
         return self.directory.stat().st_ino
 
     @property
@@ -103,7 +103,7 @@ class ManagedProcess:
     def start(self, starter: Starter = execute) -> None:
         """Starts the process, in a session of its own.
 
-        Afterwards it is known, whatever signal comes, or there is none. Raises
+        Afterwards the process is recorded, or it does not exist, even if a signal comes. Raises
         :class:`CommandError` where one runs or its files cannot be written.
         """
         if self.pid is not None:
@@ -155,8 +155,8 @@ def end_processes(
 ) -> dict[str, int]:
     """Ends those that run, and waits until they are gone. Returns their pids by name.
 
-    ``kill`` sends SIGKILL at once; else SIGTERM, and SIGKILL to those that still run after
-    ``timeout_s``.
+    ``kill`` sends SIGKILL at once. Else SIGINT comes first: they stop without draining. SIGKILL
+    follows for those that still run after ``timeout_s``.
     """
     with ExitStack() as stack:
         running: dict[int, ManagedProcess] = {}
@@ -168,7 +168,7 @@ def end_processes(
                 stack.callback(os.close, fd)
                 running[fd] = process
         waiting = list(running)
-        for sig in (signal.SIGKILL,) if kill else (signal.SIGTERM, signal.SIGKILL):
+        for sig in (signal.SIGKILL,) if kill else (signal.SIGINT, signal.SIGKILL):
             for fd in waiting:
                 _signal(fd, sig)
             waiting = _wait(waiting, timeout_s)
@@ -190,7 +190,7 @@ def _open_pidfd(process: ManagedProcess) -> tuple[int, int] | None:
         fd = os.pidfd_open(pid)
     except ProcessLookupError:
         return None
-    if process.pid == pid:  # still the one that was meant, so the descriptor is of it
+    if process.pid == pid:  # still the same process, so the descriptor is of it
         return fd, pid
     os.close(fd)
     return None

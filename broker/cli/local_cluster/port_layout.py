@@ -1,4 +1,4 @@
-"""Which addresses the nodes of a local cluster get."""
+"""The addresses of the nodes of a local cluster."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ PORT_STEP = 10
 
 PEER_PORT_DISTANCE = 4
 """The Raft port is the remoting port plus this; in RocketMQ, plus 1 and minus 2 have other uses.
-Its DLedger takes 40911 and up, but there Linux picks the local ports of outgoing connections, and
-now and then a node that restarts would find its own port gone."""
+Its DLedger takes 40911 and up. Linux picks local ports of outgoing connections there, so now and
+then a restarting node would find its port taken."""
 
 FREE_PORTS = range(20_000, 32_768)
 """Where to look for a free port: below those of outgoing connections, for the same reason."""
@@ -58,7 +58,10 @@ def plan_cluster(
         allocator = _Allocator(reserved, ports, Random(), taken)
         namesrv = str(allocator.namesrv())
         configs = []
-        for group in (f"broker-{letter}" for letter in string.ascii_lowercase[:groups]):
+        for place, letter in enumerate(string.ascii_lowercase[:groups]):
+            group = f"broker-{letter}"
+            # On machines of their own each node leads a group, and a failed one takes one leader.
+            preferred = f"n{place % nodes}" if groups > 1 else ""
             members = {f"n{k}": allocator.member() for k in range(nodes)}
             configs += [
                 NodeConfig(
@@ -67,6 +70,7 @@ def plan_cluster(
                     data=str(directory.absolute() / group / node),
                     members=members,
                     namesrv=(namesrv,),
+                    preferred_leader=preferred,
                 )
                 for node in members
             ]
@@ -112,8 +116,8 @@ def _change_member(old: Member, new: Member, ports: Ports) -> Member:
 
 
 def plan_member(address: Endpoint, known: Collection[Member]) -> Member:
-    """The addresses of one more node beside those that are known: clients find it at ``address``,
-    and the other two are the next in the order of :func:`plan_cluster` that nothing uses."""
+    """The addresses of one more node. Clients find it at ``address``; the other two are the next
+    unused ones in the order of :func:`plan_cluster`."""
     taken = {endpoint.port for member in known for endpoint in member} | {address.port}
     first_http = max((member.http.port + 1 for member in known), default=DEFAULT_PORTS.http or 0)
     peer = _next_port(address.port + PEER_PORT_DISTANCE, taken)

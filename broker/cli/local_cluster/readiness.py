@@ -1,4 +1,4 @@
-"""Waiting until started processes do what they were started for, or have ended."""
+"""Waits until started processes are ready or have ended."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def wait_until_serving(cluster: LocalCluster) -> list[GroupView]:
 
 
 def wait_until_answering(node: LocalNode) -> dict[str, str]:
-    """What the node says of itself, as soon as it answers."""
+    """The node's own status, as soon as it answers."""
     address = str(node.config.own.address)
     return run_admin(
         node.config.namesrv[0],
@@ -78,7 +78,7 @@ def _ended(processes: Iterable[ManagedProcess]) -> list[ManagedProcess]:
 
 
 def _obstacles(cluster: LocalCluster) -> list[ManagedProcess]:
-    """The processes that ended and without which the cluster cannot come to serve."""
+    """The ended processes without which the cluster cannot serve."""
     ended = _ended([cluster.namesrv_process])
     for group in cluster.groups:
         nodes = [node.process for node in cluster.nodes.values() if node.config.group == group]

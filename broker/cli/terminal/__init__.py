@@ -1,1 +1,1 @@
-"""What all commands share: arguments, streams, signals, progress and errors."""
+"""Code that all commands share: arguments, streams, signals, progress and errors."""

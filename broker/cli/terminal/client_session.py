@@ -1,4 +1,4 @@
-"""Running a client command: its event loop, signals, log lines, and how its failures are told."""
+"""Runs a client command: its event loop, signals, log lines, and the text of its failures."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run_session(command: str, work: Callable[[], Coroutine[Any, Any, int]]) -> i
     Raises :class:`CommandError` where the cluster cannot be reached or refuses.
     """
     told = logging.StreamHandler(sys.stderr)
-    # What becomes of a connection is told by the error of the call that waited for it.
+    # The call that waited for a connection reports how it ended.
     told.addFilter(lambda record: record.name != "dledger.remoting")
     logging.basicConfig(
         level=logging.WARNING, format=f"dledger {command}: %(message)s", handlers=[told]

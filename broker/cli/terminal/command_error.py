@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 EXIT_FAILED = 1
-"""What was checked does not hold, or the request was refused."""
+"""A check failed, or the request was refused."""
 
 EXIT_USAGE = 2
 """The command line is wrong, or what it names cannot be used."""
@@ -24,6 +24,6 @@ class CommandError(Exception):
 
 
 class UsageError(CommandError):
-    """What the command line asks for makes no sense or cannot be read."""
+    """The command line makes no sense or cannot be read."""
 
     exit_code = EXIT_USAGE

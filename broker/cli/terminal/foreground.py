@@ -1,4 +1,4 @@
-"""Running a server in the foreground until it is told to stop, as systemd or a container does."""
+"""Runs a server in the foreground until a signal ends it, as systemd or a container does."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import logging
 import signal
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
+from functools import partial
 
 import uvloop
 
 from broker.cli.terminal.options import print_json
 from broker.cli.terminal.standard_streams import drop_output
+from dledger.node.service import StopSignal
 
 COMM = "/proc/self/comm"
 COMM_MAX = 15
@@ -36,20 +38,19 @@ def announce(server: Mapping[str, object], line: str, *, as_json: bool) -> None:
         drop_output()
 
 
-def run_until_stopped(serve: Callable[[asyncio.Future[None]], Coroutine[None, None, int]]) -> int:
-    """Runs ``serve(stopped)`` on a new event loop; ``stopped`` is done at Ctrl-C or SIGTERM."""
+def run_until_stopped(serve: Callable[[StopSignal], Coroutine[None, None, int]]) -> int:
+    """Runs ``serve(stop)`` on a new event loop.
+
+    SIGTERM asks it to stop in order, as a rolling restart wants it. Ctrl-C, or a second SIGTERM,
+    asks it to stop at once.
+    """
 
     async def session() -> int:
         loop = asyncio.get_running_loop()
-        stopped: asyncio.Future[None] = loop.create_future()
-
-        def stop() -> None:
-            if not stopped.done():
-                stopped.set_result(None)
-
-        for sig in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(sig, stop)
-        return await serve(stopped)
+        stop = StopSignal(loop)
+        loop.add_signal_handler(signal.SIGTERM, partial(stop.ask, at_once=False))
+        loop.add_signal_handler(signal.SIGINT, partial(stop.ask, at_once=True))
+        return await serve(stop)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(session())

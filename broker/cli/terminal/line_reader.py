@@ -1,4 +1,4 @@
-"""Reading lines from a descriptor without a thread and without holding more than a piece of it."""
+"""Reads lines from a descriptor without a thread, holding only a piece of it."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class LineReader:
     async def read(self) -> list[bytes]:
         """The lines that are there now, at least one; none at the end.
 
-        What follows the last newline is a line, too, unless it is empty. Raises
-        :class:`CommandError` for a line that is too long.
+        Text after the last newline is a line too, unless it is empty. Raises :class:`CommandError`
+        for a line that is too long.
         """
         lines: list[bytes] = []
         while not lines and not self._ended:

@@ -1,4 +1,4 @@
-"""Types of arguments that name a server, a topic or a group. What cannot be one is bad usage."""
+"""Types of arguments that name a server, a topic or a group. Anything else is bad usage."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from store.quoting import quoted, shortened
 
 
 def checked(check: Callable[[str], object], *failures: type[Exception]) -> Callable[[str], str]:
-    """The type of an argument that stays as it is; what ``check`` raises says why it cannot be."""
+    """The type of an argument that stays unchanged; what ``check`` raises says why it cannot be."""
 
     def argument(text: str) -> str:
         try:
@@ -37,7 +37,7 @@ class FromEnvironment(str):
 
 
 def name_servers(text: str) -> str:
-    """The type of ``--namesrv``: addresses of which there is at least one."""
+    """The type of ``--namesrv``: one address at least."""
     parts = parse_name_servers(text)
     if not parts or not all(_is_address(part) for part in parts):
         what = "is a URL" if URL.match(text) else "is not an address host:port"

@@ -52,7 +52,7 @@ def add_data(parser: argparse.ArgumentParser) -> None:
 
 
 def data_option(directory: Path) -> str:
-    """``--data`` for a command that is told to be typed, as a shell takes it; nothing where the
+    """``--data`` for a command that a message suggests, quoted for a shell; nothing where the
     directory is the default."""
     return "" if directory == DEFAULT_DATA else f" --data {shlex.quote(str(directory))}"
 

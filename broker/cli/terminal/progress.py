@@ -1,4 +1,4 @@
-"""How far a long command is: one line on a terminal, nothing elsewhere."""
+"""The progress of a long command: one line on a terminal, nothing elsewhere."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Progress:
         return self.count / max(self.seconds, 1e-9)
 
     def add(self, count: int) -> None:
-        """So many more are done."""
+        """``count`` more are done."""
         self.count += count
         if self._shown and self._clock() - self._drawn >= REDRAW_SECONDS:
             self._drawn = self._clock()

@@ -24,8 +24,8 @@ def handled_signals() -> set[signal.Signals]:
 def interrupt_on_ending() -> None:
     """From now on each of them raises ``KeyboardInterrupt``, as Ctrl-C does.
 
-    But for Ctrl-C only the first does: who ends a program may send it several, and they must not
-    interrupt what it does to end.
+    Apart from Ctrl-C only the first signal counts: supervisors may send several, and they must not
+    interrupt the end.
     """
     for sig in handled_signals() - {signal.SIGINT}:
         signal.signal(sig, _interrupt)
@@ -35,7 +35,7 @@ def _interrupt(_number: int, frame: FrameType | None) -> None:
     for sig in handled_signals() - {signal.SIGINT}:
         signal.signal(sig, signal.SIG_IGN)
     ctrl_c = signal.getsignal(signal.SIGINT)
-    if not callable(ctrl_c):  # ignored, as it is in a background job of a script
+    if not callable(ctrl_c):  # ignored, as in a background job of a script
         raise KeyboardInterrupt
     ctrl_c(signal.SIGINT, frame)  # an event loop has its own, which lets its tasks end first
 
@@ -44,8 +44,8 @@ def _interrupt(_number: int, frame: FrameType | None) -> None:
 def signals_blocked() -> Iterator[None]:
     """They take effect when the block is left, as they would have within it.
 
-    They are not blocked, because a process that is started in the block would stay so. In another
-    thread than the main one nothing is held back: a signal that is handled interrupts none of them.
+    They are not blocked, because a process that is started in the block would stay so. Only the
+    main thread holds signals back: a handled signal interrupts no other thread.
     """
     came: list[int] = []
     handlers: dict[signal.Signals, Handler] = {}

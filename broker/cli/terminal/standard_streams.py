@@ -11,12 +11,12 @@ STDIN, STDOUT, STDERR = 0, 1, 2
 NAME_MAX = 255
 
 _UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EAGAIN})
-"""How a write ends for which there is no room, or whose disk fails. EAGAIN: the stream does not
-block, and its reader is slow."""
+"""How a write ends if there is no room, or if the disk fails. EAGAIN: the stream does not block,
+and its reader is slow."""
 
 
 def open_missing_streams() -> None:
-    """Puts ``/dev/null`` in the place of standard streams that were closed by whoever started this.
+    """Opens ``/dev/null`` for standard streams that the parent closed.
 
     Otherwise the next file or socket would get a descriptor that everybody takes for output, and
     the event loop would refuse to close it.
@@ -35,9 +35,9 @@ def open_missing_streams() -> None:
 def buffer_output() -> None:
     """Gives stdout a buffer where ``PYTHONUNBUFFERED`` took it away.
 
-    Without one a write is one system call, which may take a part of the bytes and fails with
-    nobody to notice: messages would be acknowledged that were never printed. What must be seen
-    at once is flushed.
+    Without a buffer a write is one system call, which may take a part of the bytes and fail
+    unnoticed: messages would be acknowledged that were never printed. Output that must be seen at
+    once is flushed.
     """
     plain = sys.stdout
     if isinstance(plain.buffer, io.RawIOBase):
@@ -55,7 +55,7 @@ def drop_output() -> None:
 
 
 def unwritable(error: OSError) -> str | None:
-    """What to tell of an error that says that there is no room to write; else None."""
+    """The text for an error that says that there is no room to write; else None."""
     if error.errno not in _UNWRITABLE:
         return None
     where = "what it prints" if error.filename is None else error.filename
@@ -63,7 +63,7 @@ def unwritable(error: OSError) -> str | None:
 
 
 def unusable(error: OSError) -> str | None:
-    """What to tell of an error that names a file; else None."""
+    """The text for an error that names a file; else None."""
     if error.filename is None:
         return None
     name = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else ""

@@ -36,7 +36,8 @@ def _milliseconds(text: str) -> int | None:
     if text.isdigit():
         return int(text)
     try:
-        # What has no zone is local time. At the ends of what Python counts, a zone leads beyond.
+        # A time without a zone is local time. At the ends of what Python counts, a zone leads
+        # beyond.
         return (datetime.fromisoformat(text).astimezone(UTC) - _EPOCH) // _MILLISECOND
     except (ValueError, OverflowError, OSError):
         return None

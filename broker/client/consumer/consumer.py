@@ -1,4 +1,4 @@
-"""The consumer: what a program calls to receive the messages of topics, alone or in a group."""
+"""The consumer that a program uses to receive messages of topics, alone or in a group."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ class Consumer:
     Iterating over the consumer itself gives batches, which are acknowledged by hand.
 
     Queues are shared among the members of the group (or, with ``broadcast``, each member gets all
-    of them and keeps its offsets to itself). Messages of a queue come in order. What was
-    acknowledged is committed every few seconds and when the consumer is closed, and does not come
-    again in this run; after a crash what was not yet committed comes again.
+    of them and keeps its offsets to itself). Messages of a queue come in order. Acknowledged
+    messages are committed every few seconds and when the consumer is closed. They do not come again
+    in this run; after a crash what was not yet committed comes again.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Consumer:
         self._committing: asyncio.Task[None] | None = None
         self._resets: dict[asyncio.Task[None], None] = {}
         self._opened: _OpenedBatch | None = None
-        """What :meth:`messages` has begun and not finished."""
+        """Messages that :meth:`messages` has started and not finished."""
         self._closed = False
 
     async def start(self) -> None:
@@ -172,8 +172,9 @@ class Consumer:
 
     @property
     def obstacle(self) -> Failure | None:
-        """What has kept this member, ever since it started, from its share of the queues or from a
-        queue of it; None where all were reached, so that no messages means that there are none.
+        """The obstacle that has kept this member, ever since it started, from its share of the
+        queues or from a queue of it; None if all were reached: then no messages means that none are
+        left.
         """
         if self._membership.obstacle is not None:
             return self._membership.obstacle
@@ -181,7 +182,7 @@ class Consumer:
         return next((obstacle for obstacle in obstacles if obstacle is not None), None)
 
     async def next_batch(self) -> PulledBatch:
-        """The next messages, of whichever queue has some; waits until there are any.
+        """The next messages of any queue; waits until there are any.
 
         Raises :class:`ClosedError` when the consumer is closed.
         """
@@ -269,7 +270,7 @@ class Consumer:
                 for queue in queues
             )
         )
-        await self._begin_anew(dict(zip(queues, offsets, strict=True)))
+        await self._begin_again(dict(zip(queues, offsets, strict=True)))
 
     def acknowledge(self, queue: MessageQueue, next_offset: int) -> None:
         """Everything of the queue before ``next_offset`` is done with."""
@@ -290,7 +291,7 @@ class Consumer:
             return False
         return True
 
-    # What fetchers call: they put batches here.
+    # Called by fetchers: they put batches here.
 
     def has_room(self) -> bool:
         """Whether more may be pulled."""
@@ -311,7 +312,7 @@ class Consumer:
         if address is not None and isinstance(error, CallError):
             self._membership.lost(address)
 
-    # What happens by itself.
+    # Background tasks.
 
     def _members_changed(self, _: Connection, request: Frame) -> None:
         """Request 40 of a broker."""
@@ -323,11 +324,11 @@ class Consumer:
         if ext_str(request, "group") == self._group and not self._closed:
             offsets = reset_offsets(request.body)
             logger.warning("an operator reset the group: %s", offsets)
-            task = self._loop.create_task(self._begin_anew(offsets))
+            task = self._loop.create_task(self._begin_again(offsets))
             self._resets[task] = None
             task.add_done_callback(lambda done: self._resets.pop(done, None))
 
-    async def _begin_anew(self, offsets: Mapping[MessageQueue, int]) -> None:
+    async def _begin_again(self, offsets: Mapping[MessageQueue, int]) -> None:
         for queue, offset in offsets.items():
             fetcher = self._fetchers.get(queue)
             if fetcher is None:

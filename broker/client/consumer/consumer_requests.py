@@ -1,4 +1,4 @@
-"""What a consumer asks brokers for, request by request; the fields are those of RocketMQ 4.9."""
+"""Requests of a consumer to brokers; the fields are those of RocketMQ 4.9."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ class ConsumerRequests:
     async def committed_offset(self, address: str, queue: MessageQueue) -> int | None:
         """Code 14: None where the group never committed one for the queue.
 
-        ``setZeroIfNotFound`` is a field of 5.x. Without it, Apache's brokers say 0 for a group
-        that they do not know, and it would start at the beginning whatever it was told.
+        ``setZeroIfNotFound`` is a field of 5.x. Without it, Apache's brokers answer 0 for an
+        unknown group, and the group would always start at the beginning.
         """
         answer = await self._invoke(
             address,

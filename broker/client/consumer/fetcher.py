@@ -1,4 +1,4 @@
-"""Fetching one queue: pull after pull, from where its group left off, across changes of leader."""
+"""Fetches one queue: pull after pull, from its group's offset, across changes of the leader."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ EMPTY_PULL_SECONDS = 0.1
 """A pull that brings nothing takes at least so long, even where the broker does not hold it."""
 
 BEHIND_SECONDS = 10.0
-"""How long a broker must insist that a queue ends before what was already read of it. Until then
-it is taken for a deposed leader; later, for a topic that was deleted and made anew."""
+"""How long a broker must repeat that a queue ends before its last read message. Until then it is
+taken for a deposed leader; later, for a topic that was deleted and created again."""
 
 
 class Sink(Protocol):
@@ -67,12 +67,12 @@ class Fetcher:
         broadcast: bool,
         wait_seconds: float,
     ) -> None:
-        """``wait_seconds`` pass before the queue is begun."""
+        """``wait_seconds`` pass before the queue starts."""
         self.queue = queue
         self.ahead = 0
         """Batches that were put into the sink and not yet taken out."""
         self.obstacle: Failure | None = ClientError(NOT_YET)
-        """What keeps the queue from being begun, from when it was first tried; None once it is."""
+        """The reason why the queue cannot begin, from when it was first tried; None once it is."""
         self._loop = loop
         self._routes = routes
         self._requests = requests
@@ -91,7 +91,7 @@ class Fetcher:
         self._task = loop.create_task(self._run(wait_seconds))
 
     async def stop(self) -> None:
-        """Pulls no more. What lies in the sink stays there."""
+        """Pulls no more. Messages in the sink stay there."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
@@ -142,8 +142,8 @@ class Fetcher:
             offset = await self._requests.max_offset(address, self.queue)
         else:
             offset = await self._requests.search_offset(address, self.queue, self._start_from)
-        # What lies before is not for the group. Committed, or nobody else knows: who looks would
-        # take it for lag, and the group would begin at a later end when it comes back.
+        # Earlier messages are not for the group. It is committed, because nobody else knows: tools
+        # would count it as lag, and the group would later begin at a later end.
         self._offsets.acknowledge(self.queue, offset)
         return offset
 

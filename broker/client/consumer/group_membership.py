@@ -1,9 +1,9 @@
-"""Membership in a group: heartbeats to every leader, and the queues that fall to this member.
+"""Membership in a group: heartbeats to every leader, and this member's share of the queues.
 
 Brokers do not replicate who is connected. A new leader learns of the members by their heartbeats,
-so for a moment the first to come seems to be alone. Therefore the queues stay as they are shared
-out for ``settle_seconds`` after a leader was greeted anew, and where the members cannot be had at
-all they stay as long as that lasts.
+so for a moment the first to come seems to be alone. Therefore the queues stay as they are for
+``settle_seconds`` after a new leader got the first heartbeat. If the members cannot be asked at
+all, they stay for as long as that lasts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ logger = logging.getLogger("dledger.client")
 GREET_AGAIN_SECONDS = 0.5
 """After a heartbeat that failed."""
 COMPLAIN_SECONDS = 2.0
-"""What fails for so long is worth a line in the log."""
+"""A failure of this length is worth a line in the log."""
 
 
 class Share(NamedTuple):
@@ -36,7 +36,7 @@ class Share(NamedTuple):
     topic: str
     queues: list[MessageQueue]
     has_others: bool
-    """Whether there are other members, who may have had them until now."""
+    """Whether there are other members; they may have had them until now."""
 
 
 Assign = Callable[[Share], Awaitable[None]]
@@ -77,7 +77,7 @@ class GroupMembership:
         """Leaders that know this client, and since when (the latest heartbeat)."""
         self._assigned = False
         self.obstacle: Failure | None = ClientError(NOT_YET)
-        """What keeps this client from its first share of the queues; None once it has had one."""
+        """The reason why this client has no first share of the queues; None once it has had one."""
         self._failing_since: float | None = None
         self._complaint = ""
         self._settled_at = 0.0
@@ -91,7 +91,7 @@ class GroupMembership:
         self._task = self._loop.create_task(self._run())
 
     async def stop(self) -> None:
-        """Ends the membership; brokers that can be reached are told."""
+        """Ends the membership; reachable brokers are notified."""
         if self._timer is not None:
             self._timer.cancel()
         if self._task is not None:

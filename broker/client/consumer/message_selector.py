@@ -1,4 +1,4 @@
-"""What a consumer wants of a topic, beside tags: messages by their properties."""
+"""The filter of a consumer beside tags: messages by their properties."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What an operator's reset of a group looks like to its members: the body of request 220.
+"""The body of request 220, by which members learn of an operator's reset of their group.
 
-RocketMQ sends ``{"offsetTable":{{"brokerName":"b","queueId":0,"topic":"t"}:5}}``, whose keys no
-other JSON reader accepts, or for C++ clients a list of objects with an ``offset`` each.
+RocketMQ sends ``{"offsetTable":{{"brokerName":"b","queueId":0,"topic":"t"}:5}}``: no other JSON
+reader accepts these keys. For C++ clients it sends a list of objects with an ``offset`` each.
 """
 
 from __future__ import annotations

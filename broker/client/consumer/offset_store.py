@@ -1,4 +1,4 @@
-"""Offsets of one consumer: what it has acknowledged, and what the brokers know of that."""
+"""Offsets of one consumer: acknowledged ones, and those that the brokers know."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ logger = logging.getLogger("dledger.client")
 class OffsetStore:
     """Acknowledged and committed offsets by queue.
 
-    What was acknowledged is remembered for good, even when the queue goes to another member and
-    comes back: within one run no message is handed out again after it was acknowledged, unless an
+    Acknowledged messages are remembered for good, even if the queue goes to another member and
+    comes back. Within one run no message is handed out again after its acknowledgement, unless an
     operator resets the group.
     """
 
@@ -29,7 +29,7 @@ class OffsetStore:
         self._acknowledged: dict[MessageQueue, int] = {}
         self._committed: dict[MessageQueue, int] = {}
         self._handed_out: dict[MessageQueue, int] = {}
-        """Of queues that were reset: up to where their messages have come again."""
+        """For reset queues: the offset up to which messages have come again."""
 
     def acknowledge(self, queue: MessageQueue, next_offset: int) -> None:
         """All messages of the queue before ``next_offset`` are done with."""
@@ -39,11 +39,11 @@ class OffsetStore:
             self._acknowledged[queue] = next_offset
 
     def rewind(self, queue: MessageQueue, next_offset: int) -> None:
-        """The queue begins anew, before what was acknowledged."""
+        """The queue begins again, before acknowledged messages."""
         self._acknowledged[queue] = next_offset
 
     def reset(self, queue: MessageQueue, next_offset: int) -> None:
-        """An operator wants the queue to go on from there, whatever was acknowledged."""
+        """An operator wants the queue to go on from there, also behind unacknowledged messages."""
         self._acknowledged[queue] = self._handed_out[queue] = next_offset
 
     def hand_out(self, queue: MessageQueue, next_offset: int) -> None:

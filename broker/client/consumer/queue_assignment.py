@@ -1,4 +1,4 @@
-"""Sharing out queues among the members of a group, each member computing it for itself.
+"""Shares out queues among the members of a group; each member computes it for itself.
 
 ``AllocateMessageQueueAveragely``: everyone sorts the queues and the client ids, so everyone comes
 to the same result without talking about it.

@@ -1,11 +1,11 @@
-"""The latency fault table (``LatencyFaultTolerance``): brokers to leave alone for a while."""
+"""Brokers that a producer avoids for a while (``LatencyFaultTolerance``)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 FAILED_LATENCY_MS = 30_000
-"""What a send that failed counts as."""
+"""The latency of a send that failed."""
 
 LEVELS = (
     (15_000, 600_000),
@@ -14,8 +14,8 @@ LEVELS = (
     (1_000, 60_000),
     (550, 30_000),
 )
-"""(latency, not used for), in milliseconds; RocketMQ's ``latencyMax`` and
-``notAvailableDuration``, whose lower levels (50 and 100 ms) cost nothing."""
+"""(latency, not used for), in milliseconds; RocketMQ's ``latencyMax`` and ``notAvailableDuration``.
+Its lower levels (50 and 100 ms) cost nothing."""
 
 
 class LatencyFaults:
@@ -38,5 +38,5 @@ class LatencyFaults:
         return self._until.get(broker, 0) <= now_ms
 
     def least_bad(self, brokers: Sequence[str]) -> str:
-        """Of brokers none of which is available, the one that will be first."""
+        """Of brokers that are all unavailable, the one that will be available first."""
         return min(brokers, key=lambda broker: self._until.get(broker, 0))

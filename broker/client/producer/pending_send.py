@@ -21,7 +21,7 @@ _new = tuple.__new__
 
 
 class PendingSend:
-    """What is sent (again and again, if need be, always the same bytes) and who waits for it."""
+    """A request (sent again with the same bytes, if need be), and its waiter."""
 
     __slots__ = (
         "address",
@@ -55,12 +55,12 @@ class PendingSend:
         properties_size: int = 0,
         count: int = 0,
     ) -> None:
-        """``count`` is of the messages of a batch; 0 for a single one, whose properties have
-        ``properties_size`` bytes."""
+        """``count`` is the number of messages of a batch. It is 0 for a single message; then
+        ``properties_size`` is the size of its properties in bytes."""
         self.topic = topic
         self.template = template
         self.values = values
-        """What fills the template in, but for the queue."""
+        """The values for the template, without the queue."""
         self.body = body
         self.count = count
         self.properties_size = properties_size
@@ -80,7 +80,7 @@ class PendingSend:
         the leader that was asked."""
 
     def acknowledgement(self, frame: Frame, queue: MessageQueue) -> SendResult:
-        """What ``frame`` says of what was sent to ``queue``; raises what it means if it is no
+        """The result of ``frame`` for a request to ``queue``; raises what it means if it is no
         acknowledgement.
         """
         status = SEND_STATUS_BY_CODE.get(frame.code)
@@ -97,7 +97,7 @@ class PendingSend:
             else:
                 ext = frame.ext
                 queue_id = int(ext["queueId"])  # type: ignore[arg-type]  # None raises, as it should
-                offset = int(ext["queueOffset"])  # type: ignore[arg-type]  # likewise
+                offset = int(ext["queueOffset"])  # type: ignore[arg-type]  # as above
                 message_ids = str(ext["msgId"])
         except (KeyError, TypeError, ValueError) as error:
             raise BadAnswerError(queue.broker, f"an acknowledgement without {error}") from None

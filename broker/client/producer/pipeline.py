@@ -1,9 +1,8 @@
 """Sending a stream of messages: in batches, as fast as the brokers take them, in order.
 
-Each queue has one request under way at most, retries included, so what a queue gets it gets in the
-order in which it was put in. Two ways to choose the queue: any that is idle (then a queue that is
-without a leader holds up only the batch that it has), or the one that belongs to an order key (then
-all messages with the same key are in order).
+Each queue has one request in progress at most, retries included, so it gets messages in order. A
+batch goes to any idle queue, or to the queue of its order key. In the first case a queue without a
+leader holds up only its own batch. In the second, messages with the same key are in order.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from broker.client.producer.send_encoding import batched_size
 BATCH_MESSAGES = 512
 BATCH_BYTES = 1024 * 1024
 BACKLOG_BYTES_MAX = 8 * 1024 * 1024
-"""What waits for its turn; :meth:`Pipeline.put` waits while there is more."""
+"""Waiting requests; :meth:`Pipeline.put` waits while there are more."""
 
 StoredCallback = Callable[[SendResult, Sequence[Message]], None]
 
@@ -114,7 +113,7 @@ class Pipeline:
     async def _changed(self) -> None:
         if self._change is None:
             self._change = self._loop.create_future()
-        # All wait for one future; who is cancelled must not cancel it for the others.
+        # All wait for one future; a cancelled waiter must not cancel it for the others.
         await asyncio.shield(self._change)
 
     def _start(self, lane: _Lane) -> None:
@@ -129,7 +128,7 @@ class Pipeline:
                 answer = self._producer.send_nowait(batch[0], lane.queue)
             else:
                 answer = self._producer.send_batch_nowait(batch, lane.queue)
-        except Exception as error:  # noqa: BLE001 - of a message: whatever it is made of
+        except Exception as error:  # noqa: BLE001 - a message can be of any type
             self._fail(lane, error)
             return
         answer.add_done_callback(partial(self._answered, lane, batch))
@@ -156,14 +155,14 @@ class Pipeline:
         self._waiting_bytes -= sum(map(batched_size, batch))
         try:
             self._stored(answer.result(), batch)
-        except Exception as error:  # noqa: BLE001 - of whoever is told, who put these messages
+        except Exception as error:  # noqa: BLE001 - the caller's own callback
             self._fail(lane, error)
             return
         self._start(lane)
         self._tell()
 
     def _fail(self, lane: _Lane, error: BaseException) -> None:
-        """Ends the stream and lets the lane fall idle: who drains waits for it, and is told."""
+        """Ends the stream and makes the lane idle. A drain waits for this and gets the error."""
         if self._failure is None:
             self._failure = error
         self._start(lane)

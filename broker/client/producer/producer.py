@@ -1,4 +1,4 @@
-"""The producer: what a program calls to send messages."""
+"""The producer that a program uses to send messages."""
 
 from __future__ import annotations
 
@@ -26,12 +26,10 @@ from broker.client.producer.queue_selection import QueueSelector, queue_index
 from broker.client.producer.request_reply import PendingReplies, Reply, ReplySender
 from broker.client.producer.send_dispatcher import SendDispatcher
 from broker.client.producer.send_encoding import (
-    DEFLATED,
     KEY_PROPERTY_SIZE,
     SendTemplates,
     batch_body,
     batch_values,
-    deflated,
     single_values,
 )
 from broker.client.received_message import ReceivedMessage
@@ -41,6 +39,7 @@ from broker.remoting.connection import Handler
 from broker.remoting.protocol.addresses import parse_name_servers
 from broker.remoting.protocol.codes import RequestCode
 from broker.system.wall_clock import system_clock_ms
+from store.message.compressed_body import compress_body
 
 
 class Producer:
@@ -74,7 +73,7 @@ class Producer:
         identity = identity or local_identity(rng)
         self._keys = UniqueKeys(identity, wall_clock)
         self._handlers: dict[int, Handler] = {}
-        """What to do with requests of brokers, by code."""
+        """Handlers of brokers' requests, by code."""
         self._remoting = RemotingClient(self._loop, self._handlers, on_lost=self._lost)
         self._routes = Routes(self._loop, self._remoting, parse_name_servers(name_servers), rng)
         faults = LatencyFaults() if self._config.send_latency_fault_enable else None
@@ -157,7 +156,7 @@ class Producer:
         return await self.send_nowait(message, queues[queue_index(key, len(queues))])
 
     async def send_one_way(self, message: Message, queue: MessageQueue | None = None) -> None:
-        """Sends once and waits for no answer: the message may be lost, and nobody is told.
+        """Sends once and waits for no answer: the message may be lost without notice.
 
         Raises a :class:`ClientError` where no broker is known that would have it.
         """
@@ -191,7 +190,7 @@ class Producer:
         reply = self._pending_replies.expect(correlation_id)
         try:
             async with asyncio.timeout_at(delivery.deadline):
-                # Whatever is wrong there, the delivery will find it too, and is more patient.
+                # The delivery finds the same error and is more patient.
                 with suppress(ClientError):
                     route = await self._queue_selector.route(message.topic)
                     # A host that does not answer must not cost more: others can be sent to.
@@ -282,10 +281,8 @@ class Producer:
         templates = self._templates.get(topic) or self._new_templates(topic)
         config, loop = self._config, self._loop
         if len(body) > config.compress_over_bytes > 0:
-            smaller = deflated(body)
-            if smaller is not None:
-                body = smaller
-                sys_flag |= DEFLATED
+            body, compressed = compress_body(body, config.compression_type)
+            sys_flag |= compressed
         if key is None:
             key = self._keys.next()
         return PendingSend(
@@ -310,8 +307,8 @@ class Producer:
 
 
 def _check_queue(topic: str, queue: MessageQueue | None) -> None:
-    """A request names its topic, and of the queue the number alone: it would be stored in the queue
-    of that number of its own topic, if there is one. Raises :class:`IllegalMessageError`.
+    """A request names its topic, and of the queue the number alone. So it would be stored in the
+    queue of that number of its own topic, if there is one. Raises :class:`IllegalMessageError`.
     """
     if queue is not None and queue.topic != topic:
         raise IllegalMessageError(f"a message of {topic} cannot go to a queue of {queue.topic}")

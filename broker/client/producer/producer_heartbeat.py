@@ -1,8 +1,8 @@
-"""Being known to brokers as a producer: they can ask and tell only whom they have heard of.
+"""The producer's heartbeat: brokers can ask and notify only producers that they know.
 
-A broker asks about open transactions (39), and passes replies on (326), over connections on which a
-heartbeat has named a producer group. Which those are dies with a leader; the next one is greeted
-as soon as it is found, so that it need not wait for the next heartbeat.
+A broker asks about open transactions (39), and passes replies on (326), over connections with a
+heartbeat of a producer group. This knowledge ends with a leader. So the next one gets a heartbeat
+as soon as it is found, not only at the next interval.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class ProducerHeartbeats:
 
     async def join(self, topic: str, leaders: Mapping[str, str], seconds: float) -> None:
         """As :meth:`meet`. Returns when the leaders know this producer or have been tried once, or
-        after so many seconds; those that failed just now are not waited for.
+        after this time; those that failed just now are not waited for.
         """
         self.meet(topic, leaders)
         with suppress(TimeoutError):
@@ -107,7 +107,7 @@ class ProducerHeartbeats:
                 self._forget_heartbeat(group)
 
     async def close(self) -> None:
-        """Brokers that can be reached are told that the producer is gone."""
+        """Reachable brokers learn that the producer is gone."""
         self._closed = True
         for task in self._tasks:
             task.cancel()

@@ -1,4 +1,4 @@
-"""Which queue a message goes to: round robin over the brokers that are fit to take it."""
+"""The queue of a message: round robin over the brokers that are fit to take it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Target(NamedTuple):
 
 
 class _Rotation:
-    """The queues of one route that have a leader, and whose turn it is."""
+    """The queues of one route that have a leader, and the next one in turn."""
 
     __slots__ = ("addresses", "next", "route", "targets")
 
@@ -106,7 +106,7 @@ class QueueSelector:
         return self._take_turn(rotation, avoid)
 
     async def route(self, topic: str) -> TopicRoute:
-        """The topic's route, or the one that it will have when a message creates it."""
+        """The topic's route, or its future route when a message creates it."""
         route = self._routes.cached(topic)
         if route is not None:
             return route

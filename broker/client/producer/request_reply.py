@@ -1,8 +1,8 @@
-"""Requests and replies: a message that is answered by whoever consumes it.
+"""Requests and replies: a consumer answers a message.
 
-The request is an ordinary message whose properties name the client that asks. The reply (325) is
-not stored: the broker passes it on (326) to that client, over the connection on which it was
-greeted. A client therefore greets the leaders of the topic before it asks.
+The request is an ordinary message. Its properties name the client that asks. The reply (325) is not
+stored: the broker passes it on (326) to that client, over the connection of its heartbeat. So a
+client sends a heartbeat to the leaders of the topic before it asks.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from broker.client.errors import (
     refusal,
 )
 from broker.client.message import PROPERTY_CLUSTER, Bytes
-from broker.client.producer.send_encoding import DEFLATED, deflated
-from broker.client.received_message import ReceivedMessage, inflated
+from broker.client.received_message import ReceivedMessage, decompressed
 from broker.client.route.route_cache import Routes
 from broker.remoting.client import RemotingClient
 from broker.remoting.connection import Connection
@@ -33,7 +32,7 @@ from broker.remoting.protocol.errors import CallError, ClientClosedError, FieldE
 from broker.remoting.protocol.ext_fields import ext_int, ext_str
 from broker.remoting.protocol.frame import Frame
 from broker.topics_and_groups import reply_topic
-from store.message.compressed_body import SYS_FLAG_COMPRESSED
+from store.message.compressed_body import SYS_FLAG_COMPRESSED, compress_body
 from store.message.properties import decode_properties, encode_properties
 
 logger = logging.getLogger("dledger.client")
@@ -51,7 +50,7 @@ REPLY = "reply"
 
 
 class Reply(NamedTuple):
-    """What came back."""
+    """The reply."""
 
     body: bytes
     properties: Mapping[str, str]
@@ -66,7 +65,7 @@ class PendingReplies:
         self._waiting: dict[str, asyncio.Future[Reply]] = {}
 
     def properties(self, correlation_id: str, timeout_seconds: float) -> bytes:
-        """What makes a message a request of this client."""
+        """The properties that make a message a request of this client."""
         return encode_properties(
             {
                 CORRELATION_ID: correlation_id,
@@ -76,7 +75,7 @@ class PendingReplies:
         )
 
     def expect(self, correlation_id: str) -> asyncio.Future[Reply]:
-        """From now on a reply of that id is waited for, until :meth:`forget`."""
+        """From now on a reply with that id is awaited, until :meth:`forget`."""
         reply: asyncio.Future[Reply] = self._loop.create_future()
         self._waiting[correlation_id] = reply
         return reply
@@ -92,14 +91,14 @@ class PendingReplies:
                 reply.set_exception(ClosedError("the producer was closed"))
 
     def replied(self, connection: Connection, request: Frame) -> None:
-        """Request 326. One that nobody waits for any more is acknowledged, too, as RocketMQ's
-        clients do: whoever sent it can do no more about it."""
+        """Request 326. A reply that nobody waits for any more is acknowledged too, as RocketMQ's
+        clients do: its sender can do nothing about it."""
         properties = decode_properties(ext_str(request, "properties", "").encode())
         correlation_id = properties.get(CORRELATION_ID, "")
         try:
             sys_flag = ext_int(request, "sysFlag", 0)
             compressed = sys_flag & SYS_FLAG_COMPRESSED
-            body = inflated(request.body, sys_flag) if compressed else request.body
+            body = decompressed(request.body, sys_flag) if compressed else request.body
         except UndecodableBodyError as error:
             raise FieldError(f"the reply to {correlation_id}: {error}") from None
         waiting = self._waiting.get(correlation_id)
@@ -206,9 +205,7 @@ class ReplySender:
         }
         sys_flag = 0
         if len(body) > self._config.compress_over_bytes > 0:
-            smaller = deflated(body)
-            if smaller is not None:
-                body, sys_flag = smaller, DEFLATED
+            body, sys_flag = compress_body(body, self._config.compression_type)
         try:
             encoded = encode_properties(every).decode()
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""Delivering requests: the quick first try, and the patient ones after it."""
+"""Delivers requests: the quick first try, and the patient ones after it."""
 
 from __future__ import annotations
 
@@ -35,10 +35,11 @@ from broker.remoting.protocol.frame import Frame
 class SendDispatcher:
     """Brings deliveries to their end.
 
-    A first try that works costs no task. One that fails gets a task, which looks the route up
-    again, waits as ``client/route/route_cache.py`` says, and sends the same bytes until they are
-    acknowledged or refused for good, or the deadline has passed. Where an earlier try may have been
-    carried out, it asks before it sends again (``client/producer/send_outcome_query.py``).
+    A first try that works costs no task. A send that fails gets a task. The task looks the route up
+    again, waits as ``client/route/route_cache.py`` says, and sends the same bytes. It ends once
+    they are acknowledged or refused for good, or once the deadline has passed. Where an earlier try
+    may have been carried out, it asks before it sends again
+    (``client/producer/send_outcome_query.py``).
     """
 
     def __init__(
@@ -145,7 +146,7 @@ class SendDispatcher:
             delivery.fail(DeadlineError(f"a message to {delivery.topic}", seconds, last))
 
     def _missing_leader(self, topic: str) -> NoLeaderError | None:
-        """What a try would end with; none is made as long as it would."""
+        """The result of a try now; none is made as long as it would."""
         route = self._routes.cached(topic)
         if route is None or route.is_led or not route.write_queues:
             return None

@@ -8,14 +8,13 @@ A batch's body is one message after the other (``MessageDecoder.encodeMessages``
     i32  body size, body
     i16  properties size, properties
 
-What all requests to a topic have in common is encoded once, and so is what all messages of a kind
-have. A unique key is of fixed size, so the properties of such messages are too, and each costs two
-small formats beside its body.
+The common part of all requests to a topic is encoded once, and so is that of all messages of a
+kind. Unique keys have a fixed size, so the properties of such messages have one too. Each message
+then costs two small formats beside its body.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 from functools import lru_cache
 from struct import Struct
@@ -28,12 +27,6 @@ from broker.remoting.protocol.frame import RequestTemplate, TemplateValues, json
 
 AUTO_CREATE_TOPIC = "TBW102"
 
-DEFLATE_LEVEL = 5
-"""As RocketMQ's clients."""
-
-DEFLATED = 1
-"""The sysFlag of a body that zlib made smaller; clients older than 4.9.4 know no other kind."""
-
 _HEAD = Struct(">iiiii")
 _I16 = Struct(">h")
 _FIXED_SIZE = _HEAD.size + _I16.size
@@ -41,11 +34,11 @@ _PROPERTIES = f"{PROPERTY_UNIQUE_KEY}\x01%b\x02%b"
 """The unique key's, and all others as JSON."""
 
 KEY_PROPERTY_SIZE = len(PROPERTY_UNIQUE_KEY) + UNIQUE_KEY_SIZE + 2
-"""What a unique key takes among the properties, in bytes."""
+"""The size of a unique key among the properties, in bytes."""
 
 
 class SendTemplates:
-    """The requests that send to one topic (``SendMessageRequestHeaderV2``), but for what differs.
+    """The common part of the requests that send to one topic (``SendMessageRequestHeaderV2``).
 
     Last of what fills them in comes the id of the queue, which a retry may change; before it what
     :func:`single_values` and :func:`batch_values` say.
@@ -71,26 +64,20 @@ class SendTemplates:
 
 
 def single_values(message: Message, unique_key: str, born_ms: int, sys_flag: int) -> TemplateValues:
-    """What fills a 310 in, but for the queue."""
+    """The values for a 310, without the queue."""
     properties = message.property_bytes
     text = _text_of(properties) if properties else b""
     return sys_flag, born_ms, message.flag, unique_key.encode(), text
 
 
 def batch_values(born_ms: int) -> TemplateValues:
-    """What fills a 320 in, but for the queue."""
+    """The values for a 320, without the queue."""
     return (born_ms,)
 
 
 @lru_cache(maxsize=256)  # messages of a kind have the same
 def _text_of(properties: bytes) -> bytes:
     return json_text(properties.decode())
-
-
-def deflated(body: Bytes) -> bytes | None:
-    """The body as zlib makes it, None where that is no smaller."""
-    smaller = zlib.compress(body, DEFLATE_LEVEL)
-    return smaller if len(smaller) < len(body) else None
 
 
 def batch_body(messages: Sequence[Message], key_prefix: str, first_key: int) -> bytes:

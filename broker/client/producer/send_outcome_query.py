@@ -1,11 +1,12 @@
-"""Finding out whether messages whose acknowledgement was lost are stored.
+"""Finds out whether messages without an acknowledgement are stored.
 
 A leader serves only after it has applied everything that earlier leaders committed, and a batch is
-one log entry. So when the connection to a leader broke, its successor can tell whether the
-messages of the last request are there: all of them, or none. Where the leader is still the same, it
-may be at work on the request; it is asked something first that it answers only when everything
-before it is applied. Looking before sending again keeps retries from storing messages twice. With
-Apache's brokers, whose index lags behind and whose answers do not wait, they still may be.
+one log entry. So when the connection to a leader broke, its successor knows whether the messages of
+the last request are there: all of them, or none. If the leader is still the same, the request may
+be in progress. So the client first asks something that the leader answers only after everything
+before it is applied. Looking before sending again keeps retries from storing messages twice.
+Apache's brokers have an index that lags behind, and their answers do not wait, so there they still
+may be.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ async def until_applied(
 ) -> None:
     """Returns when the leader has applied all that reached it earlier on this connection.
 
-    It is asked for an offset (code 14), whatever that is: leaders answer this from a state that a
-    majority has confirmed since. Raises a :class:`~broker.remoting.protocol.errors.CallError`.
+    It is asked for any offset (code 14): leaders answer this from a state that a majority has
+    confirmed since. Raises a :class:`~broker.remoting.protocol.errors.CallError`.
     """
     await remoting.invoke(
         address,

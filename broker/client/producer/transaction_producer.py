@@ -1,7 +1,7 @@
-"""Transactions: a message that is published when, and only if, the program's own work succeeded.
+"""Transactions: a message that is published only if the program's own work succeeded.
 
 The message is stored first, as a half message that no consumer sees. Then the program does its own
-work, and says how it ended (request 37). Where that word is lost, because the program died or there
+work and reports the outcome (request 37). If that report is lost, because the program died or there
 was no leader, the broker asks any producer of the group (39) until it knows.
 """
 
@@ -71,8 +71,8 @@ class _Handle(NamedTuple):
 
 
 class Transaction:
-    """One message of a :class:`TransactionProducer`. As a context manager it is begun, and
-    committed at the end, or rolled back where an error leaves the block.
+    """One message of a :class:`TransactionProducer`. As a context manager it starts, and is
+    committed at the end, or rolled back if an error leaves the block.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Transaction:
         self.message = message
         self.queue = queue
         self.result: SendResult | None = None
-        """Where the half message is, once it is begun."""
+        """The place of the half message, once it is stored."""
         self.outcome: Outcome | None = None
         """How the program said that it ends."""
 
@@ -124,9 +124,9 @@ class Transaction:
 
     async def _end(self, outcome: Outcome) -> None:
         if self.result is None:
-            raise TransactionEndedError("the transaction was not begun")
+            raise TransactionEndedError("the transaction was not started")
         if self.outcome not in {None, outcome}:
-            raise TransactionEndedError("the transaction was told to end the other way before")
+            raise TransactionEndedError("the transaction has already ended the other way")
         self.outcome = outcome
         await self._producer.end(self, self.result, outcome)
 
@@ -141,8 +141,8 @@ class TransactionProducer(Producer):
     The producers of a group answer for each other's transactions, so ``config.group`` should name
     those that have the same records; while another one's work may still go on, the answer is
     :attr:`Outcome.UNKNOWN`. Of its own blocks that still run this producer says nothing. Brokers
-    ask about them all the same, and roll back what they have asked about in vain
-    ``transaction_check_max`` times (15 of them, 30 s apart): a block should not run longer.
+    ask about them all the same. They roll a transaction back after ``transaction_check_max`` checks
+    in vain (15 of them, 30 s apart), so a block should not run longer.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class TransactionProducer(Producer):
         await asyncio.gather(*checks, return_exceptions=True)
         await super().close()
 
-    # What transactions call.
+    # Called by transactions.
 
     async def begin(self, transaction: Transaction) -> SendResult:
         """Stores the half message."""
@@ -269,7 +269,7 @@ class TransactionProducer(Producer):
             how = "rolled back" if found is None else "committed"
             raise TransactionEndedError(f"the transaction was {how} already: {refused}")
 
-    # What brokers ask.
+    # Requests of brokers.
 
     def _asked(self, connection: Connection, request: Frame) -> None:
         """Request 39, with the half message as its consumers would see it."""

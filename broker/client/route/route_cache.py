@@ -1,12 +1,12 @@
-"""Routes: which broker groups have a topic, who leads them, and how to wait until one does.
+"""Routes: the broker groups of a topic, their leaders, and how to wait for a leader.
 
 Routes come from a NameServer (request 105), any of those given; all know the same. They are kept,
-looked up again every 30 s, and at once when a request fails. After a failure requests wait here:
-the first look-up comes at once, the next ones after a twelfth of the time that the outage has
+looked up again every 30 s, and at once when a request fails. After a failure requests wait here.
+The first look-up comes at once. The next ones come after a twelfth of the time that the outage has
 lasted, with bounds and jitter. So a new leader is found within a tenth of the time that its
-election took, and a long outage costs two look-ups a second however many requests wait, and of
-however many topics: who leads the broker is the same in the routes of all, so they are asked for in
-turn, and the rest only where the answer differs from what their routes say of it.
+election took. A long outage costs two look-ups a second for any number of requests and topics. The
+leader of a broker group is the same in all routes. So topics take turns, and the others follow only
+if the answer differs from their routes.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ BACKOFF_MAX_SECONDS = 0.5
 BACKOFF_DIVISOR = 12
 OUTAGE_OVER_SECONDS = 0.75
 """Nothing has failed for so long: the next failure begins a new outage, unless some still wait in
-this one. It is more than the longest wait within one, and little more: a leader that dies soon
-after its election is not waited for as long as its predecessor was missed."""
+this one. It is a little more than the longest wait within one outage. So the wait for a leader that
+dies soon after its election starts from zero."""
 
 
 ChangeListener = Callable[[TopicRoute], None]
 
 
 class _Outage:
-    """A broker group that fails: since when, when last, and who waits there, by topic, for the
-    look-ups after the present wait."""
+    """A broker group that fails: since when, when last, and the waiters for the next look-ups, by
+    topic."""
 
     __slots__ = ("_asked", "_turn", "culprit", "seen", "since", "waiting")
 
@@ -103,7 +103,7 @@ class Routes:
         self._poll_timer = self._loop.call_later(POLL_SECONDS, self._poll)
 
     def close(self) -> None:
-        """Who waits here for a route, or for the end of an outage, gets :class:`ClosedError`."""
+        """Waiters for a route, or for the end of an outage, get :class:`ClosedError`."""
         self._closed = True
         if self._poll_timer is not None:
             self._poll_timer.cancel()
@@ -125,12 +125,12 @@ class Routes:
         return self._routes.get(topic)
 
     async def get(self, topic: str) -> TopicRoute:
-        """The known route, or the one that :meth:`refresh` finds."""
+        """The known route, or the result of :meth:`refresh`."""
         return self._routes.get(topic) or await self.refresh(topic)
 
     async def refresh(self, topic: str) -> TopicRoute:
-        """Asks a NameServer; callers at the same time share the answer, and so do those who were
-        woken by it only to find that there is no such topic.
+        """Asks a NameServer; callers at the same time share the answer, and so do waiters that
+        learn from it that there is no such topic.
 
         Raises :class:`TopicNotFoundError` or another :class:`ClientError`.
         """
@@ -149,10 +149,10 @@ class Routes:
     async def recover(self, topic: str, culprit: str, *, until_led: bool = False) -> None:
         """Waits as long as a request that failed should, then looks the route up again.
 
-        ``culprit``: the broker (or the topic, where none was found yet) that failed; what fails
-        for the same reason waits together. Where no NameServer knows better, the known route
-        stays. With ``until_led`` this goes on for as long as the route has queues and no leader:
-        who could only fail again sleeps. Raises :class:`ClosedError` alone.
+        ``culprit``: the broker (or the topic, where none was found yet) that failed; what fails for
+        the same reason waits together. Where no NameServer knows better, the known route stays.
+        With ``until_led`` this goes on while the route has queues and no leader: a waiter that
+        could only fail again sleeps. Raises :class:`ClosedError` alone.
         """
         if self._closed:
             raise _closed()
@@ -162,7 +162,7 @@ class Routes:
             raise _closed()
 
     def _next_look_up(self, topic: str, culprit: str) -> RouteWaiters:
-        """Who waits for the look-up that comes next after a failure."""
+        """Waiters for the next look-up after a failure."""
         now = self._loop.time()
         outage = self._outages.get(culprit)
         if outage is None or outage.is_over(now):
@@ -238,8 +238,8 @@ class Routes:
     def _pass_on(
         self, look_up: RouteLookup, culprit: str, others: Mapping[str, RouteWaiters]
     ) -> None:
-        """A topic was looked up: who waits for the others goes on, or for a look-up of their own
-        where that says something else of the culprit than their routes do."""
+        """A topic was looked up. Waiters for other topics go on if their routes say the same of the
+        failing broker group; else they get a look-up of their own."""
         vain = isinstance(look_up.error, NameServersUnreachableError)
         told = self._routes.get(look_up.topic)
         for other, waiting in others.items():
@@ -250,7 +250,7 @@ class Routes:
                 self._begin_look_up(other).waiting.join(waiting)
 
     def _end(self, topic: str, waiting: RouteWaiters) -> None:
-        """The look-up is over; who needs a leader waits for the next one where there is none."""
+        """The look-up is over. Without a leader, waiters that need one wait for the next."""
         route = self._routes.get(topic)
         if route is None or route.is_led:
             waiting.end()

@@ -1,4 +1,4 @@
-"""Asking the NameServers for a route, one after the other, and those who wait for the answer."""
+"""Asks the NameServers for a route, one after the other, and wakes the waiters."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ NAME_SERVER_SECONDS = 3.0
 class RouteWaiters:
     """Those who wait for one thing, each by itself: one that gives up takes nothing from others.
 
-    As ``asyncio.shield`` and ``asyncio.wait`` do for any future, with one event for each who waits
-    instead of three: in an outage all that a client has to do waits here, again and again. Most of
-    them can do nothing without a leader, and are not woken for less.
+    ``asyncio.shield`` and ``asyncio.wait`` do the same for any future, with three events for each
+    waiter instead of one. In an outage everything waits here, again and again. Most of them can do
+    nothing without a leader, and are not woken for less.
     """
 
     __slots__ = ("_for_leader", "_futures", "_loop")
@@ -51,13 +51,13 @@ class RouteWaiters:
         return future
 
     def join(self, others: RouteWaiters) -> None:
-        """What they wait for is this too from now on."""
+        """Their waiters wait for this too from now on."""
         self._futures += others._futures
         for culprit, futures in others._for_leader.items():
             self.wait_on(culprit, futures)
 
     def wait_on(self, culprit: str, futures: list[asyncio.Future[None]]) -> None:
-        """What some others wait for, who need a leader, is this from now on."""
+        """Some waiters of another topic, which need a leader, wait for this from now on."""
         self._for_leader.setdefault(culprit, []).extend(futures)
 
     def end(self) -> None:
@@ -67,7 +67,7 @@ class RouteWaiters:
             _wake(futures)
 
     def end_without_leader(self) -> dict[str, list[asyncio.Future[None]]]:
-        """Who does not need a leader waits no longer; returns the others, by their culprit."""
+        """Ends the wait of those that need no leader; returns the others, by their culprit."""
         _wake(self._futures)
         left: dict[str, list[asyncio.Future[None]]] = {}
         for culprit, futures in self._for_leader.items():
@@ -123,9 +123,10 @@ class RouteLookup:
         self.topic = topic
         self.waiting = waiting
         self.others: list[tuple[str, Mapping[str, RouteWaiters]]] = []
-        """Who waits for the routes of other topics, by topic, with the culprit of each outage."""
+        """Waiters for the routes of other topics, by topic, with the failing broker group of each
+        outage."""
         self.route: TopicRoute | None = None
-        """What was found."""
+        """The result."""
         self.error: ClientError | None = None
         """Why nothing was."""
         self.is_given_up = False
@@ -150,7 +151,7 @@ class RouteLookup:
         )
 
     def give_up(self) -> None:
-        """The client is being closed: nothing more is asked, and nobody told of an answer."""
+        """The client is being closed: nothing more is asked, and no answer is given."""
         self.is_given_up = True
 
     def _answered(self, address: str, answer: Frame | None, failure: Failure | None) -> None:

@@ -1,4 +1,4 @@
-"""What NameServers say of a topic: its queues, and the brokers that have them."""
+"""The NameServers' answer about a topic: its queues, and the brokers that have them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What operators and tools ask: 25, 26, 28, 43, 202.
+"""Requests of operators and tools: 25, 26, 28, 43, 202.
 
-Apache's tools write some maps with JSON objects as keys, which no JSON reader but theirs accepts;
-they are reproduced here because those tools depend on it.
+Apache's tools write some maps with JSON objects as keys, which only their own reader accepts. They
+are reproduced here because those tools need them.
 """
 
 from __future__ import annotations

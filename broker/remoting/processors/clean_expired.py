@@ -1,8 +1,7 @@
 """Housekeeping that an operator asks for: 306, 316, 329.
 
-What belongs to deleted topics, or lies in ConsumeQueues before the log, goes by itself with what is
-expired of the log; so all three ask for the same: that retention looks now instead of when its ten
-seconds are over.
+ConsumeQueues of deleted topics, or before the log, go with the expired part of the log. So all
+three make retention look now instead of within ten seconds.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@
       their offsets themselves (broadcasting).
 ====  ==========================================================================================
 
-What is answered comes from :class:`~broker.admin.consumer_groups.ConsumerGroups`.
+The answers come from :class:`~broker.admin.consumer_groups.ConsumerGroups`.
 """
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ class GroupProcessor:
         store_times(self._context.lookup, _newest_consumed(queues), answer)
 
     def time_spans(self, connection: Connection, request: Frame) -> None:
-        """Code 303: of each queue when its first and last message and the last one that the group
-        consumed were stored, and for how long the next one has waited, all in ms."""
+        """Code 303, for each queue: the store times of its first, its last and its last consumed
+        message, and how long the next one has waited, all in ms."""
         name, group = ext_str(request, "topic"), ext_str(request, "group")
         topic = self._groups.progress(group, name)
         if topic is None:

@@ -76,7 +76,7 @@ class OffsetProcessor:
     ) -> None:
         offset = self._context.machine.state.offset(group, topic, queue_id)
         if offset is None:
-            # A client that can begin elsewhere than at 0 says so, and is told that there is none.
+            # A client that can begin elsewhere than at 0 says so; it gets "not found".
             if not ext_bool(request, "setZeroIfNotFound", True) or self._is_old(topic, queue_id):
                 connection.respond(
                     request,

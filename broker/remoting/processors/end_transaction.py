@@ -21,7 +21,7 @@ class EndTransactionProcessor:
         self._context = context
 
     def end(self, connection: Connection, request: Frame) -> None:
-        """Code 37. Most clients send it one-way; who waits is answered once it is committed."""
+        """Code 37. Most clients send it one-way; the client is answered once it is committed."""
         group = ext_str(request, "producerGroup")
         offset = ext_int(request, "tranStateTableOffset")
         position = ext_int(request, "commitLogOffset")

@@ -1,4 +1,4 @@
-"""Members and leadership: what an operator asks of the leader of a group.
+"""Members and leadership: requests of operators to the leader of a group.
 
 These codes are our own; RocketMQ's DLedger cannot change its members online.
 

@@ -1,4 +1,4 @@
-"""Reading the JSON bodies of requests, with an error that names what is wrong with them."""
+"""Reads the JSON bodies of requests, with an error that names the mistake."""
 
 from __future__ import annotations
 

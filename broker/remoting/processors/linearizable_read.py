@@ -1,8 +1,8 @@
-"""Answers that are true now: what describes offsets, queues and topics is read behind a read index.
+"""Linearizable answers: offsets, queues and topics are read behind a read index.
 
-So a deposed leader says nothing old, and a follower says what the leader would. With
-``reads = "stale"`` in ``node.toml`` a node answers from what it has applied, as RocketMQ's slaves
-do: the answer was true once, and on a follower, or a leader that is cut off, may not be any more.
+So a deposed leader gives no old answer, and a follower answers like the leader. With ``reads =
+"stale"`` in ``node.toml`` a node answers from its applied state, as RocketMQ's slaves do. The
+answer was true once. On a follower, or on a leader that is cut off, it may be old.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ from __future__ import annotations
 from functools import partial
 
 from broker.context import BrokerContext
-from broker.errors import REFUSALS
 from broker.remoting.connection import Connection, Handler
+from broker.remoting.dispatch import serve
 from broker.remoting.error_responses import respond_refusal
-from broker.remoting.protocol.errors import HANDLER_FAULTS, RequestError
 from broker.remoting.protocol.frame import Frame
 from dledger.errors import ProposeError
 
@@ -35,11 +34,4 @@ def _answer(
     if error is not None:
         respond_refusal(connection, request, error)
         return
-    try:
-        handler(connection, request)
-    except RequestError as wrong:
-        connection.respond(request, wrong.code, wrong.remark)
-    except REFUSALS as refusal:
-        respond_refusal(connection, request, refusal)
-    except HANDLER_FAULTS as fault:
-        connection.respond_fault(request, fault)
+    serve(handler, connection, request)

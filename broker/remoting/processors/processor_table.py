@@ -1,4 +1,4 @@
-"""Which request goes to which handler; a code that is not here is answered with 3."""
+"""The handler of each request code; an unknown code is answered with 3."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def broker_handlers(context: BrokerContext, retention: Retention) -> Mapping[int
 
 
 SERVED_WHEN_STATE_DIVERGED = frozenset((RequestCode.GET_BROKER_RUNTIME_INFO,))
-"""What a node says of itself, also while its state is not the group's."""
+"""Reports of a node about itself, also while its state is not the group's."""
 
 
 def refuse_wrong_state(_connection: Connection, _request: Frame) -> None:

@@ -1,6 +1,6 @@
 """Pulling: codes 11 and 361 (RocketMQ's ``PullMessageProcessor``), on leaders and followers.
 
-What a pull may and brings is decided in :mod:`broker.delivery.fetch`; here stand its fields.
+:mod:`broker.delivery.fetch` decides what a pull may do and returns; the fields are here.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class QueryMessageProcessor:
     def view_message(self, connection: Connection, request: Frame) -> None:
         """Code 33: the record whose physical offset is in the message id.
 
-        That there is none is said only where that is known: what cannot be read is refused with the
+        "Not found" is answered only if that is known. What cannot be read is refused with the
         reason, and may be there a moment later, from this node or another.
         """
         position = ext_int(request, "offset")

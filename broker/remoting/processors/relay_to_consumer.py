@@ -1,6 +1,6 @@
-"""What tools ask of a consumer by way of the broker that it is connected to: 223, 307, 309.
+"""Requests of tools to a consumer, by way of its broker: 223, 307, 309.
 
-The consumer is asked over its own connection, and its answer is passed on as it is. A client that
+The consumer is asked over its own connection, and its answer is passed on unchanged. A client that
 does not know the request says so itself.
 """
 
@@ -109,7 +109,7 @@ class RelayProcessor:
 
 
 class _Status:
-    """The answers of several members, put together; who does not answer is left out."""
+    """The answers of several members, put together; members that do not answer are left out."""
 
     def __init__(self, connection: Connection, request: Frame, members: int) -> None:
         self._connection = connection
@@ -118,7 +118,7 @@ class _Status:
         self._tables: dict[str, bytes] = {}
 
     def answered(self, client_id: str, answer: Frame | None, _failure: CallError | None) -> None:
-        """What became of the request to one member."""
+        """The outcome of the request to one member."""
         table = None
         if answer is not None and answer.code == ResponseCode.SUCCESS:
             table = _offset_table(answer.body)
@@ -134,7 +134,7 @@ class _Status:
 
 
 def _fields(request: Frame) -> dict[str, str]:
-    """What is passed on. Raises :class:`~broker.remoting.protocol.errors.FieldError`."""
+    """The request to pass on. Raises :class:`~broker.remoting.protocol.errors.FieldError`."""
     return {name: ext_str(request, name, "") for name in request.ext}
 
 

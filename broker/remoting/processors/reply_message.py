@@ -1,15 +1,15 @@
 """Replies to requests: 324 and 325, passed on to the client that asked (326).
 
-A request is an ordinary message with the properties ``REPLY_TO_CLIENT`` and ``CORRELATION_ID``.
-Who consumed it sends its reply here, and the broker hands that to the client of that name, which is
-connected as a producer. RocketMQ also stores replies, in a topic that nobody reads; here they are
-not stored.
+A request is an ordinary message with the properties ``REPLY_TO_CLIENT`` and ``CORRELATION_ID``. Its
+consumer sends the reply here. The broker hands it to the client of that name, which is connected as
+a producer. RocketMQ also stores replies, in a topic that nobody reads; here they are not stored.
 """
 
 from __future__ import annotations
 
 from broker.context import BrokerContext
 from broker.remoting.connection import Connection
+from broker.remoting.forwarder import client_address
 from broker.remoting.processors.send_message_header import (
     LONG_NAMES,
     SHORT_NAMES,
@@ -72,7 +72,7 @@ class ReplyMessageProcessor:
             "properties": f"{properties}{between}PUSH_REPLY_TIME\x01{now_ms}\x02",
             "reconsumeTimes": str(_number(request, names.reconsume_times)),
             "unitMode": "true" if ext_bool(request, unit_mode, False) else "false",
-            "bornHost": connection.remote_address,
+            "bornHost": client_address(connection, request),
             "storeHost": str(context.config.own.address),
             "storeTimestamp": str(now_ms),
         }

@@ -1,7 +1,7 @@
-"""Moving a group that consumes to another place: 222, which tells its members by 220.
+"""Resets the offsets of a group that consumes: 222, which notifies its members by 220.
 
-A group without a connected member is answered with 206: whoever asks then commits the offsets
-itself (15), as Apache's tools do.
+A group without a connected member is answered with 206. The caller then commits the offsets itself
+(15), as Apache's tools do.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Sending: request codes 10, 310 and 320 (RocketMQ's ``SendMessageProcessor``).
 
-A codec: it reads the header, hands the message to :mod:`broker.ingest.ingest` in the turn in which
-its frame arrives, and writes the answer once the entry that holds it is committed and applied.
+A codec. It reads the header and hands the message to :mod:`broker.ingest.ingest` in the turn in
+which its frame arrives. It writes the answer once the entry with the message is committed and
+applied.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from broker.context import BrokerContext
 from broker.group_commit.pending_batch import StoredEarlier
 from broker.remoting.connection import Connection
 from broker.remoting.error_responses import respond_refusal
+from broker.remoting.forwarder import client_host_bytes
 from broker.remoting.processors.send_message_header import (
     LONG_NAMES,
     SHORT_NAMES,
@@ -64,12 +66,14 @@ class SendMessageProcessor:
                 return
             sent = read_header(request, names)
         answer = _Answer(self.store_host_hex, connection, request)
-        self._ingest.submit(sent, request.body, connection.remote_host_bytes, answer)
+        host = client_host_bytes(connection, request)
+        self._ingest.submit(sent, request.body, host, answer)
 
     def _send_batch(self, connection: Connection, request: Frame, names: HeaderNames) -> None:
         sent = read_header(request, names)
         answer = _Answer(self.store_host_hex, connection, request)
-        self._ingest.submit_batch(sent, request.body, connection.remote_host_bytes, answer)
+        host = client_host_bytes(connection, request)
+        self._ingest.submit_batch(sent, request.body, host, answer)
 
 
 class _Answer:

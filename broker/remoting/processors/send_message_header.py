@@ -19,7 +19,7 @@ SYS_FLAG_HOSTS_V6 = 0x10 | 0x20
 
 
 class HeaderNames(NamedTuple):
-    """What the fields of a send request are called."""
+    """The names of the fields of a send request."""
 
     producer_group: str
     topic: str
@@ -56,7 +56,7 @@ SHORT_NAMES = HeaderNames(*_SHORT, "i", "j", "l", "m", itemgetter(*_SHORT))
 
 
 class _SendTemplate(NamedTuple):
-    """What the headers of messages have in common that are like one model."""
+    """The common part of message headers that are like one model."""
 
     topic: str
     sys_flag: int
@@ -188,8 +188,8 @@ def _read_unusual(request: Frame, names: HeaderNames) -> SendRequest:
 
 
 def _storable_sys_flag(sys_flag: int, properties: str) -> int:
-    """Without what a broker sets: it stores half messages without the bits of a transaction, and
-    hosts as IPv4, whatever the client has."""
+    """Without bits that a broker sets itself: it stores half messages without the bits of a
+    transaction, and hosts as IPv4."""
     if sys_flag & SYS_FLAG_TRANSACTION and not (
         sys_flag & SYS_FLAG_TRANSACTION == SYS_FLAG_PREPARED
         and is_half_message(properties.encode())

@@ -1,7 +1,7 @@
-"""What was counted by topic and group: 315 (``VIEW_BROKER_STATS_DATA``).
+"""Counters by topic and group: 315 (``VIEW_BROKER_STATS_DATA``).
 
 The names are those of RocketMQ's ``BrokerStatsManager``; a key is a topic, ``topic@group``, or the
-cluster. Figures are those of this process since it leads.
+cluster. Numbers are those of this process since it leads.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ViewBrokerStatsProcessor:
     def view(self, connection: Connection, request: Frame) -> None:
         """Totals, rates a second and means a step of the last minute, hour and day.
 
-        What has no figures is refused with 1, as RocketMQ does.
+        A name without numbers is refused with 1, as RocketMQ does.
         """
         name, key = ext_str(request, "statsName"), ext_str(request, "statsKey")
         meters = self._context.rates.topic_metrics

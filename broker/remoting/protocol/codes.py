@@ -15,23 +15,28 @@ FLAG_ONE_WAY = 2
 """Bit 1 of a frame's flag: the sender wants no answer, and none may be sent."""
 
 OUTCOME = "outcome"
+"""Field of a refusal: RocketMQ's codes do not tell what became of the request."""
+
 OUTCOME_UNKNOWN = "unknown"
-"""Field of a refusal, and its value where the request may be carried out all the same: RocketMQ's
-codes do not tell that."""
+"""It may be carried out all the same."""
+
+OUTCOME_NOT_LEADER = "not-leader"
+"""Nothing was done. Only the leader can do it, and this broker does not lead."""
 
 MISSING = "missing"
 """Field of the refusal to show a message by its position, ``true`` where none begins there and not
 only none can be read now: RocketMQ's code is the same for both."""
 
 PROTOCOL_VERSION = 409
-"""What this project says it is: the ordinal of 4.9.8, whose behaviour clients then expect."""
+"""The version of this project towards clients: the ordinal of 4.9.8, whose behaviour they then
+expect."""
 
 VERSION_STANDARD_JSON = 401
 """From 4.9.4 on, a client reads integer map keys that are quoted, as JSON demands."""
 
 
 class RequestCode(IntEnum):
-    """What is asked for. Requests travel in both directions, with the same codes."""
+    """The request codes. Requests travel in both directions, with the same codes."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
@@ -138,6 +143,7 @@ class RequestCode(IntEnum):
     CHANGE_GROUP_MEMBERS = 9002
     TRANSFER_LEADERSHIP = 9003
     GET_CONSUMER_GROUPS = 9004
+    FORWARD = 9005
     POP_MESSAGE = 200050
     ACK_MESSAGE = 200051
     PEEK_MESSAGE = 200052
@@ -241,17 +247,18 @@ RESPONSE_WORDS: Mapping[int, str] = {
     ResponseCode.ILLEGAL_OPERATION: "illegal operation",
     ResponseCode.GO_AWAY: "server is leaving",
 }
-"""What is shown to people in the place of a number."""
+"""The text for people in the place of a number."""
 
 
 def refusal_words(code: int, remark: str | None) -> str:
-    """What a server said, and what its code means: ``n1 leads now (not available there now)``."""
+    """A server's refusal, and the meaning of its code: ``n1 leads now (not available there
+    now)``."""
     words = RESPONSE_WORDS.get(code, f"a reason that this version does not know, number {code}")
     return f"{remark} ({words})" if remark else words
 
 
 class LanguageCode(IntEnum):
-    """What the sender is written in; a binary header carries the number, a JSON header the name."""
+    """The language of the sender; a binary header carries the number, a JSON header the name."""
 
     JAVA = 0
     CPP = 1

@@ -50,7 +50,7 @@ HANDLER_FAULTS = (
     ValueError,
     struct.error,
 )
-"""What a handler raises when a request is unlike anything it was written for. The request is
+"""Raised by a handler for a request that is unlike anything it was written for. The request is
 answered with code 1 and the others go on. A broken invariant (``AssertionError``) is not among
 them: it must not be mistaken for a bad request."""
 

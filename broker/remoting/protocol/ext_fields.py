@@ -1,7 +1,7 @@
-"""Reading the ext fields of a request, whatever spelling the client chose.
+"""Reads the ext fields of a request in every spelling of clients.
 
 Apache's clients send every value as a string; ali-ons sends numbers and booleans of JSON; C++
-writes booleans as ``0`` and ``1``. Each reader takes all of them and raises :class:`FieldError`,
+writes booleans as ``0`` and ``1``. Each reader takes all of them. It raises :class:`FieldError`,
 which the server answers with response code 1 and the error's text as the remark.
 """
 

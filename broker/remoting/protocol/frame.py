@@ -15,10 +15,10 @@ The JSON header is an object with ``code``, ``language`` (a name), ``version``, 
     i32 remark size, remark,
     i32 ext size, pairs of [i16 key size, key, i32 value size, value]
 
-Several clients depend on ext values being JSON *strings* (C++ reads the number 5 as 0, and pulls
-the same messages for ever), so the encoders take strings only and leave the check to the type
-checker: looking at each value would double the cost of an answer. What comes in may hold numbers
-and booleans (ali-ons); ``remoting/protocol/ext_fields.py`` reads them.
+Several clients need ext values that are JSON *strings*: C++ reads the number 5 as 0, and pulls the
+same messages for ever. So the encoders take strings only and leave the check to the type checker:
+looking at each value would double the cost of an answer. Incoming values may be numbers and
+booleans (ali-ons); ``remoting/protocol/ext_fields.py`` reads them.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ PREFIX = Struct(">iI")
 """Total, then serialization and header size in one word."""
 
 TemplateValues: TypeAlias = tuple[int | bytes, ...]
-"""What fills a :class:`RequestTemplate` in."""
+"""The values for a :class:`RequestTemplate`."""
 
 _pack_prefix = PREFIX.pack
 
@@ -330,7 +330,7 @@ class RequestTemplate:
 
 
 def json_text(text: str) -> bytes:
-    """What stands between the quotes of ``text`` as a string of JSON."""
+    """The inside of ``text`` as a JSON string, without its quotes."""
     return orjson.dumps(text)[1:-1]
 
 

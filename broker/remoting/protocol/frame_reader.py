@@ -1,4 +1,4 @@
-"""Cutting a byte stream into frames, however the network split it."""
+"""Cuts a byte stream into frames, however the network split it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from broker.remoting.protocol.header_templates import HeaderTemplateCache
 _PREFIX_SIZE = PREFIX.size
 
 _SMALL_CHUNK = 2048
-"""Smaller pieces of a body are gathered in one buffer: a list of them would outweigh the body."""
+"""Smaller pieces of a body are collected in one buffer: a list of them would outweigh the body."""
 
 
 class FrameReader:
@@ -25,7 +25,7 @@ class FrameReader:
 
     Frames that lie whole in a chunk are cut straight out of it. A body that spans many chunks is
     kept as those chunks and joined once, when its last byte is there, so the work is linear in the
-    bytes. What is kept never exceeds one frame (``FRAME_SIZE_MAX``).
+    bytes. It never keeps more than one frame (``FRAME_SIZE_MAX``).
     """
 
     __slots__ = (

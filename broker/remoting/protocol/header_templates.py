@@ -1,13 +1,12 @@
-"""Headers that are like one seen before, but for a few values.
+"""Header templates: headers that differ from an earlier one in a few values only.
 
-Whoever sends messages sends the same header over and over: another number here, another unique key
-there, else byte for byte the same; and so are the answers. Such a header is not parsed: it is cut
-where its model was, what lies between the values is compared with that of the model, and the values
-must be letters and digits alone, which JSON reads as they are. What is not like its model in this
-way goes through the parser.
+A sender of messages repeats the same header: another number here, another unique key there, else
+byte for byte the same. So do answers. Such a header is not parsed. It is cut where its model was,
+and the text between the values is compared with that of the model. The values must be letters and
+digits alone, which JSON reads as they are. Any other header goes through the parser.
 
-A model is tried before it is used: with other values in it, the parser must find just these, where
-they are expected, and nothing else changed.
+A model is tried before it is used: with other values in it, the parser must find just these, in
+their places, and nothing else changed.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ MISSES_MAX = 32
 """Pace: after so many headers of its size that are not like it, a model is replaced."""
 
 UNUSED_TEMPLATES_MAX = 16
-"""Pace: after so many models that hardly anything was like, one after the other, there are none
-any more: what the peer sends differs in more than models allow for, such as the words of keys."""
+"""Pace: after this number of models without a match in a row there are no more. The headers of that
+peer differ in more than models allow for, for example in words of keys."""
 
 _VARYING = {
     (0, int(RequestCode.SEND_MESSAGE_V2)): ("g", "i", "e"),
@@ -70,7 +69,7 @@ class TemplatedFrame(Frame):
 
 
 class HeaderTemplate:
-    """One header. ``cached`` is for whoever handles the frames, to keep what it has made of it."""
+    """One header. ``cached`` is for the handler of the frames, to keep what it has made of it."""
 
     __slots__ = ("_between", "_cut", "_names", "_pick", "cached", "frame", "hits", "misses")
 
@@ -154,7 +153,8 @@ class HeaderTemplateCache:
 
 
 def template_of(header: bytes, frame: Frame) -> HeaderTemplate | None:
-    """What ``header``, which says what ``frame`` does, is a model of; None where it can be none."""
+    """The values for which ``header``, with the content of ``frame``, is a model; None where it can
+    be none."""
     names = _VARYING.get((frame.flag, frame.code))
     if (
         names is None

@@ -15,8 +15,8 @@ import orjson
 
 from broker.limits import BODY_LIMITS
 
-# Every byte belongs to one token, and nothing that a token has taken is tried again (``*+``): the
-# work is linear, whatever the bytes are. A string without an end is a token too.
+# Every byte belongs to one token, and a token never gives anything back (``*+``), so the work is
+# linear for any input. A string without an end is a token too.
 _TOKEN = re.compile(
     rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[{}\[\]:,]|[^"{}\[\]:,]++',
     re.DOTALL,
@@ -59,7 +59,7 @@ def object_map(pairs: Iterable[tuple[Mapping[str, object], object]]) -> bytes:
 def _with_quoted_keys(data: bytes) -> bytes:
     """The text, where a key that is an integer or an object is a string. Raises ``ValueError``.
 
-    What is wrong with it otherwise is left for the parser to find.
+    The parser finds other mistakes.
     """
     found: list[bytes] = []
     within = bytearray()

@@ -13,9 +13,9 @@ Compressed, it is a zlib stream of ::
     i32 size, JSON of the filter server list
 
 (``RegisterBrokerBody``); brokers from 5.0 on append more, which nobody here needs. The compressed
-form has no ``topicSysFlag`` and no ``order``. A broker sends it where the plain one is large. What
-a group may have (:class:`~broker.limits.StateLimits`) always fits a frame so; older groups may have
-more topics than that, and tell those that fit.
+form has no ``topicSysFlag`` and no ``order``. A broker sends it where the plain one is large. The
+largest allowed group (:class:`~broker.limits.StateLimits`) always fits a frame so; older groups may
+have more topics than that, and tell those that fit.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class DataVersion(NamedTuple):
 
 
 class QueueData(NamedTuple):
-    """What one broker holds of one topic. ``perm``: 4 read, 2 write, 1 inherit."""
+    """The queues of one topic on one broker. ``perm``: 4 read, 2 write, 1 inherit."""
 
     read_queues: int
     write_queues: int

@@ -1,4 +1,4 @@
-"""Planted bugs D: what clients are told, and what is derived from the log."""
+"""Planted bugs D: answers to clients, and derived files."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from store.message.batch import QUEUE_ROW
 
 
 def follower_reads_what_it_has(patch: Patch) -> None:
-    """A broker answers reads from what it has applied, and asks nobody for the newest index."""
+    """A broker answers reads from its applied state, without a read index."""
     patch.set(LinearizableReads, "add", lambda _reads, done: done(None))
 
 
 def rows_written_after_a_checkpoint_kept(patch: Patch) -> None:
-    """A queue that was flushed, but not in a checkpoint, is taken to be as long as its file."""
+    """Rows of a queue behind the last checkpoint are kept at a start."""
     restore = ConsumeQueue.restore
 
     def trusting(queue: ConsumeQueue, first_offset: int, tail: Tail) -> None:
@@ -51,7 +51,7 @@ def rows_written_after_a_checkpoint_kept(patch: Patch) -> None:
 
 
 def rows_not_flushed_for_a_checkpoint(patch: Patch) -> None:
-    """A checkpoint is saved though the newest rows of the queues are in memory alone."""
+    """A checkpoint is saved though the newest rows of the queues are in memory only."""
 
     def forgetful(flush: QueueFlush, *, sync: bool = True) -> None:
         """As if the rows were on the disk, synced or not."""
@@ -62,7 +62,7 @@ def rows_not_flushed_for_a_checkpoint(patch: Patch) -> None:
 
 
 def rows_in_another_order_than_the_log(patch: Patch) -> None:
-    """Messages of one entry get their offsets in the opposite order, and no reader sees it."""
+    """Messages of one entry get their offsets in the opposite order."""
     append = ConsumeQueue.append
 
     def turned(queue: ConsumeQueue, first_offset: int, rows: Bytes) -> None:
@@ -75,14 +75,14 @@ def rows_in_another_order_than_the_log(patch: Patch) -> None:
 
 
 def one_message_too_many_given_up(patch: Patch) -> None:
-    """The minimum offset of each queue goes one beyond what expires, be it beyond the maximum."""
+    """The minimum offset of each queue goes one too far when messages expire."""
 
     offset_at = ConsumeQueue.offset_at
     patch.set(ConsumeQueue, "offset_at", lambda queue, position: offset_at(queue, position) + 1)
 
 
 def rows_of_the_entry_index_kept_by_a_cut(patch: Patch) -> None:
-    """Where entries were cut, the index still leads to where they were."""
+    """The entry index keeps the rows of cut entries."""
 
     def forgetful(index: EntryIndex, first_index: int) -> None:
         with index._lock:
@@ -92,7 +92,7 @@ def rows_of_the_entry_index_kept_by_a_cut(patch: Patch) -> None:
 
 
 def retries_taken_for_new_messages(patch: Patch) -> None:
-    """Nobody looks whether what a producer sends again has been stored."""
+    """Retries of producers are not recognised."""
 
     def forgetful(
         requests: Deduplicator, topic: str, queue_id: int, messages: Any, waiter: Any
@@ -103,7 +103,7 @@ def retries_taken_for_new_messages(patch: Patch) -> None:
 
 
 def answer_names_another_offset(patch: Patch) -> None:
-    """A producer is told the offset that was free when its message came, not the one it got."""
+    """A producer gets the offset that was free when its message came, not the stored one."""
     succeed = PendingBatch.succeed
     proposed = Batcher._proposed
 
@@ -117,7 +117,7 @@ def answer_names_another_offset(patch: Patch) -> None:
 
 
 def command_acknowledged_before_it_is_committed(patch: Patch) -> None:
-    """Who commits an offset or makes a topic is answered when that is proposed."""
+    """An offset commit or a new topic is acknowledged when it is proposed."""
     add = Batcher.add_command
 
     def eager(batcher: Batcher, command: Command, completion: Completion | None = None) -> None:
@@ -129,7 +129,7 @@ def command_acknowledged_before_it_is_committed(patch: Patch) -> None:
 
 
 def entries_applied_before_they_are_committed(patch: Patch) -> None:
-    """A node applies what it has received, and consumers read it."""
+    """A node applies received entries before they are committed, and consumers read them."""
 
     def eager(applier: Applier) -> None:
         core = applier._core
@@ -142,7 +142,8 @@ def entries_applied_before_they_are_committed(patch: Patch) -> None:
 
 
 def reads_by_a_leader_that_nobody_confirmed(patch: Patch) -> None:
-    """A leader answers reads at once, as if it had a lease, and leads on though nobody hears it."""
+    """A leader answers reads at once, as if it had a lease, and goes on although nobody hears
+    it."""
 
     def at_once(reads: LeaderReads, asker: str, number: int, _now: float) -> None:
         index = max(reads._raft_log.commit_index, reads._first_index)
@@ -153,12 +154,12 @@ def reads_by_a_leader_that_nobody_confirmed(patch: Patch) -> None:
 
 
 def open_proposals_forgotten(patch: Patch) -> None:
-    """Who waits for an answer of a deposed leader waits for ever."""
+    """A client of a deposed leader waits for its answer for ever."""
     patch.set(Proposals, "drop", lambda proposals: proposals._waiting.clear())
 
 
 def offsets_not_in_the_checkpoint(patch: Patch) -> None:
-    """What consumers have committed is not in the state that a restart begins with."""
+    """Committed offsets are not in the state that a restart begins with."""
     pack = BrokerState.to_bytes
 
     def without(state: BrokerState) -> bytes:
@@ -172,7 +173,7 @@ def offsets_not_in_the_checkpoint(patch: Patch) -> None:
 
 
 def late_end_ends_another_transaction(patch: Patch) -> None:
-    """Where the transaction has ended, one that is open of the same producers is ended instead."""
+    """If a transaction has ended, another open one of its producers is ended instead."""
     end = TransactionCoordinator.end
 
     def careless(
@@ -195,7 +196,7 @@ def late_end_ends_another_transaction(patch: Patch) -> None:
 
 
 def outcome_and_publication_apart(patch: Patch) -> None:
-    """A committed message is one entry, the end of its transaction another one after it."""
+    """A committed message and the end of its transaction are two entries."""
     together = Batcher.add_in_one_entry
 
     def apart(

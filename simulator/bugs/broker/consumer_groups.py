@@ -1,4 +1,4 @@
-"""Planted bugs N, what a group shares: pulls that are held, locks, moved groups, members."""
+"""Planted bugs N of consumer groups: held pulls, locks, offset resets, members."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from simulator.worlds.registry import ASKING, BROKERS, PUSHING
 
 
 def lock_never_given_up(patch: Patch) -> None:
-    """A lock that its client gives up is kept until its time has run out."""
+    """A released lock stays until it expires."""
     patch.set(QueueLocks, "unlock", lambda _locks, _group, _client_id, _queues: None)
 
 
 def closed_members_kept(patch: Patch) -> None:
-    """Whose connection closes is a member for as long as one that is silent."""
+    """A member stays in its group for two minutes after its connection has closed."""
 
     def blind(_clients: ConnectedClients, _connection: Connection) -> None:
         """Nobody is forgotten."""
@@ -29,13 +29,13 @@ def closed_members_kept(patch: Patch) -> None:
     patch.set(ConnectedClients, "_closed", blind)
 
 
-def members_not_told(patch: Patch) -> None:
-    """Members are not told that others come and go."""
+def members_not_notified(patch: Patch) -> None:
+    """Members are not notified when others come and go."""
     patch.set(ConnectedClients, "_notify", lambda _clients, _group: None)
 
 
 def reply_to_another_client(patch: Patch) -> None:
-    """A reply is handed to another client than the one that it names."""
+    """A reply goes to another client than the one in its properties."""
     named = ConnectedClients.producer_named
 
     def any_of(clients: ConnectedClients, client_id: str) -> Connection | None:
@@ -49,7 +49,7 @@ def reply_to_another_client(patch: Patch) -> None:
 
 
 def acknowledged_when_pulled(patch: Patch) -> None:
-    """What was pulled counts as done with before the program is given it."""
+    """A pulled message counts as consumed before the program gets it."""
     take = Fetcher._take
 
     def eager(fetcher: Fetcher, answer: Any, address: str) -> None:
@@ -70,7 +70,7 @@ def queue_given_up_without_a_commit(patch: Patch) -> None:
 
 
 def batches_of_lost_queues_kept(patch: Patch) -> None:
-    """What was pulled of a queue is handed out after it went to another member."""
+    """A pulled message is handed out after its queue went to another member."""
 
     async def keep(consumer: Consumer, fetcher: Fetcher) -> None:
         del consumer
@@ -88,7 +88,7 @@ CLIENTS = "client crash"
 BUGS = (
     _bug("N44x", lock_never_given_up, "not within", 30),
     _bug("N45x", closed_members_kept, "not within", 5, "client crash", world=BROKERS),
-    _bug("N46x", members_not_told, "not within", 30, "client crash"),
+    _bug("N46x", members_not_notified, "not within", 30, "client crash"),
     _bug("N47x", reply_to_another_client, "not within", 5, world=ASKING),
     _bug("N48x", acknowledged_when_pulled, "was delivered to nobody", 5, CLIENTS, world=BROKERS),
     _bug("N49x", queue_given_up_without_a_commit, "after offset", 5, CLIENTS, world=BROKERS),

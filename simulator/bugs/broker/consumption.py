@@ -1,4 +1,4 @@
-"""Planted bugs H: how far groups are, and what they are given, and given back."""
+"""Planted bugs H: offsets, delivery and retries of consumer groups."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from store.io.filesystem import Bytes
 
 
 def highest_offset_kept(patch: Patch) -> None:
-    """What a group commits counts only where it is beyond what it committed before."""
+    """A committed offset counts only if it is beyond the one before."""
     apply = BrokerState.apply
 
     def rising(state: BrokerState, command: Command) -> None:
@@ -44,7 +44,7 @@ def highest_offset_kept(patch: Patch) -> None:
 
 
 def pull_commits_where_it_pulls(patch: Patch) -> None:
-    """What is committed with a pull is where it pulls from, not what it says is done with."""
+    """A pull commits the offset from which it pulls, not the one that it names."""
     pull = PullMessageProcessor.pull
 
     def careless(processor: PullMessageProcessor, connection: Connection, request: Frame) -> None:
@@ -56,12 +56,12 @@ def pull_commits_where_it_pulls(patch: Patch) -> None:
 
 
 def every_tag_passes(patch: Patch) -> None:
-    """Who filters by tags is given all messages."""
+    """A consumer that filters by tags gets all messages."""
     patch.set(broker.delivery.message_filter, "tag_codes", lambda _expression: None)
 
 
 def first_tag_alone_passes(patch: Patch) -> None:
-    """Of several tags that a group wants only the first is looked for."""
+    """Only the first of several tags is selected."""
     codes = broker.filter.subscription.tag_codes
 
     def first(expression: str) -> frozenset[int] | None:
@@ -80,7 +80,7 @@ def attempts_not_counted(patch: Patch) -> None:
 
 
 def one_attempt_too_many(patch: Patch) -> None:
-    """A message becomes a dead letter one attempt after the last that is allowed."""
+    """A message becomes a dead letter one attempt too late."""
 
     def later(
         group: GroupConfig, reconsume_times: int, times_max: int, delay_level: int = 0
@@ -92,7 +92,7 @@ def one_attempt_too_many(patch: Patch) -> None:
 
 
 def dead_letters_dropped(patch: Patch) -> None:
-    """What would become a dead letter is thrown away, and its consumer told that it is stored."""
+    """A dead letter is thrown away, and the answer says that it is stored."""
     together = Batcher.add_in_one_entry
 
     def careless(
@@ -110,7 +110,7 @@ def dead_letters_dropped(patch: Patch) -> None:
 
 
 def returned_message_acknowledged_at_once(patch: Patch) -> None:
-    """Who sends a message back is answered before its next attempt is stored."""
+    """A message that is sent back is acknowledged before its next attempt is stored."""
     send_back = SendBackProcessor.send_back
 
     def eager(processor: SendBackProcessor, connection: Connection, request: Frame) -> None:
@@ -121,7 +121,7 @@ def returned_message_acknowledged_at_once(patch: Patch) -> None:
 
 
 def first_message_over_the_bytes_passed_over(patch: Patch) -> None:
-    """A pull that ends at its limit of bytes leaves out the message that did not fit any more."""
+    """A pull that reaches its limit of bytes skips the message that does not fit."""
     scan = MessageReader._scan
 
     def hasty(reader: MessageReader, queue: ConsumeQueue, *given: Any) -> GetMessageResult:
@@ -133,7 +133,7 @@ def first_message_over_the_bytes_passed_over(patch: Patch) -> None:
 
 
 def held_pulls_not_woken(patch: Patch) -> None:
-    """A pull that is held is answered at its deadline alone, whatever is stored meanwhile."""
+    """A held pull is answered at its deadline only, even if a message arrives."""
 
     def deaf(_holds: LongPolling, _topic: str, _queue_id: int, _new_rows: Bytes) -> None:
         """Nobody is woken."""
@@ -141,8 +141,8 @@ def held_pulls_not_woken(patch: Patch) -> None:
     patch.set(LongPolling, "arrived", deaf)
 
 
-def lock_for_whoever_asks(patch: Patch) -> None:
-    """A queue that one client has locked is granted to the next who asks."""
+def lock_for_every_client(patch: Patch) -> None:
+    """A locked queue is granted to the next client that asks."""
 
     def generous(
         _locks: QueueLocks, _group: str, _client_id: str, queues: Iterable[LockedQueue]
@@ -153,7 +153,7 @@ def lock_for_whoever_asks(patch: Patch) -> None:
 
 
 def group_moved_forward_unforced(patch: Patch) -> None:
-    """A group is moved beyond what it has consumed, though nobody forced that."""
+    """A group is moved beyond its consumed messages without force."""
     commit = OffsetReset._commit
 
     def forced(reset: OffsetReset, *, force: bool) -> None:  # noqa: ARG001 - as what it replaces
@@ -162,8 +162,8 @@ def group_moved_forward_unforced(patch: Patch) -> None:
     patch.set(OffsetReset, "_commit", forced)
 
 
-def moved_group_not_told(patch: Patch) -> None:
-    """A group is moved back, and neither are its members told, nor does the leader remember it."""
+def moved_group_not_notified(patch: Patch) -> None:
+    """A group is moved back, but its members are not notified, and the leader forgets it."""
 
     def forgetful(
         resets: PendingResets, _group: str, _topic: str, _queue_id: int, _offset: int
@@ -193,9 +193,9 @@ BUGS = (
     _pushing("H6x", one_attempt_too_many, "is to be tried again 3 times", 5),
     _pushing("H7x", dead_letters_dropped, "nobody stored it", 5),
     _pushing("H8x", returned_message_acknowledged_at_once, "nobody stored it", 5),
-    _pushing("H9x", lock_for_whoever_asks, "holds it | at once", 20, "client crash", "crash"),
+    _pushing("H9x", lock_for_every_client, "holds it | at once", 20, "client crash", "crash"),
     _pushing("H10x", group_moved_forward_unforced, "was delivered to nobody", 20, "client pause"),
-    _pushing("H11x", moved_group_not_told, "is given all again: not within", 5),
+    _pushing("H11x", moved_group_not_notified, "is given all again: not within", 5),
     _pushing("H12x", first_message_over_the_bytes_passed_over, "was delivered to nobody", 5),
     _pushing("H13x", held_pulls_not_woken, "though its pull was held there", 5),
 )

@@ -1,4 +1,4 @@
-"""Planted bugs N, requests that are sent again: who knows them, and what is compared."""
+"""Planted bugs N of requests that are sent again: the memory of them, and the comparison."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from store.message.record import PendingMessage
 
 
 def retries_of_an_earlier_leader_unknown(patch: Patch) -> None:
-    """A leader begins without knowing which requests the log says were stored."""
+    """A new leader does not know the requests that the log lists."""
     patch.set(DeduplicationIndex, "begin", lambda _known, _recent: None)
 
 
 def own_requests_unknown(patch: Patch) -> None:
-    """A leader knows what earlier ones have stored, and not what it stores itself."""
+    """A leader knows the requests of earlier leaders, but not its own."""
     one, several = Batcher.add_message, Batcher.add_messages
 
     def add_message(
@@ -53,7 +53,7 @@ def _forget(batcher: Batcher, message: PendingMessage) -> None:
 
 
 def requests_of_batches_not_noted(patch: Patch) -> None:
-    """The log says which single messages an entry holds, and nothing of batches."""
+    """The log lists single messages of an entry, but no batches."""
     several = Batcher.add_messages
 
     def add_messages(
@@ -72,7 +72,7 @@ def requests_of_batches_not_noted(patch: Patch) -> None:
 
 
 def first_try_not_waited_for(patch: Patch) -> None:
-    """What is sent again is looked for at once, though the first try is on its way."""
+    """A retry is looked up at once, though the first try is in progress."""
 
     def at_once(batcher: Batcher, completion: Completion) -> None:
         batcher._loop.call_soon(completion, None)
@@ -86,7 +86,7 @@ def third_try_on_its_own(patch: Patch) -> None:
 
 
 def requests_not_in_the_checkpoint(patch: Patch) -> None:
-    """Which requests were stored is not in the state that a restart begins with."""
+    """The deduplication window is not in the state that a restart begins with."""
     pack = BrokerState.to_bytes
 
     def without(state: BrokerState) -> bytes:
@@ -100,7 +100,7 @@ def requests_not_in_the_checkpoint(patch: Patch) -> None:
 
 
 def another_key_for_each_try(patch: Patch) -> None:
-    """A producer that sends a message again gives it another unique key."""
+    """A producer gives a repeated message another unique key."""
     send = SendDispatcher._send
 
     def renaming(deliverer: SendDispatcher, delivery: PendingSend, target: Any, done: Any) -> None:
@@ -115,7 +115,7 @@ def another_key_for_each_try(patch: Patch) -> None:
 
 
 def answer_of_a_retry_names_the_next_offset(patch: Patch) -> None:
-    """A retry of what was stored is told where the next message will be."""
+    """A retry gets the position of the next message as its answer."""
     answer = Deduplicator._answer
 
     def shifted(requests: Deduplicator, suspect: _SuspectedRetry, key: bytes, first: Any) -> None:

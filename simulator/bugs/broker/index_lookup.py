@@ -1,4 +1,4 @@
-"""Planted bugs I: what is derived from the log, and what is looked up in it."""
+"""Planted bugs I: derived files, and look-ups in them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def key_lost_on_the_way_to_the_disk(patch: Patch) -> None:
 
 
 def last_key_of_an_entry_not_indexed(patch: Patch) -> None:
-    """Of the keys of an entry the last is not indexed."""
+    """The last key of an entry is not indexed."""
     append = KeyIndex.append
 
     def lossy(index: KeyIndex, key_rows: Bytes) -> None:
@@ -36,12 +36,12 @@ def last_key_of_an_entry_not_indexed(patch: Patch) -> None:
 
 
 def keys_looked_up_in_memory_alone(patch: Patch) -> None:
-    """A key is not looked for in the files of the index."""
+    """A query by key does not search the files of the index."""
     patch.set(KeyIndex, "_lookup_file", lambda _index, _file, _hash, _first, _last: [])
 
 
 def time_of_the_message_before(patch: Patch) -> None:
-    """A search by time gives the message behind the right one."""
+    """A search by time returns the message behind the right one."""
     first_from = ConsumeQueue.first_from
 
     def late(queue: ConsumeQueue, time_ms: int, store_time: Callable[[int, int], int]) -> int:
@@ -51,7 +51,7 @@ def time_of_the_message_before(patch: Patch) -> None:
 
 
 def newest_message_not_found(patch: Patch) -> None:
-    """What is in the last entry that was applied cannot be looked up by its position."""
+    """Messages of the last applied entry cannot be looked up by their position."""
     record = MessageLookup.record
 
     def short(lookup: MessageLookup, position: int, done: Any) -> None:
@@ -62,7 +62,7 @@ def newest_message_not_found(patch: Patch) -> None:
 
 
 def full_file_of_a_queue_begun_again(patch: Patch) -> None:
-    """Behind the last row of a ConsumeQueue's first file that file is begun again."""
+    """Behind the last row of a ConsumeQueue's first file, that file starts again."""
     path = QueueRows._path
     patch.set(QueueRows, "_path", lambda queue, _offset: path(queue, 0))
 

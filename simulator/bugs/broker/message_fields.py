@@ -1,4 +1,4 @@
-"""Planted bugs G: fields of messages beside their bodies, as they are stored and given."""
+"""Planted bugs G: fields of messages beside their bodies, as stored and as delivered."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def born_when_it_arrived(patch: Patch) -> None:
 
 
 def property_values_end_at_a_separator(patch: Patch) -> None:
-    """Of a property's value what stands behind a comma is lost."""
+    """The value of a property is cut at a comma."""
 
     def cut(message: PendingMessage) -> PendingMessage:
         head, comma, rest = message.properties.partition(b",")
@@ -68,7 +68,7 @@ def property_values_end_at_a_separator(patch: Patch) -> None:
 
 
 def flag_lost_on_the_way_out(patch: Patch) -> None:
-    """The first record of an answer to a pull is given with the flag 0, which no CRC covers."""
+    """The first record of a pull is returned with the flag 0, which no CRC covers."""
     answer = Delivery._answer
 
     def cleared(

@@ -1,12 +1,10 @@
-"""Planted bugs N, what NameServers are told, and clients ask them."""
+"""Planted bugs N: registrations at NameServers, and routes of clients."""
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from typing import Any
 
-from broker.client.route.route_cache import Routes
 from broker.server.broker import Broker
 from broker.server.name_server_registration import Announcement, Registrar
 from simulator.bugs.planted_bug import Bug, Patch
@@ -14,12 +12,12 @@ from simulator.worlds.registry import BROKERS
 
 
 def new_leader_not_announced(patch: Patch) -> None:
-    """A new leader is told to NameServers with its next regular registration."""
+    """A new leader registers at NameServers with its next regular registration only."""
     patch.set(Broker, "_announce_if_changed", lambda _broker: None)
 
 
-def nameserver_not_told_again(patch: Patch) -> None:
-    """A NameServer that was away is told again with the next regular registration."""
+def returned_nameserver_not_registered_at(patch: Patch) -> None:
+    """A NameServer that was away gets the next regular registration only."""
     patch.set(Registrar, "_retry_soon", lambda _registrar, _nameserver: None)
 
 
@@ -33,26 +31,13 @@ def every_member_leads(patch: Patch) -> None:
     patch.set(Broker, "announcement", boasting)
 
 
-def routes_never_looked_up_again(patch: Patch) -> None:
-    """A client whose request fails asks nobody who leads now."""
-
-    async def stubborn(
-        _routes: Routes, _topic: str, _culprit: str, *, until_led: bool = False
-    ) -> None:
-        del until_led
-        await asyncio.sleep(0.1)
-
-    patch.set(Routes, "recover", stubborn)
-
-
 def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str, world: str = BROKERS) -> Bug:
     return Bug(id_, plant, says, seeds, seconds=8.0, world=world, kinds=kinds)
 
 
 LEADERS = ("crash", "partition", "pause")
 BUGS = (
-    _bug("N51x", new_leader_not_announced, "tells no leader", 5, *LEADERS),
-    _bug("N52x", nameserver_not_told_again, "tells no leader", 10, "NameServer crash"),
-    _bug("N53x", every_member_leads, "which is none", 30, *LEADERS),
-    _bug("N54x", routes_never_looked_up_again, "not within", 5, *LEADERS),
+    _bug("N51x", new_leader_not_announced, "names no leader", 5, *LEADERS),
+    _bug("N52x", returned_nameserver_not_registered_at, "names no leader", 10, "NameServer crash"),
+    _bug("N53x", every_member_leads, "as the leader of", 30, *LEADERS),
 )

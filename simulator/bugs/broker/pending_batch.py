@@ -1,4 +1,4 @@
-"""Planted bugs N, what is staged on a leader and what becomes of it: numbers, terms, answers."""
+"""Planted bugs N, pending messages of a leader: numbers, terms, answers."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from simulator.worlds.registry import BROKERS, BURSTS, LOOKUPS
 
 
 def offsets_of_another_term_go_on(patch: Patch) -> None:
-    """A leader goes on with the queue offsets of the term in which it led before."""
+    """A leader continues with the queue offsets of its earlier term."""
     patch.set(NextOffsets, "clear", lambda _offsets: None)
 
 
 def offsets_of_refused_messages_kept(patch: Patch) -> None:
-    """The offsets of what could not be proposed are not given to others."""
+    """Offsets of failed proposals are not used again."""
     patch.set(NextOffsets, "give_back", lambda _offsets, _runs: None)
 
 
 def offsets_from_the_applied_state_alone(patch: Patch) -> None:
-    """Offsets go on from what is applied, whatever is on its way."""
+    """Offsets go on from the applied state, without messages in progress."""
 
     def take(offsets: NextOffsets, topic: str, queue_id: int, _count: int) -> int:
         return offsets._applied.end_offset(topic, queue_id)
@@ -39,8 +39,8 @@ def offsets_from_the_applied_state_alone(patch: Patch) -> None:
     patch.set(NextOffsets, "take", take)
 
 
-def staged_messages_survive_their_term(patch: Patch) -> None:
-    """What was staged as another term began is proposed in it, or by nobody."""
+def pending_messages_survive_their_term(patch: Patch) -> None:
+    """A message that is pending as another term begins is proposed in it, or never."""
     refuse = Batcher._refuse_pending
 
     def keep(batcher: Batcher, error: ProposeError) -> None:
@@ -51,7 +51,7 @@ def staged_messages_survive_their_term(patch: Patch) -> None:
 
 
 def message_acknowledged_before_it_is_committed(patch: Patch) -> None:
-    """Who sends is answered when the entry is proposed."""
+    """A message is acknowledged when its entry is proposed."""
     propose = Batcher._propose
 
     def eager(batcher: Batcher, batch: PendingBatch) -> None:
@@ -65,8 +65,8 @@ def message_acknowledged_before_it_is_committed(patch: Patch) -> None:
     patch.set(Batcher, "_propose", eager)
 
 
-def refusal_told_as_success(patch: Patch) -> None:
-    """Whose message is refused is told that it is stored."""
+def refusal_answered_as_success(patch: Patch) -> None:
+    """A refused message is acknowledged."""
 
     def failed(answer: _Answer, _error: ProposeError) -> None:
         answer.stored(0, (0,))
@@ -74,8 +74,8 @@ def refusal_told_as_success(patch: Patch) -> None:
     patch.set(_Answer, "failed", failed)
 
 
-def unknown_offset_told_as_none(patch: Patch) -> None:
-    """Who asks for an offset that cannot be known now is told that there is none."""
+def unknown_offset_answered_as_none(patch: Patch) -> None:
+    """A read of an offset that cannot be known now is answered with "none"."""
     query = OffsetProcessor.query_consumer_offset
 
     def hasty(processor: OffsetProcessor, connection: Connection, request: Frame) -> None:
@@ -88,7 +88,7 @@ def unknown_offset_told_as_none(patch: Patch) -> None:
 
 
 def topic_forgotten_by_the_version(patch: Patch) -> None:
-    """A topic is made, and the version of the table of topics stays what it was."""
+    """A new topic does not change the version of the topic table."""
     apply = BrokerState.apply
 
     def quiet(state: BrokerState, command: Command) -> None:
@@ -101,7 +101,7 @@ def topic_forgotten_by_the_version(patch: Patch) -> None:
 
 
 def time_of_records_goes_back(patch: Patch) -> None:
-    """Records are stored with the time of the machine's clock, even if that was set back."""
+    """Records get the time of the machine's clock, even if it was set back."""
     patch.set(StoreClock, "now_ms", lambda clock: clock._wall_clock())
 
 
@@ -117,10 +117,10 @@ BUGS = (
     _bug("N10x", offsets_of_another_term_go_on, "do not follow", 5, "partition", "pause"),
     _bug("N11x", offsets_of_refused_messages_kept, "do not follow", 30),
     _bug("N12x", offsets_from_the_applied_state_alone, "do not follow", 10, world=BURSTS),
-    _bug("N13x", staged_messages_survive_their_term, TWICE, 5, "partition", "pause"),
+    _bug("N13x", pending_messages_survive_their_term, TWICE, 5, "partition", "pause"),
     _bug("N14x", message_acknowledged_before_it_is_committed, "nobody applied it", 5),
-    _bug("N15x", refusal_told_as_success, "is acknowledged as", 10, *LEADERS),
-    _bug("N17x", unknown_offset_told_as_none, LINEAR, 5, *LEADERS),
+    _bug("N15x", refusal_answered_as_success, "is acknowledged as", 10, *LEADERS),
+    _bug("N17x", unknown_offset_answered_as_none, LINEAR, 5, *LEADERS),
     _bug(
         "N18x",
         topic_forgotten_by_the_version,

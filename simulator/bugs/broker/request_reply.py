@@ -1,4 +1,4 @@
-"""Planted bugs F: requests and their replies, and what a consumer selects by SQL92."""
+"""Planted bugs F: requests and replies, and selection by SQL92."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def bounds_not_selected(patch: Patch) -> None:
 
 
 def reply_to_another_request(patch: Patch) -> None:
-    """A client takes a reply for that of every request that waits, whichever it names."""
+    """A client takes a reply for the answer to every open request."""
 
     def replied(asker: PendingReplies, connection: Connection, request: Frame) -> None:
         for waiting in asker._waiting.values():
@@ -48,7 +48,7 @@ def reply_to_another_request(patch: Patch) -> None:
 
 
 def record_of_an_earlier_pull(patch: Patch) -> None:
-    """What an expression selects is given with the bytes that it selected before in that queue."""
+    """A selected message is returned with the bytes of the one selected before in that queue."""
     answer = Delivery._answer
     before: WeakKeyDictionary[BrokerStateMachine, dict[tuple[str, int], bytes]] = (
         WeakKeyDictionary()

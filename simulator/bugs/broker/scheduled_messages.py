@@ -1,4 +1,4 @@
-"""Planted bugs N, messages that wait for their time."""
+"""Planted bugs N of scheduled messages."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from store.log.retention_policy import SegmentStats
 
 
 def due_messages_early(patch: Patch) -> None:
-    """Messages of a delay level are delivered when they wait for half a second more."""
+    """Messages of a delay level are delivered half a second early."""
     find = DelayLevelDispatcher._find
 
     def early(level: DelayLevelDispatcher) -> None:
         batcher = level._batcher
-        level._batcher = _Ahead(batcher)  # type: ignore[assignment]
+        level._batcher = _Ahead(batcher)  # type: ignore[assignment]  # it passes calls on
         try:
             find(level)
         finally:
@@ -56,7 +56,7 @@ def timed_messages_early(patch: Patch) -> None:
 
 
 def copy_and_mark_apart(patch: Patch) -> None:
-    """What is due is stored in one entry, and the next one says that it is delivered."""
+    """Due messages are stored in one entry, and the next entry says that they are delivered."""
     together = Batcher.add_in_one_entry
 
     def apart(
@@ -81,7 +81,7 @@ def copy_and_mark_apart(patch: Patch) -> None:
 
 
 def mark_not_moved(patch: Patch) -> None:
-    """What the log says of delivered levels is not kept."""
+    """The progress of delay levels in the log is not kept."""
     apply = BrokerState.apply
 
     def forgetful(state: BrokerState, command: Command) -> None:
@@ -92,31 +92,31 @@ def mark_not_moved(patch: Patch) -> None:
 
 
 def level_begun_at_what_is_applied(patch: Patch) -> None:
-    """A step of a level begins where the log says, whatever is on its way."""
+    """A step of a delay level begins where the log says, without steps in progress."""
     patch.set(DelayLevelDispatcher, "_advance_to", lambda _level, _offset: None)
 
 
-def step_not_begun_anew(patch: Patch) -> None:
-    """Where what was due could not be stored, the next step goes on behind it."""
+def step_not_repeated(patch: Patch) -> None:
+    """If a step could not be stored, the next step goes on behind it."""
     patch.set(DelayLevelDispatcher, "_restart_from_applied", lambda _level: None)
     patch.set(TimerDispatcher, "_restart_from_applied", _begin_once)
 
 
-_begin_timers_anew = TimerDispatcher._restart_from_applied
+_restart_timers = TimerDispatcher._restart_from_applied
 
 
 def _begin_once(timers: TimerDispatcher) -> None:
     if not hasattr(timers, "_mark"):
-        _begin_timers_anew(timers)
+        _restart_timers(timers)
 
 
 def messages_in_flight_passed(patch: Patch) -> None:
-    """What is due is delivered, though a message that is due before is still on its way."""
+    """A due message is delivered while an earlier one is still in progress."""
     patch.set(InFlightTimers, "first_ms", lambda _in_flight: None)
 
 
 def mark_of_the_wheel_not_in_the_checkpoint(patch: Patch) -> None:
-    """Up to where timed messages are delivered is not in the state that a restart begins with."""
+    """The progress of timed messages is not in the state that a restart begins with."""
     pack = BrokerState.to_bytes
 
     def without(state: BrokerState) -> bytes:
@@ -130,14 +130,14 @@ def mark_of_the_wheel_not_in_the_checkpoint(patch: Patch) -> None:
 
 
 def message_for_a_time_that_is_past(patch: Patch) -> None:
-    """A message whose time has passed as it comes is put on the wheel, behind the mark."""
+    """A message whose time has passed is put on the timer wheel, behind the progress."""
     patch.set(
         ScheduledMessageService, "now_ms", lambda delivery: delivery._within.batcher.now_ms() - 3000
     )
 
 
-def level_not_watched_by_a_new_leader(patch: Patch) -> None:
-    """A new leader delivers what comes, and not what waited before it led."""
+def level_not_dispatched_by_a_new_leader(patch: Patch) -> None:
+    """A new leader delivers new messages only, not those that waited before."""
     changed = ScheduledMessageService.leadership_changed
 
     def deaf(delivery: ScheduledMessageService, leadership: Leadership) -> None:
@@ -151,7 +151,7 @@ def level_not_watched_by_a_new_leader(patch: Patch) -> None:
 
 
 def deposed_leader_delivers_on(patch: Patch) -> None:
-    """Who led goes on delivering when it leads again, as if nothing had happened."""
+    """A deposed leader goes on with its old schedule when it leads again."""
 
     def careless(delivery: ScheduledMessageService, leadership: Leadership) -> None:
         if leadership.serving and not delivery._levels:
@@ -162,7 +162,7 @@ def deposed_leader_delivers_on(patch: Patch) -> None:
 
 
 def waiting_messages_expire(patch: Patch) -> None:
-    """What is too old goes, though messages wait in it for their time, or their end."""
+    """Retention removes segments in which scheduled messages or open transactions wait."""
 
     def heartless(_retention: Retention, stats: list[SegmentStats]) -> int:
         return stats[-1].end if stats else 0
@@ -176,6 +176,7 @@ def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
 
 LEADERS = ("crash", "partition", "pause")
 AGAIN = "times and was stored"
+OTHER_STATE = "gives up a state"
 
 BUGS = (
     _bug("N21x", due_messages_early, "ms early", 5),
@@ -183,11 +184,18 @@ BUGS = (
     _bug("N23x", copy_and_mark_apart, AGAIN, 40, *LEADERS),
     _bug("N24x", mark_not_moved, AGAIN, 5),
     _bug("N25x", level_begun_at_what_is_applied, AGAIN, 5),
-    _bug("N26x", step_not_begun_anew, "not within", 10, "full disk", "slow disk"),
+    _bug("N26x", step_not_repeated, "not within", 10, "full disk", "slow disk"),
     _bug("N27x", messages_in_flight_passed, "not within", 30),
-    _bug("N28x", mark_of_the_wheel_not_in_the_checkpoint, AGAIN, 5, "stop", "crash"),
+    _bug(
+        "N28x",
+        mark_of_the_wheel_not_in_the_checkpoint,
+        f"{AGAIN} | {OTHER_STATE}",
+        5,
+        "stop",
+        "crash",
+    ),
     _bug("N29x", message_for_a_time_that_is_past, "not within", 10),
-    _bug("N30x", level_not_watched_by_a_new_leader, "not within", 10, *LEADERS),
+    _bug("N30x", level_not_dispatched_by_a_new_leader, "not within", 10, *LEADERS),
     _bug("N31x", deposed_leader_delivers_on, AGAIN, 40, *LEADERS),
     _bug("N32x", waiting_messages_expire, "is removed up to", 5, "expiry"),
 )

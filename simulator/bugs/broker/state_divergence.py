@@ -1,8 +1,8 @@
-"""Planted bugs P: what is wrong is in the state of one replica alone, and the proof must find it.
+"""Planted bugs P: only one replica's state is wrong, and the proof must find it.
 
-The simulator compares the states of the replicas itself, after every entry. Here it does not: what
-must say that they differ is the shipped proof (``broker/maintenance/state_proofs.py``), within a
-second.
+Usually the simulator itself compares the states of the replicas after every entry. Here it does
+not: the shipped proof must report a difference within a second
+(``broker/maintenance/state_proofs.py``).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _without(*kinds: type[Command]) -> Change:
 
 
 def one_replica_loses_a_committed_offset(patch: Patch) -> None:
-    """One replica does not take over what groups have consumed."""
+    """One replica does not apply committed offsets."""
     obeys_otherwise(patch, _without(CommitOffset))
 
 
@@ -88,22 +88,22 @@ def one_replica_has_other_settings_of_a_topic(patch: Patch) -> None:
 
 
 def one_replica_forgets_requests(patch: Patch) -> None:
-    """One replica does not remember which requests an entry holds."""
+    """One replica does not remember the requests of an entry."""
     obeys_otherwise(patch, _without(StoreRequests))
 
 
 def one_replica_keeps_what_expired(patch: Patch) -> None:
-    """One replica leaves its queues as they are where the log below them is given up."""
+    """One replica does not move its queues when the log expires."""
     obeys_otherwise(patch, _without(Expire))
 
 
 def one_replica_leaves_transactions_open(patch: Patch) -> None:
-    """One replica does not take over that a transaction has ended."""
+    """One replica does not apply the end of a transaction."""
     obeys_otherwise(patch, _without(EndTransaction))
 
 
 def one_replica_loses_what_was_delivered_late(patch: Patch) -> None:
-    """One replica does not take over up to where waiting messages are delivered."""
+    """One replica does not apply the progress of scheduled messages."""
     obeys_otherwise(patch, _without(Schedule, Timer))
 
 
@@ -120,7 +120,7 @@ def one_replica_forgets_a_transaction(patch: Patch) -> None:
 
 
 def one_replica_forgets_by_itself(patch: Patch) -> None:
-    """One replica loses a topic from memory, and no command was about that."""
+    """One replica loses a topic from memory without a command."""
 
     def change(machine: BrokerStateMachine, commands: Sequence[Command]) -> Sequence[Command]:
         if any(isinstance(each, CommitOffset) for each in commands):
@@ -131,7 +131,7 @@ def one_replica_forgets_by_itself(patch: Patch) -> None:
 
 
 def one_replica_starts_without_an_offset(patch: Patch) -> None:
-    """One replica forgets an offset of each group as it takes its state from a checkpoint."""
+    """One replica forgets an offset of each group when it loads a checkpoint."""
     _blindfold(patch)
     restore = BrokerStateMachine.restore
 
@@ -146,7 +146,7 @@ def one_replica_starts_without_an_offset(patch: Patch) -> None:
 
 
 def one_member_is_believed(patch: Patch) -> None:
-    """A proof is judged by what one member says, and not by a majority of them."""
+    """A proof is judged by one member's digests and not by the majority's."""
     one_replica_loses_a_committed_offset(patch)
 
     def credulous(reports: Mapping[str, bytes]) -> StateVerdict:
@@ -157,7 +157,7 @@ def one_member_is_believed(patch: Patch) -> None:
 
 
 def commands_written_before_all_know_them(patch: Patch) -> None:
-    """A leader writes new commands, whoever has announced that it knows them."""
+    """A leader writes new commands before all members have announced them."""
 
     def careless(_features: MemberFeatures, _feature: str) -> bool:
         return True

@@ -1,4 +1,4 @@
-"""Planted bugs N, half messages that wait for the end of their transactions."""
+"""Planted bugs N of transactions: half messages that wait for their end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def nobody_asked(patch: Patch) -> None:
 
 
 def new_leader_asks_nobody(patch: Patch) -> None:
-    """A new leader asks about the transactions that begin, not about those that were open."""
+    """A new leader asks about new transactions only, not about those that were open."""
     changed = TransactionCoordinator.leadership_changed
 
     def forgetful(service: TransactionCoordinator, leadership: Leadership) -> None:
@@ -31,7 +31,7 @@ def new_leader_asks_nobody(patch: Patch) -> None:
 
 
 def second_end_not_noticed(patch: Patch) -> None:
-    """An end that comes while another one of its transaction is under way publishes again."""
+    """A second end of a transaction in progress publishes it again."""
     end = TransactionCoordinator.end
 
     def careless(service: TransactionCoordinator, offset: int, *given: Any, **named: Any) -> None:
@@ -42,7 +42,7 @@ def second_end_not_noticed(patch: Patch) -> None:
 
 
 def transaction_given_up_at_once(patch: Patch) -> None:
-    """A transaction is rolled back after the first check that is in vain."""
+    """A transaction is rolled back after the first check without an answer."""
 
     def hasty(policy: CheckPolicy, transaction: OpenTransaction) -> bool:
         del policy
@@ -52,7 +52,7 @@ def transaction_given_up_at_once(patch: Patch) -> None:
 
 
 def end_not_kept(patch: Patch) -> None:
-    """That a transaction has ended is not part of the state."""
+    """The end of a transaction is not part of the state."""
     apply = BrokerState.apply
 
     def forgetful(state: BrokerState, command: Command) -> None:
@@ -63,7 +63,7 @@ def end_not_kept(patch: Patch) -> None:
 
 
 def open_transactions_not_in_the_checkpoint(patch: Patch) -> None:
-    """Which transactions are open is not in the state that a restart begins with."""
+    """Open transactions are not in the state that a restart begins with."""
     pack = BrokerState.to_bytes
 
     def without(state: BrokerState) -> bytes:
@@ -77,7 +77,7 @@ def open_transactions_not_in_the_checkpoint(patch: Patch) -> None:
 
 
 def checks_not_counted(patch: Patch) -> None:
-    """That a producer was asked is not counted by the log."""
+    """The log does not count the checks of a transaction."""
     apply = BrokerState.apply
 
     def forgetful(state: BrokerState, command: Command) -> None:
@@ -88,7 +88,7 @@ def checks_not_counted(patch: Patch) -> None:
 
 
 def rolled_back_message_published(patch: Patch) -> None:
-    """Whatever a producer says, its message is published."""
+    """A half message is published even if its producer rolls it back."""
     end = TransactionCoordinator._end
 
     def generous(
@@ -101,7 +101,7 @@ def rolled_back_message_published(patch: Patch) -> None:
 
 
 def half_message_delivered(patch: Patch) -> None:
-    """What is sent as a half message is stored as any message."""
+    """A half message is stored like any other message."""
     patch.set(broker.ingest.ingest, "is_half_message", lambda _properties: False)
 
 

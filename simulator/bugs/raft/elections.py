@@ -22,12 +22,12 @@ from store.state.hard_state import VOTE_NAME, HardState
 
 
 def vote_before_it_is_durable(patch: Patch) -> None:
-    """An answer that needs the disk leaves at once."""
+    """An answer that must wait for the disk leaves at once."""
     patch.set(ReadyBuilder, "send_after_write", ReadyBuilder.send)
 
 
 def vote_forgotten_at_restart(patch: Patch) -> None:
-    """A node comes back in its term, its vote forgotten."""
+    """A restarted node is in its term again, but has forgotten its vote."""
     begin = Raft.__init__
 
     def forgetful(core: Raft, **arguments: Any) -> None:
@@ -37,7 +37,7 @@ def vote_forgotten_at_restart(patch: Patch) -> None:
 
 
 def voting_twice_in_a_term(patch: Patch) -> None:
-    """Whoever asks gets the vote, though another has it."""
+    """Every candidate gets the vote, though another has it."""
     asked = Elections.vote_requested
 
     def generous(elections: Elections, sender: str, request: VoteRequest, now: float) -> None:
@@ -50,7 +50,7 @@ def voting_twice_in_a_term(patch: Patch) -> None:
 
 
 def term_forgotten_at_restart(patch: Patch) -> None:
-    """A node comes back in the term of its last entry."""
+    """A restarted node is in the term of its last entry."""
     begin = Raft.__init__
 
     def forgetful(core: Raft, **arguments: Any) -> None:
@@ -63,12 +63,12 @@ def term_forgotten_at_restart(patch: Patch) -> None:
 
 
 def vote_not_saved(patch: Patch) -> None:
-    """Saving the vote does nothing, and nobody notices."""
+    """A save of the vote does nothing and reports success."""
     patch.set(TwoSlotFile, "save", lambda _file, _payload: None)
 
 
-def vote_file_written_anew(patch: Patch) -> None:
-    """The vote's file is emptied and written anew, and an empty one is taken for a new node's."""
+def vote_file_rewritten(patch: Patch) -> None:
+    """The vote's file is emptied and written again, and an empty one counts as a new node's."""
     begin, replace_record = TwoSlotFile.open, TwoSlotFile.save
 
     def save(slots: TwoSlotFile, payload: bytes) -> None:
@@ -94,7 +94,7 @@ def vote_file_written_anew(patch: Patch) -> None:
     patch.set(TwoSlotFile, "open", staticmethod(trusting))
 
 
-def rotten_slot_brings_the_old_vote_back(patch: Patch) -> None:
+def corrupt_slot_brings_the_old_vote_back(patch: Patch) -> None:
     """The two slots are written in turn, one with each save, and the second is never synced."""
 
     def save(slots: TwoSlotFile, payload: bytes) -> None:
@@ -136,7 +136,7 @@ def _boasting(patch: Patch, change: Callable[[VoteRequest], VoteRequest]) -> Non
 
 
 def no_pre_vote(patch: Patch) -> None:
-    """A node that was cut off raises its term, and deposes a healthy leader when it is back."""
+    """A node that was cut off raises its term and so deposes a healthy leader when it returns."""
     campaign = Elections.campaign
 
     def at_once(elections: Elections, now: float, **_asked: bool) -> None:
@@ -146,8 +146,8 @@ def no_pre_vote(patch: Patch) -> None:
 
 
 def votes_while_a_leader_is_heard(patch: Patch) -> None:
-    """No stickiness: one who does not hear the leader can depose it with the votes of those who
-    do."""
+    """Without stickiness, a node that misses the leader deposes it with the votes of those that
+    hear it."""
     asked = Elections.vote_requested
 
     def fickle(elections: Elections, sender: str, request: VoteRequest, now: float) -> None:
@@ -161,7 +161,7 @@ def votes_while_a_leader_is_heard(patch: Patch) -> None:
 
 
 def pre_votes_counted_as_votes(patch: Patch) -> None:
-    """What was answered to the question before the election counts as a vote in it."""
+    """An answer to the pre-vote counts as a vote in the election."""
     answered = Elections.vote_answered
 
     def careless(elections: Elections, sender: str, answer: VoteResponse, now: float) -> None:
@@ -174,7 +174,7 @@ def pre_votes_counted_as_votes(patch: Patch) -> None:
 
 
 def heartbeats_behind_the_disk(patch: Patch) -> None:
-    """Heartbeats wait for the disk, and a leader with a slow one does not give way by itself."""
+    """Heartbeats wait for the disk, and a leader with a slow one does not hand over."""
 
     def late(
         replicator: Replicator,
@@ -201,12 +201,12 @@ BUGS = (
     Bug("A3", vote_not_saved, "its disk holds", 5),
     Bug(
         "A4",
-        vote_file_written_anew,
+        vote_file_rewritten,
         "has spoken in term | takes its vote for | is below the log's last",
         80,
         kinds=("power loss within a call", "crash within a call"),
     ),
-    Bug("A4b", rotten_slot_brings_the_old_vote_back, "its disk holds", 20),
+    Bug("A4b", corrupt_slot_brings_the_old_vote_back, "its disk holds", 20),
     Bug("A5", last_term_taken_from_the_current_term, "lacks the committed entry", 100),
     Bug(
         "A5b",

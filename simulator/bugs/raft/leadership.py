@@ -15,7 +15,7 @@ from store.log.entry import Entry, EntryKind
 
 
 def leader_that_nobody_hears_goes_on(patch: Patch) -> None:
-    """A leader does not look whether a majority still answers."""
+    """A leader does not check whether a majority still answers."""
     patch.set(QuorumTracker, "heard_since", lambda _quorum_tracker, _since: True)
 
 
@@ -32,7 +32,7 @@ def term_begun_without_an_entry(patch: Patch) -> None:
 
 
 def writes_taken_before_the_first_entry_is_applied(patch: Patch) -> None:
-    """Who is elected takes proposals at once, whatever it has still to apply."""
+    """A new leader takes proposals at once, before it has applied its log."""
     announce = LeadershipAnnouncer.announce
 
     def at_once(announcer: LeadershipAnnouncer) -> None:
@@ -47,7 +47,7 @@ def writes_taken_before_the_first_entry_is_applied(patch: Patch) -> None:
 
 
 def entry_of_another_leader_taken_for_the_own(patch: Patch) -> None:
-    """Proposals outlive a leadership, and are acknowledged by whatever entry stands there then."""
+    """Proposals outlive a leadership, and any entry at their index acknowledges them."""
 
     def applied(proposals: Proposals, entry: Entry) -> None:
         waiting = proposals._waiting

@@ -25,7 +25,7 @@ def read_from_before_the_term(patch: Patch) -> None:
 
 
 def read_before_it_is_applied(patch: Patch) -> None:
-    """A read whose index is known is answered from what is applied, though that is less."""
+    """A read is answered from the applied state before its index is applied."""
 
     def answered(reads: LinearizableReads, answer: ReadIndex) -> None:
         known = None if answer.index is None else -1
@@ -46,7 +46,7 @@ def read_confirmed_by_nobody(patch: Patch) -> None:
 
 
 def lease_not_heeded_by_voters(patch: Patch) -> None:
-    """A voter whose link to the leader broke, or that started anew, gives up the lease at once."""
+    """A voter gives up the lease at once after a broken link or a restart."""
     _in_all_groups(patch)
 
     def is_led(raft_state: RaftState, now: float) -> bool:
@@ -64,7 +64,7 @@ def lease_not_heeded_by_voters(patch: Patch) -> None:
 
 
 def lease_without_an_end(patch: Patch) -> None:
-    """A lease that was got once does not run out."""
+    """A lease never expires."""
     _in_all_groups(patch)
 
     def extend(reads: LeaderReads, confirmed: int) -> None:
@@ -84,7 +84,7 @@ def _in_all_groups(patch: Patch) -> None:
 
 
 STALE = "was committed when it was asked | is not linearizable"
-"""A broker that answers a read from an old state is seen first; then what clients were told."""
+"""A broker that answers a read from an old state is seen first; then the answers of clients."""
 
 
 def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:

@@ -32,7 +32,7 @@ def commit_of_an_older_term_by_counting(patch: Patch) -> None:
 
 
 def matching_entries_cut(patch: Patch) -> None:
-    """A late or repeated append makes a follower drop what it had confirmed."""
+    """A late or repeated append makes a follower drop entries that it has confirmed."""
     holds = RaftLog._holds
 
     def forgetful(raft_log: RaftLog, entry: Entry, sender: str) -> bool:
@@ -42,7 +42,7 @@ def matching_entries_cut(patch: Patch) -> None:
 
 
 def log_cut_below_the_commit_index(patch: Patch) -> None:
-    """A follower cuts to where an append begins, whatever of it is committed."""
+    """A follower cuts to where an append begins, even below its commit index."""
     accept = RaftLog.accept
 
     def rash(raft_log: RaftLog, sender: str, request: AppendRequest) -> Any:
@@ -62,7 +62,7 @@ def log_cut_below_the_commit_index(patch: Patch) -> None:
 
 
 def commit_index_trusted_beyond_what_matches(patch: Patch) -> None:
-    """A follower commits entries that it has, whoever they are from."""
+    """A follower commits entries that it has, even if they are another leader's."""
     accept = RaftLog.accept
 
     def trusting(raft_log: RaftLog, sender: str, request: AppendRequest) -> Any:
@@ -75,7 +75,7 @@ def commit_index_trusted_beyond_what_matches(patch: Patch) -> None:
 
 
 def heartbeat_commits_what_was_never_compared(patch: Patch) -> None:
-    """A heartbeat carries the leader's own commit index, and a follower takes its word for it."""
+    """A heartbeat carries the leader's own commit index, and a follower believes it."""
     send = ReadyBuilder.send
     follow = RaftState.follow
 
@@ -101,7 +101,7 @@ def heartbeat_commits_what_was_never_compared(patch: Patch) -> None:
 
 
 def what_matched_an_earlier_leader_is_confirmed(patch: Patch) -> None:
-    """A new term begins, and what was compared with the leader of the last one still counts."""
+    """What matched the leader of the last term still counts in a new term."""
     begun = RaftLog.new_term
 
     def sure(raft_log: RaftLog, write_id: int) -> None:
@@ -125,7 +125,7 @@ def minority_counted_as_quorum(patch: Patch) -> None:
 
 
 def quorum_of_three_used_for_five(patch: Patch) -> None:
-    """A short cut that is right for three voters, the second highest, and wrong for five."""
+    """A majority is the second highest value: right for three voters, wrong for five."""
 
     def second(quorum_tracker: QuorumTracker) -> int:
         held = [progress.match_index for progress in quorum_tracker._replicator.peers.values()]
@@ -144,7 +144,7 @@ def divergent_tail_walked_entry_by_entry(patch: Patch) -> None:
 
 
 def log_before_an_append_not_compared(patch: Patch) -> None:
-    """A follower takes entries whatever its log holds before them."""
+    """A follower takes entries without comparing its log before them."""
     accept = RaftLog.accept
 
     def credulous(raft_log: RaftLog, sender: str, request: AppendRequest) -> Any:
@@ -161,7 +161,7 @@ def log_before_an_append_not_compared(patch: Patch) -> None:
 
 
 def lost_entries_never_sent_again(patch: Patch) -> None:
-    """What is lost on the way stays lost."""
+    """Lost messages are not sent again."""
     carry = Network.carry
 
     def lossy(network: Network, sender: str, receiver: str, number: int, frame: bytes) -> None:
@@ -172,7 +172,7 @@ def lost_entries_never_sent_again(patch: Patch) -> None:
 
 
 def idle_leader_never_looks_back(patch: Patch) -> None:
-    """A leader sends what is new, and nothing again."""
+    """A leader sends new entries, and nothing again."""
 
     def tick(
         replicator: Replicator, commit_index: int, now: float, held: tuple[MemberEvidence, ...] = ()

@@ -1,4 +1,4 @@
-"""Planted bugs L of disks that lost what they held: their votes are counted."""
+"""Planted bugs L of disks that lost entries: their votes are counted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from simulator.faults.wiped_voter import WIPED_BESIDE_AN_EMPTY_ONE
 
 
 def every_vote_counted(patch: Patch) -> None:
-    """A candidate counts the votes of disks that the log does not name, or that lost something."""
+    """A candidate counts votes of disks that the log does not name, or that lost something."""
     answered = Elections.vote_answered
 
     def credulous(elections: Elections, sender: str, answer: Any, now: float) -> None:
@@ -29,7 +29,7 @@ def every_vote_counted(patch: Patch) -> None:
 
 
 def log_begun_with_a_wiped_voter(patch: Patch) -> None:
-    """An empty node takes a voter that was wiped for a new one, and begins a log with it."""
+    """An empty node takes a wiped voter for a new one and begins a log with it."""
     patch.set(Bootstrap, "begins_with", lambda _bootstrap, _member: True)
 
 

@@ -1,4 +1,4 @@
-"""Planted bugs A, B and C of membership: who leaves, joins, hands over, or has lost its disk."""
+"""Planted bugs A, B and C of membership: changes of members and leaders, and lost disks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from store.state.replication_evidence_file import ReplicationEvidenceFile
 
 
 def removed_leader_goes_on(patch: Patch) -> None:
-    """A leader does not look whether it is a member still."""
+    """A leader does not check whether it is still a member."""
     advance_change = ConfigurationChanger.advance_change
 
     def staying(changes: ConfigurationChanger, now: float) -> bool:
@@ -30,7 +30,7 @@ def removed_leader_goes_on(patch: Patch) -> None:
 
 
 def transfer_without_an_end(patch: Patch) -> None:
-    """A leader whose successor never takes over refuses proposals for ever."""
+    """A leader whose transfer fails refuses proposals for ever."""
     begin = LeadershipTransfer.begin
 
     def for_ever(leadership_transfer: LeadershipTransfer, target: str, now: float) -> None:
@@ -41,7 +41,7 @@ def transfer_without_an_end(patch: Patch) -> None:
 
 
 def configuration_forgotten_at_a_restart(patch: Patch) -> None:
-    """A node starts with the voters that the group began with."""
+    """A restarted node has the voters with which the group began."""
 
     def forgetful(
         cls: type[Configurations], voters: Any, _index: int, _packed: bytes, _entries: object
@@ -57,7 +57,8 @@ def configuration_of_a_cut_entry_kept(patch: Patch) -> None:
 
 
 def one_server_at_a_time_at_once(patch: Patch) -> None:
-    """Voters change in one step, before an entry of the leader's own term, and unasked."""
+    """Voters change in one step, before an entry of the leader's own term, and without any
+    check."""
 
     def at_once(changes: ConfigurationChanger) -> Configuration:
         configurations = changes._raft_log.configurations
@@ -80,14 +81,14 @@ def every_disk_counts(patch: Patch) -> None:
 
 
 def old_copy_not_recognised(patch: Patch) -> None:
-    """What is known of the members' disks is learned and saved, and changes nothing."""
+    """What is known of the members' disks is learned and saved, but not used."""
     patch.set(
         ReplicationEvidence, "lacks", lambda _evidence, _node, _incarnation, _last_index: False
     )
 
 
 def what_disks_held_is_forgotten_at_a_restart(patch: Patch) -> None:
-    """What was saved of the members' disks is not read when a node starts."""
+    """What was saved of the members' disks is not read at a start."""
     begin = ReplicationEvidenceFile.__init__
 
     def forgetful(
@@ -111,7 +112,7 @@ BUGS = (
         "not within",
         40,
         seconds=12.0,
-        # Twice: a hand-over has to meet a link that is cut at that moment.
+        # Twice: a transfer has to meet a link that is cut at that moment.
         kinds=("leader hands over", "leader hands over", "partial partition", "one-way link"),
     ),
     _of_members("B9", configuration_forgotten_at_a_restart, "for the voters after", 40, "crash"),

@@ -1,4 +1,4 @@
-"""Planted bugs B and C of compaction: what a member lacks is gone, and has to be refilled."""
+"""Planted bugs B and C of compaction: a member lacks expired entries and must be refilled."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from store.state.hard_state import MARK_NAME
 KINDS = ("expiry", "partition", "crash")
 
 
-def follower_behind_the_log_is_not_told(patch: Patch) -> None:
-    """The leader sees that a follower needs what is gone, and does nothing about it."""
+def follower_behind_the_log_is_ignored(patch: Patch) -> None:
+    """A leader does nothing for a follower that needs expired entries."""
 
     def silent(_catch_up: SnapshotReceiver, _leader: str, _notice: SnapshotNeededNotice) -> None:
         """As if no notice had come."""
@@ -42,7 +42,7 @@ def refill_skips_an_entry(patch: Patch) -> None:
 
 
 def refill_installed_without_its_mark(patch: Patch) -> None:
-    """The log is exchanged, and what is known of it stays as it was."""
+    """A refill replaces the log, but not the durable mark."""
 
     def forgetful(fs: FileSystem, directory: str, name: str, data: Bytes) -> None:
         if name != MARK_NAME:
@@ -57,7 +57,7 @@ def refill_taken_for_complete_too_early(patch: Patch) -> None:
 
 
 def given_up_entries_are_a_conflict(patch: Patch) -> None:
-    """An append that follows an entry which was given up is taken for a conflict, and cuts."""
+    """An append that follows an expired entry is taken for a conflict, and cuts."""
     accept = RaftLog.accept
 
     def cutting(
@@ -80,7 +80,7 @@ BUGS = (
         seconds=12.0,
     ),
     Bug("B4", refill_skips_an_entry, "not within", 10, kinds=KINDS, seconds=10.0),
-    Bug("B11", follower_behind_the_log_is_not_told, "not within", 10, kinds=KINDS, seconds=10.0),
+    Bug("B11", follower_behind_the_log_is_ignored, "not within", 10, kinds=KINDS, seconds=10.0),
     Bug(
         "C13",
         refill_taken_for_complete_too_early,

@@ -1,4 +1,4 @@
-"""Planted bugs in writes that end while nobody waits for them (``store/io/async_io.py``)."""
+"""Planted bugs in writes without a thread (``store/io/async_io.py``)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Then = Callable[[OSError | None], None]
 
 
 def write_begun_without_its_sync(patch: Patch) -> None:
-    """The disk is told to write, and not that it is to be durable when the write ends."""
+    """A write ends before it is durable."""
 
     def write(
         _writes: SimulatedAsyncWriter, file: SimulatedFile, data: bytes, position: int
@@ -27,8 +27,8 @@ def write_begun_without_its_sync(patch: Patch) -> None:
     patch.set(SimulatedAsyncWriter, "_write", write)
 
 
-def short_write_taken_for_whole(patch: Patch) -> None:
-    """A write that ended early, or that would have had to wait, counts as done."""
+def short_write_taken_for_complete(patch: Patch) -> None:
+    """A short or refused write counts as done."""
     begin = Segment.begin_append
 
     def hopeful(segment: Segment, data: Bytes, offset: int, then: Then) -> bool:
@@ -41,8 +41,7 @@ def short_write_taken_for_whole(patch: Patch) -> None:
 
 
 def log_ends_with_what_was_begun(patch: Patch) -> None:
-    """The log ends behind a write as soon as that is begun; one that must be done again follows
-    itself."""
+    """The log ends behind a write as soon as that begins, so a repeated write follows itself."""
     begin = CommitLog.begin_append
 
     def early(
@@ -57,7 +56,7 @@ def log_ends_with_what_was_begun(patch: Patch) -> None:
 
 
 def write_that_must_be_done_again_is_forgotten(patch: Patch) -> None:
-    """What the disk could not do at once nobody does."""
+    """Nothing repeats a write that the disk could not do at once."""
 
     def told(writer: LogWriter, error: BaseException | None) -> None:
         if not isinstance(error, BlockingIOError):
@@ -67,7 +66,7 @@ def write_that_must_be_done_again_is_forgotten(patch: Patch) -> None:
 
 
 def term_left_out_of_a_write_without_a_thread(patch: Patch) -> None:
-    """Of a write that the disk can do meanwhile only the entries are written."""
+    """A write without a thread writes only the entries, not the term before them."""
     begin = LogWriter._begin
 
     def partial(writer: LogWriter) -> bool:
@@ -84,7 +83,7 @@ def term_left_out_of_a_write_without_a_thread(patch: Patch) -> None:
 
 
 def cut_left_out_of_a_write_without_a_thread(patch: Patch) -> None:
-    """Who tries to write without a thread forgets what is to be cut before that."""
+    """A write without a thread forgets the cut that must come before it."""
     begin = LogWriter._begin
 
     def partial(writer: LogWriter) -> bool:
@@ -97,7 +96,7 @@ def cut_left_out_of_a_write_without_a_thread(patch: Patch) -> None:
 
 BUGS = (
     Bug("C21x", write_begun_without_its_sync, "its disk does not hold it", 20),
-    Bug("C22x", short_write_taken_for_whole, "its disk does not hold it", 20),
+    Bug("C22x", short_write_taken_for_complete, "its disk does not hold it", 20),
     Bug("C23x", log_ends_with_what_was_begun, "stops by itself", 20),
     Bug("C24x", write_that_must_be_done_again_is_forgotten, "not within", 20),
     Bug(

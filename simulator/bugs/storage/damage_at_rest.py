@@ -1,4 +1,4 @@
-"""Planted bugs M of damage at rest: how it is noticed, and put right."""
+"""Planted bugs M of damage at rest: how it is found and repaired."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from store.replica_reads import ReplicaReads
 
 
 def _unchecked(buffer: Bytes, offset: int = 0, previous_chain_crc: int | None = None) -> Entry:
-    """As ``decode_entry`` where the header makes sense, whatever its CRCs say."""
+    """As ``decode_entry`` if the header makes sense, without a comparison of CRCs."""
     try:
         return decode_entry(buffer, offset, previous_chain_crc)
     except CorruptEntryError as error:
@@ -52,18 +52,18 @@ def _unchecked_within(patch: Patch, module: ModuleType, name: str) -> None:
 
 
 def crcs_not_compared_at_the_start(patch: Patch) -> None:
-    """A log is opened whose entries are not those that their CRCs are of."""
+    """A log is opened without comparing the CRCs of its entries."""
     _unchecked_within(patch, store.recovery.opening, "scan")
 
 
 def crcs_not_compared_by_reads(patch: Patch) -> None:
-    """Entries are read, for whoever it is, without their CRCs being compared."""
+    """Entries are read without comparing their CRCs."""
     _unchecked_within(patch, store.log.entry_reader, "_read_run")
     patch.set(store.log.entry_repair, "check_chain", lambda _entry, _chain_crc: None)
 
 
 def records_read_as_they_lie(patch: Patch) -> None:
-    """What clients are given is read without a look at the CRC of its entry."""
+    """Messages for clients are read without comparing the CRC of their entry."""
 
     def read_range(
         reads: ReplicaReads, first_index: int, _last_index: int, _max_bytes: int
@@ -75,13 +75,13 @@ def records_read_as_they_lie(patch: Patch) -> None:
     patch.set(ReplicaReads, "read_range", read_range)
 
 
-def damage_at_rest_not_mended(patch: Patch) -> None:
-    """What the scrub finds damaged stays so."""
+def damage_at_rest_not_repaired(patch: Patch) -> None:
+    """The scrub does not repair the damage that it finds."""
     patch.set(Scrubber, "_repair", lambda _scrubber: None)
 
 
-def nobody_reads_what_is_at_rest(patch: Patch) -> None:
-    """What nobody asks for is never read again."""
+def data_at_rest_never_read(patch: Patch) -> None:
+    """The scrub reads nothing."""
     patch.set(Scrubber, "_step", lambda _scrubber: None)
 
 
@@ -114,6 +114,6 @@ BUGS = (
         kinds=("bit flip",),
         world=LOOKUPS,  # consumers read what is new; queries read all of the log
     ),
-    _bug("M8x", damage_at_rest_not_mended, "damage is mended: not within", 10),
-    _bug("M9x", nobody_reads_what_is_at_rest, "damage is mended: not within", 10),
+    _bug("M8x", damage_at_rest_not_repaired, "damage is repaired: not within", 10),
+    _bug("M9x", data_at_rest_never_read, "damage is repaired: not within", 10),
 )

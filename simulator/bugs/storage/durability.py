@@ -28,8 +28,7 @@ from store.state.hard_state import DurableMark
 
 
 def completion_taken_for_a_later_write(patch: Patch) -> None:
-    """What was on its way to the disk is cut, and its completion vouches for what took its
-    place."""
+    """A write in progress is cut, and its completion counts for the entries that replace it."""
     cut = RaftLog._truncate
 
     def careless(raft_log: RaftLog, first_index: int) -> None:
@@ -41,8 +40,8 @@ def completion_taken_for_a_later_write(patch: Patch) -> None:
     patch.set(RaftLog, "_truncate", careless)
 
 
-def completions_told_one_late(patch: Patch) -> None:
-    """Of the writes of one sync only the first is told to be durable."""
+def completions_reported_one_late(patch: Patch) -> None:
+    """Only the first write of a sync counts as durable."""
     written = CoreDriver.written
 
     def forgetful(driver: CoreDriver, writes: Sequence[Write]) -> None:
@@ -52,7 +51,7 @@ def completions_told_one_late(patch: Patch) -> None:
 
 
 def truncation_that_never_reaches_the_disk(patch: Patch) -> None:
-    """The core cuts, the file does not."""
+    """The core cuts its log, and the file stays unchanged."""
     write = LogWriter._write
 
     def without_cut(writer: LogWriter, writes: Sequence[Write]) -> None:
@@ -73,7 +72,7 @@ def confirm_before_the_term_is_durable(patch: Patch) -> None:
 
 
 def leader_counts_itself_before_its_sync(patch: Patch) -> None:
-    """What was proposed counts as durable on the leader."""
+    """A proposed entry counts as durable on the leader."""
     count = QuorumTracker.quorum_index
 
     def hasty(quorum_tracker: QuorumTracker) -> int:
@@ -96,12 +95,12 @@ def acknowledgement_before_the_commit(patch: Patch) -> None:
 
 
 def follower_confirms_before_its_sync(patch: Patch) -> None:
-    """What was received counts as durable on a follower."""
+    """A received entry counts as durable on a follower."""
     patch.set(RaftLog, "match_index", RaftLog.received_index)
 
 
 def sync_does_nothing(patch: Patch) -> None:
-    """What was written counts as durable."""
+    """A written entry counts as durable without a sync."""
     patch.set(ReplicaStore, "begin_append", _write_and_sync_apart)
     patch.set(ReplicaStore, "sync", lambda _store: None)
 
@@ -111,7 +110,7 @@ def _write_and_sync_apart(*_arguments: Any) -> bool:
 
 
 def failed_sync_tried_again(patch: Patch) -> None:
-    """A second sync says yes, because the kernel has given the pages up."""
+    """A second sync succeeds, because the kernel has dropped the pages."""
     sync = CommitLog.sync
 
     def stubborn(log: CommitLog) -> None:
@@ -125,7 +124,7 @@ def failed_sync_tried_again(patch: Patch) -> None:
 
 
 def recovered_pages_taken_for_durable(patch: Patch) -> None:
-    """What the page cache holds after a failed sync is trusted by the next process."""
+    """After a failed sync the next process trusts the page cache."""
     patch.set(store.recovery.log_scan, "_write_again", lambda *_arguments: None)
 
 
@@ -155,7 +154,7 @@ def torn_tail_not_cut(patch: Patch) -> None:
 
 
 def entry_applied_twice_after_a_checkpoint(patch: Patch) -> None:
-    """The state and the index that it belongs to are one apart."""
+    """The state and its index are one apart."""
     begin = Node.__init__
 
     def one_behind(made: Node, **arguments: Any) -> None:
@@ -166,7 +165,7 @@ def entry_applied_twice_after_a_checkpoint(patch: Patch) -> None:
 
 
 def mark_saved_ahead_of_the_log(patch: Patch) -> None:
-    """What is committed is called durable here, though this disk may lack it."""
+    """Committed entries count as durable here, though this disk may lack them."""
 
     def mark(checkpointer: Checkpointer) -> None:
         log = checkpointer._core.entry_cache
@@ -183,7 +182,7 @@ def mark_saved_ahead_of_the_log(patch: Patch) -> None:
 
 
 def failed_write_ignored(patch: Patch) -> None:
-    """A node whose disk failed lives on, and goes on answering."""
+    """A node whose disk failed goes on answering."""
 
     def deaf(writer: LogWriter, result: None, error: BaseException | None) -> None:
         if error is None:
@@ -191,7 +190,7 @@ def failed_write_ignored(patch: Patch) -> None:
 
     written = LogWriter._written
     patch.set(LogWriter, "_written", deaf)
-    # What keeps house would notice too: nothing can be saved any more.
+    # Housekeeping would notice too: nothing can be saved any more.
     patch.set(Checkpointer, "_failed", lambda _keeper, error: error is not None)
 
 
@@ -215,17 +214,17 @@ def damage_taken_for_a_torn_tail(patch: Patch) -> None:
 
 
 def segment_closed_without_padding(patch: Patch) -> None:
-    """An entry goes to the next segment, and nothing says so where the last one ends."""
+    """A segment is closed without padding."""
     patch.set(store.log.layout, "padding", bytes)
 
 
 def segment_name_not_synced(patch: Patch) -> None:
-    """A new file is on the disk, and its name is not."""
+    """A new file is on the disk, but its name is not."""
     _unsynced(patch, lambda path: path.endswith("commitlog"))
 
 
 def renamed_file_not_synced(patch: Patch) -> None:
-    """A file is renamed into place, and the rename is not on the disk."""
+    """A file is renamed into place, but the rename is not on the disk."""
     _unsynced(patch, lambda path: path.endswith("state"))
 
 
@@ -241,7 +240,7 @@ def _unsynced(patch: Patch, concerns: Callable[[str], bool]) -> None:
 
 BUGS = (
     Bug("C1", completion_taken_for_a_later_write, "its disk does not hold it", 60),
-    Bug("C2", completions_told_one_late, "not within", 40),
+    Bug("C2", completions_reported_one_late, "not within", 40),
     Bug("C3", truncation_that_never_reaches_the_disk, "stops by itself", 60),
     Bug("C4", confirm_before_the_term_is_durable, "its disk holds", 40),
     Bug("C5", leader_counts_itself_before_its_sync, "only the disks of", 40),

@@ -1,4 +1,4 @@
-"""Planted bugs M of what a replica keeps: mark, checkpoints, the order of its writes."""
+"""Planted bugs M of a replica's files: mark, checkpoints, the order of its writes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from store.state.hard_state import DurableMark
 
 
 def what_is_not_committed_is_marked(patch: Patch) -> None:
-    """The durable mark goes as far as the disk does, and calls all of that committed."""
+    """The durable mark covers all that the disk has, also what is not committed."""
 
     def mark(checkpointer: Checkpointer) -> None:
         entry = checkpointer._core.entry_cache.entry(checkpointer._writer.synced_index)
@@ -31,7 +31,7 @@ def what_is_not_committed_is_marked(patch: Patch) -> None:
 
 
 def mark_not_lowered_by_a_cut(patch: Patch) -> None:
-    """Entries are cut, and the mark goes on naming one of them."""
+    """Entries are cut, and the mark still names one of them."""
 
     def lower_for(marks: DurableMarkTracker, first_index: int) -> DurableMark:
         return marks._at(first_index - 1)
@@ -40,7 +40,7 @@ def mark_not_lowered_by_a_cut(patch: Patch) -> None:
 
 
 def segments_removed_before_the_mark_says_so(patch: Patch) -> None:
-    """Expired segments go first, and the mark names the new beginning of the log after that."""
+    """Expired segments are removed before the mark names the new beginning of the log."""
     expire = ReplicaStore.expire
     begin_at = DurableMarkTracker.begin_at
 

@@ -1,9 +1,9 @@
-"""What is derived from the log follows from it: ConsumeQueues, key index, entry index, state.
+"""Derived files follow from the log: ConsumeQueues, key index, entry index, state.
 
-``dledger verify`` reads the disk of each replica when all is healed and nothing moves, and finds
-nothing. It makes all of it again from the log. It does so in mid-run, too: soon after a process has
-started or links were healed, and where damage was done, once that is mended. One disk at a time,
-and seldom, for a look costs as much as half a second of a run.
+``dledger verify`` reads the disk of each replica when all is healed and nothing moves, and must
+find nothing. It derives everything again from the log. The same happens during a run: soon after a
+process has started or links were healed, and after damage is repaired. It looks at one disk at a
+time, and seldom, because a look costs as much as half a second of a run.
 """
 
 from __future__ import annotations
@@ -78,8 +78,7 @@ class DerivedFilesSound(Invariant):
         """Damage strikes a machine that is down; so all passes of its process come after that.
 
         Those count that begin when all entries are whole: what is derived from them is compared
-        then. A checkpoint that has rotted lies there until two more are saved: once more has been
-        applied.
+        then. A corrupt checkpoint stays until two more are saved, after more has been applied.
         """
         assert host.node is not None  # noqa: S101 - the caller has looked
         if not host.damaged_checkpoints.keys().isdisjoint(host.fs.files()):

@@ -1,7 +1,7 @@
-"""When a message that waits is due, computed from what its client asked for.
+"""When a scheduled message is due, computed from its client's request.
 
-RocketMQ's default ``messageDelayLevel``: a level's delay counts from when the message is stored. A
-message with a time says it itself (``TIMER_OUT_MS``). Its row in the ConsumeQueue must say the
+RocketMQ's default ``messageDelayLevel``: a level's delay counts from the store time of the message.
+A timed message has its delivery time (``TIMER_OUT_MS``). Its row in the ConsumeQueue must say the
 same.
 """
 

@@ -1,6 +1,6 @@
-"""A held pull is answered as soon as the broker that holds it has applied a message for it.
+"""A held pull is answered as soon as its broker has applied a message for it.
 
-Looked at where no fault is left: there an answer takes a round trip, and a pull that only its
+The check runs while no fault is active. Then an answer takes a round trip, and a pull that only its
 deadline wakes takes seconds.
 """
 
@@ -27,7 +27,7 @@ class LongPollsAnswered(Invariant):
 
     def __init__(self, topics: Sequence[str], now: Callable[[], float]) -> None:
         self.calm_since: float | None = None
-        """From when on there are no faults, and every client has found its leader again."""
+        """The time after which there are no faults, and every client has found its leader again."""
         self.seen = 0
         """Pulls that were held, and answered with a message."""
         self._topics = topics

@@ -1,13 +1,14 @@
-"""What was sent is what is stored, and what is stored is what is given: every field of a message.
+"""The fields of a message stay the same when it is sent, stored and delivered.
 
 Body, flag, tags, keys, properties and born time of each committed record are those that its client
-sent. The hash in its ConsumeQueue row is that of its tags, Java's ``String.hashCode``, which is
-computed here once more. A consumer is given the record as the log has it, field by field.
+sent. The hash in its ConsumeQueue row is that of its tags, Java's ``String.hashCode``, which this
+check computes by itself. A consumer gets the record as the log has it, field by field.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from socket import inet_ntoa
 from typing import TYPE_CHECKING
 
 from simulator.engine.violation import Violation
@@ -31,8 +32,15 @@ class MessageContentKept(Invariant, Listener):
     ``more_properties``: what else clients or brokers add there.
     """
 
-    def __init__(self, topics: Sequence[str], more_properties: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        topics: Sequence[str],
+        more_properties: Collection[str] = (),
+        ips: Mapping[str, str] | None = None,
+    ) -> None:
+        """``ips``: the addresses of clients by name. Their messages are born there."""
         self._topics = topics
+        self._ips = ips or {}
         self._added = OWN_PROPERTIES.union(more_properties)
         self._sent: dict[int, Sent] = {}
         self._records: dict[Place, MessageRecord] = {}
@@ -64,9 +72,11 @@ class MessageContentKept(Invariant, Listener):
         if sent is None or sent.content is None:
             raise Violation(f"{place} holds message {number_of(record.body)}, which nobody sent")
         content, properties = sent.content, record.property_map
+        born_at = inet_ntoa(record.born_host[:4])
         fields = {
             "body": (sent.body, record.body),
             "flag": (content.flag, record.flag),
+            "born host": (self._ips.get(sent.client, born_at), born_at),
             "born time": (content.born_ms, record.born_timestamp),
             "tags": (content.tags, properties.get("TAGS", "")),
             "keys": (content.keys, properties.get("KEYS", "")),

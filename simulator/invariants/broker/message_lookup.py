@@ -1,7 +1,7 @@
-"""A query by key, position or time gives what the log has: all of it, and nothing else.
+"""A query by key, position or time returns everything in the log that matches, and nothing else.
 
-Asked is any broker. It must know what it had applied when it was asked, and may know what has been
-committed since; what retention may have removed it need not know.
+Any broker may be asked. It must know what it had applied at that time, and may know what was
+committed since. It need not know what retention may have removed.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class MessageLookups(Invariant):
         return self._applied.get(address, -1)
 
     def indexed(self, address: str) -> int:
-        """The entry up to which it has all keys. While rows of its key index may have rotted that
+        """The entry up to which it has all keys. While rows of its key index may be corrupt, a miss
         is none: a query may miss some until the scrub has been there (``docs/safety.md``)."""
         host = self._hosts.get(address)
         if host is None or host.part_is_doubtful(KEYS):
@@ -97,7 +97,7 @@ class MessageLookups(Invariant):
     def found_by_key(
         self, topic: str, key: str, applied: int, records: Sequence[tuple[MessageRecord, bytes]]
     ) -> None:
-        """What a broker gives that had applied so much when it was asked."""
+        """The answer of a broker that had applied that much when it was asked."""
         given: set[int] = set()
         for record, data in records:
             known = self.by_position.get(record.position)

@@ -1,7 +1,7 @@
-"""Order (docs/safety.md, promise 3): of what a producer sends one by one, of what a consumer gets.
+"""Order (docs/safety.md, promise 3): of a producer that sends one by one, and of a consumer.
 
-A consumer's queue never goes back: all that it was given it acknowledged at once, so nothing comes
-again in its life, not even after the queue went to another member and returned.
+A consumer's queue never goes back. It acknowledges each message at once, so nothing comes again in
+its life, not even after the queue went to another member and returned.
 """
 
 from __future__ import annotations

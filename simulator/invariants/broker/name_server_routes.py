@@ -1,7 +1,7 @@
-"""A NameServer tells who leads, soon after nothing is wrong any more (docs/safety.md, promise 7).
+"""A NameServer names the leader soon after all faults ended (docs/safety.md, promise 7).
 
-What it must answer follows from what was seen: who leads, since when that and the NameServer run,
-and that nothing is wrong between them. Looked at as the leader sends its heartbeats.
+The right answer follows from what was seen: who leads, since when that and the NameServer run, and
+that nothing is wrong between them. The check runs as the leader sends its heartbeats.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class NameServerRoutes(Invariant):
         self._applied: dict[str, tuple[int, int]] = {}
         """By host: the process, and the term of the last entry that it applied."""
         self._stopping: dict[str, int] = {}
-        """By host the process that was asked to stop: it takes leave of the NameServer first."""
+        """By host the process that was asked to stop: it unregisters first."""
         self._calm: tuple[object, ...] = ()
         self._since = self._looked_at = 0.0
 
@@ -105,7 +105,7 @@ class NameServerRoutes(Invariant):
             self._check(host, answering)
 
     def _calm_of(self, host: Host) -> tuple[object, ...]:
-        """Who leads in which term, and the processes of both; nothing where something is wrong."""
+        """The leader of each term, and the processes of both; nothing where something is wrong."""
         node, names = host.node, self._name_server
         if node is None or node.core.role is not Role.LEADER or names.process is None:
             return ()
@@ -134,10 +134,10 @@ class NameServerRoutes(Invariant):
             if told != host.addresses[1]:
                 seconds = host.now - self._since
                 raise Violation(
-                    f"{self._name_server.name} tells "
-                    f"{'no leader' if told is None else f'{told} as the leader, which is none,'} "
-                    f"of {self._group} to who asks for {what}, and {host.name} has led without a "
-                    f"fault for {seconds:.1f} s"
+                    f"{self._name_server.name} names "
+                    f"{'no leader' if told is None else f'{told}, not {host.name}, as the leader'} "
+                    f"of {self._group} for {what}, though {host.name} has led without a fault for "
+                    f"{seconds:.1f} s"
                 )
 
 

@@ -1,6 +1,6 @@
-"""No message is skipped by a group: what it commits was delivered to one of its members (bug D8).
+"""A group skips no message: what it commits was delivered to one of its members (bug D8).
 
-Only what retention has removed may never be delivered.
+Only messages that retention has removed may stay undelivered.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A queue that is consumed in order has one owner at a time, and its messages come in order.
+"""A queue of an ordered group has one owner at a time, and its messages come in order.
 
-Locks are the leader's alone, as RocketMQ's are: a new leader knows none. So nothing is said here of
-locks that different leaders, or one leader in different terms, have granted.
+Only the leader has the locks, as in RocketMQ: a new leader knows none. So this check ignores locks
+that different leaders, or one leader in different terms, have granted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LOCK_SECONDS = 50.0
 """A lock lives for 60 seconds of the broker's clock, which may be fast."""
 
 SETTLED_SECONDS = 5.0
-"""What a client has sent to give a lock up may arrive so late, behind its next request."""
+"""A client's release of a lock may arrive so late, behind its next request."""
 
 
 @dataclass(slots=True)
@@ -103,7 +103,8 @@ class OneLockOwner(Invariant, PushListener):
     def begins(
         self, consumer: str, queue: MessageQueue, offset: int, lock: LockRequest | None
     ) -> None:
-        """It begins with a message. Who waits for the next attempt begins with the same again."""
+        """It begins with a message. A consumer that waits for the next attempt begins with the same
+        message again."""
         last = self._last.get((consumer, queue), -1)
         if offset < last:
             raise Violation(

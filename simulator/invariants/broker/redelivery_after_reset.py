@@ -1,7 +1,6 @@
-"""A group that is moved back is given all from there on again (code 222), if its leader stays.
+"""After an offset reset (code 222) a group gets all from there on again, if its leader stays.
 
-What the leader remembers of it is lost with its office, as RocketMQ's is: then an operator asks
-again.
+A leader's memory of it ends with its office, as in RocketMQ: then an operator asks again.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from store.message.record import MessageRecord
 
 
 class RedeliveredAfterReset(Listener):
-    """What a group is given from the time on when it is moved. ``is_wanted`` says of a place in the
+    """The messages of a group from the moment of the reset on. ``is_wanted`` says of a place in the
     log whether the group filters what is there."""
 
     def __init__(self, is_wanted: Callable[[Place], bool]) -> None:

@@ -1,9 +1,9 @@
-"""A message that could not be consumed comes again, its attempts counted, and ends as a dead letter
-after the last one that it was allowed (RocketMQ's section 10.3 of the reference).
+"""Messages that could not be consumed come again, and in the end are dead letters.
 
-What was sent back is what its consumers say; what became of it is taken from the committed log.
-Each request stores one copy at most, and each that was acknowledged one at least. A copy waits for
-its time, goes out once, and not early. It holds what its producer sent.
+Attempts are counted, up to the last one that is allowed (RocketMQ's section 10.3). Consumers say
+what they sent back; the committed log says what became of it. Each request stores one copy at most,
+and at least one if it was acknowledged. A copy goes out once, at its time and not early. It holds
+what its producer sent.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class ReturnedMessages(Invariant, Listener):
         self._asked[number_of(record.body), record.reconsume_times + 1] += 1
 
     def sent_back(self, record: MessageRecord) -> None:
-        """It was told that there will be one."""
+        """The answer said that there will be one."""
         key = number_of(record.body), record.reconsume_times + 1
         self._told[key] += 1
         attempt = self._attempts.get(key)
@@ -134,7 +134,7 @@ class ReturnedMessages(Invariant, Listener):
         host.coverage_mark("dead letter")
 
     def _attempt(self, number: int, times: int) -> _Attempt:
-        """Of the copy that is about to be counted, for which somebody must have asked."""
+        """For the copy that is about to be counted: somebody must have asked for it."""
         attempt = self._attempts.setdefault((number, times), _Attempt())
         asked = self._asked[number, times]
         if attempt.copies >= asked:
@@ -179,7 +179,7 @@ class ReturnedMessages(Invariant, Listener):
 
     @property
     def waiting(self) -> list[tuple[int, int]]:
-        """Messages and attempts that wait for their time, but for what retention has removed."""
+        """Waiting messages and attempts, without those that retention has removed."""
         return [
             key
             for key, attempt in self._attempts.items()

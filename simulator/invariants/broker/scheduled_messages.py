@@ -1,8 +1,8 @@
-"""Messages that wait are delivered exactly once, and not early.
+"""Scheduled messages are delivered exactly once, and not early.
 
-What is delivered, and when it was due, is taken from the committed log; what was promised, from
-what the clients were told. Due is what the leader's clock says: clocks that are wrong deliver at
-wrong times, and never twice or not at all. What waits is not removed, but from a full disk.
+The committed log says what is delivered, and when it was due. The clients' answers say what was
+promised. The leader's clock decides what is due: wrong clocks deliver at wrong times, but never
+twice or not at all. Scheduled messages are not removed, except from a full disk.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Scheduled:
 
 
 class ScheduledMessages(Invariant, Listener):
-    """Follows the messages of one topic, all of which wait before."""
+    """Follows the messages of one topic; all of them are scheduled."""
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
@@ -114,7 +114,7 @@ class ScheduledMessages(Invariant, Listener):
 
     @property
     def waiting(self) -> list[int]:
-        """The numbers of those that wait, but for what retention has removed."""
+        """The numbers of waiting messages, without those that retention has removed."""
         return [
             number
             for number, message in self._messages.items()

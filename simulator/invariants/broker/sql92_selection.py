@@ -1,7 +1,7 @@
 """A group gets what its SQL92 expression selects, and nothing else (JMS 1.1, 3.8: selectors).
 
-What it wants follows from the numbers of the messages, without the broker's filter. The rest counts
-as delivered as soon as it is committed, so what is skipped is looked for as everywhere.
+The numbers of the messages say what it wants, without the broker's filter. The rest counts as
+delivered as soon as it is committed, so the check for skipped messages finds gaps here too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Continuous proof: who has another state than most voters is told so by the brokers, in time.
+"""Continuous proof: brokers find a state that differs from most voters' in time.
 
-Whose state is which is taken from the simulator's own digest of it, and who is most is counted
-here: nothing of the shipped proof is asked but what it says.
+The simulator's own digest says whose state is which, and this check counts the majority itself. It
+asks the shipped proof only for its result.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ IN_TIME_SECONDS = 1.0
 
 
 class StateProofs(Invariant):
-    """Of replicas that all run the same program, none ever says so: it is a finding. What it says
-    tells whether it was right, and in time."""
+    """Of replicas that all run the same program, none ever says so: it is a finding. The report
+    shows whether it was right, and in time."""
 
     def __init__(self) -> None:
         self._digests: dict[int, dict[str, bytes]] = {}

@@ -1,7 +1,7 @@
-"""What two broker groups store of one producer's messages.
+"""The messages of one producer that two broker groups store.
 
-Each stores a message once. Both have it only where its producer may turn to the other group after a
-try that failed, as RocketMQ's do: a message for a queue that its producer has named stays there.
+Each stores a message once. Both have it only if its producer may turn to the other group after a
+failed try, as RocketMQ's do. A message for a named queue stays there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class StoredByOneGroup(Invariant):
-    """Remembers which group has which message, whichever clients hear of it."""
+    """Remembers which group has which message."""
 
     def __init__(self, history: History, topics: Sequence[str]) -> None:
         self._history = history

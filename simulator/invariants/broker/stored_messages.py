@@ -1,10 +1,9 @@
-"""What is stored where: promises 1 to 3 of docs/safety.md, at the level of messages.
+"""Stored messages and their places: promises 1 to 3 of docs/safety.md.
 
-Offsets of a queue are dense and never name another message (bugs D2, D6 of the list there); an
-acknowledged message is where its producer was told, on the disks of a majority, and in the end on
-every replica; what is delivered is committed (D9). A producer's retry is stored once (D5). The
-ConsumeQueues of each replica equal those that follow from the log (D1), and begin with the first
-message that it still has (D3).
+Offsets of a queue are dense and never name another message (bugs D2, D6). An acknowledged message
+is where its producer was told, on the disks of a majority, and in the end on every replica. A
+delivered message is committed (D9). A producer's retry is stored once (D5). The ConsumeQueues of
+each replica equal those that follow from the log (D1), and begin with its first message (D3).
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 BODY_SIZE_FIELD = -1  # the last of HEAD
 RETRY_MS = 60_000
-"""For so long brokers remember what was sent to them, as ``dedup_window_seconds`` has it."""
+"""How long brokers remember requests: ``dedup_window_seconds``."""
 
 
 MESSAGES_MANY = 10

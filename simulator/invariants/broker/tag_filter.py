@@ -1,7 +1,7 @@
-"""A broker gives a group that filters by tags what has the hash of one of them, and nothing else.
+"""A group that filters by tags gets the messages with the hash of one of them, and nothing else.
 
-The hash of each tag is computed here, as Java does; which tag a message has follows from its
-number.
+This check computes the hash of each tag by itself, as Java does. The number of a message says which
+tag it has.
 """
 
 from __future__ import annotations

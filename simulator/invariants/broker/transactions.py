@@ -1,9 +1,8 @@
-"""Transactions, as their producers see them: each is published once at most, and only if its
-producer has decided to commit it; what a producer was told to be committed is published (D7).
+"""Transactions: each is published at most once, and only if its producer has committed it.
 
-Brokers ask about one no more often than they may, whoever leads, and roll back by themselves only
-what they have asked about so often, or for as long. One that is open is not removed, but from a
-full disk.
+An acknowledged commit is published (D7). Brokers ask about one no more often than they may, under
+every leader. They roll back by themselves only after so many checks, or after so long. An open one
+is not removed, except from a full disk.
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ class PublishedOnce(Invariant):
         self._hosts = hosts
         self._patience_ms = (1 + CHECKS_MAX) * interval_ms
         self._latest_ms = 0.0
-        """What any leader's clock may say. Some are a day ahead; who leads then goes on from there,
-        half as fast as time, until its own clock is as far
+        """The time that any leader's clock may show. Some are a day ahead; the next leader goes on
+        from there, half as fast as time, until its own clock is as far
         (``broker/group_commit/store_clock.py``).
         """
         self._latest_at = 0.0
@@ -49,7 +48,7 @@ class PublishedOnce(Invariant):
         """By position: number of the half message, and when it was stored."""
         self._checks: Counter[int] = Counter()
         self._checked_ms: dict[int, int] = {}
-        """When it was asked about last, by the clock of who asked."""
+        """The time of the last check, by the clock of its broker."""
         self._apart_ms = interval_ms * 2 // 5
         self._open: dict[int, None] = {}
         self._disk_filled = False
@@ -156,4 +155,4 @@ class PublishedOnce(Invariant):
 
     def _committed(self, number: int) -> None:
         if number not in self.published:
-            raise Violation(f"transaction {number} was told to be committed; nobody applied it")
+            raise Violation(f"transaction {number} is acknowledged as committed; nobody applied it")

@@ -1,8 +1,8 @@
-"""What was acknowledged is never lost (docs/safety.md, promise 1).
+"""Acknowledged messages are never lost (docs/safety.md, promise 1).
 
-At the moment of the acknowledgement the entry is on the disks of a majority of the voters, so that
-it survives a power failure of all; later it is what every replica applies at that index, and it is
-there in the end. A payload is in the log once at most: a proposal is never made twice.
+At its acknowledgement the entry is on the disks of a majority of the voters, so it survives a power
+failure of all. Later every replica applies it at that index, and it is there in the end. A payload
+is in the log at most once: a proposal is never made twice.
 """
 
 from __future__ import annotations

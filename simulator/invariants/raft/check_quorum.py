@@ -1,8 +1,8 @@
-"""What a leader does not do for long: lead where no majority answers (check-quorum, thesis 6.2),
-and wait for a change of the voters that does not come about (``docs/safety.md``).
+"""A leader without a majority, or with a stuck change of the voters, does not lead for long.
 
-Both are looked at whenever it sends heartbeats, by its own clock. Who did not send any for a while
-was paused, or its disk was; then the time begins anew.
+The sources are check-quorum (thesis 6.2) and ``docs/safety.md``. The check runs whenever the leader
+sends heartbeats, by its own clock. A leader that sent none for a while was paused, or its disk was
+slow; then the time starts again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What is committed once is committed for ever, and the same for everybody (thesis 3.6).
+"""An entry that is committed once is committed for ever, and the same for everybody (thesis 3.6).
 
-Stricter than state-machine safety: it looks at each entry when a node learns that it is
+It is stricter than state-machine safety: it looks at each entry when a node learns that it is
 committed, applied or not.
 """
 

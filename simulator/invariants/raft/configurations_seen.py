@@ -1,8 +1,8 @@
-"""Which configuration counts where, and who is a majority of it, computed from the entries seen.
+"""Which configuration counts where, and its majorities, computed from the entries seen.
 
-A configuration counts from its entry on, committed or not, and falls back where that is cut (thesis
-4.1); in a joint one a majority of the old and one of the new voters is needed (4.3). Nothing of
-that is asked of the nodes; of their logs it is asked which entries they have.
+A configuration counts from its entry on, committed or not, and falls back if that entry is cut
+(thesis 4.1). In a joint one a majority of the old and one of the new voters is needed (4.3). The
+check asks nodes only which entries their logs have.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Members(NamedTuple):
-    """What one entry says. ``old_voters``: none but in a joint configuration."""
+    """The content of one entry. ``old_voters``: none but in a joint configuration."""
 
     voters: tuple[str, ...]
     old_voters: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ class Members(NamedTuple):
 class SeenConfigurations(Invariant):
     """No promise: remembers each configuration that a leader has ever added to its log.
 
-    It is told of each event before the checks that ask it.
+    It hears each event before the checks that use it.
     """
 
     step_parts = ChangedPart.LOG | ChangedPart.RAFT_STATE

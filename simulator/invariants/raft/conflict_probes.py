@@ -1,8 +1,8 @@
 """Logs that differ meet in few steps: a conflict skips whole terms (thesis 5.3).
 
-A follower whose entries of one term all conflict is asked about two of them at most; else a long
-tail of a dead leadership would take a round trip for each entry. What a leader sends when it knows
-already where the logs meet is no question: overtaken on the way, it is refused too.
+A follower whose entries of one term all conflict is asked about two of them at most. Otherwise a
+long tail of a dead leadership would take a round trip for each entry. A leader that knows already
+where the logs meet asks no question: its append may be overtaken on the way and refused too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 DISPATCHES_MAX = 3
 
 _Leadership: TypeAlias = tuple[str, int, str]
-"""The follower, the term, and who leads."""
+"""The follower, the term, and the leader."""
 
 
 class FewConflictProbes(Invariant):

@@ -1,4 +1,4 @@
-"""No promise, but the situations in which promises are put to the test: counted as marks."""
+"""Counts the situations in which promises are tested, as coverage marks. It checks no promise."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Durable before visible: a node confirms only what the disk truly holds (docs/safety.md).
 
-The simulated disk is asked what would survive a power failure at this very moment.
+The simulated disk says what would survive a power failure at this moment.
 """
 
 from __future__ import annotations

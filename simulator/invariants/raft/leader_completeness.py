@@ -1,6 +1,4 @@
-"""Leader completeness (thesis, figure 3.2): a leader has every entry that was committed in an
-earlier term, whenever it hears of the votes that made it leader.
-"""
+"""Leader completeness (thesis, figure 3.2): a leader has every entry committed before its term."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Who hears a leader gives nobody else its vote (thesis 4.2.3).
+"""A node that hears a leader gives nobody else its vote (thesis 4.2.3).
 
 Otherwise one node with a bad link keeps deposing a leader that all others hear. An election that
-the leader ordered is another matter, and so is a vote that was given before, waits for the disk,
-and is asked for once more meanwhile (a frame that came twice). How long a leader was not heard is
-asked of the voter's own clock, as the voter does: it may be faster than others.
+the leader ordered is another matter. So is a vote that was given before, waits for the disk, and is
+asked for once more meanwhile (a frame that came twice). The voter's own clock says how long it has
+heard no leader: it may be faster than others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class LeaderStickiness(Invariant):
-    """Remembers when each process heard its leader, and who asked it for a vote meanwhile."""
+    """Remembers when each process heard its leader, and which candidates asked it meanwhile."""
 
     sent_kinds = (VoteResponse,)
     received_kinds = (Heartbeat, AppendRequest, VoteRequest)

@@ -1,10 +1,9 @@
-"""A leader orders another to campaign that has confirmed its whole log, and adds nothing to that
-until the hand-over is over (thesis 3.10; bug A11).
+"""A leader transfers only to a node with its whole log, and adds nothing meanwhile (thesis 3.10).
 
-What it added would be dropped by the one that it has called, or keep that one from being elected.
-It goes on as the leader an election timeout after the hand-over began. When that was nobody saw;
-it was not before the last entry that it added, for it has taken none since. A leader that is no
-voter any more waits for nobody.
+The target would drop an added entry, or could not be elected because of it (bug A11). The leader
+goes on an election timeout after the transfer began. Nobody saw when that was, but it was not
+before the last entry that it added, because it has taken none since. A leader that is no voter any
+more waits for nobody.
 """
 
 from __future__ import annotations

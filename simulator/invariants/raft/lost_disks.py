@@ -1,9 +1,9 @@
 """Nobody is elected by the vote of a disk that lacks what it held (docs/safety.md; bug C11).
 
-A machine got an empty disk, or an old copy of its own. Until it holds again what the one that is
-gone had confirmed, or had as a leader and committed, a majority that needs it may be one that knows
-nothing of a committed entry. What a leader alone held is not missed: nobody can have counted on it,
-and nobody else may have it.
+A machine got an empty disk, or an old copy of its own. The lost disk had confirmed entries, or had
+committed them as leader. Until the new one holds them again, a majority that needs it may know
+nothing of a committed entry. Entries that a leader alone held are not missed: nobody can have
+counted on them or have them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class LostDisksDoNotElect(Invariant):
-    """Remembers which machines lack something, and who has voted for whom."""
+    """Remembers which machines lack something, and their votes."""
 
     step_parts = ChangedPart.COMMIT | ChangedPart.DURABLE | ChangedPart.RAFT_STATE
     sent_kinds = (VoteResponse, AppendAccepted, HeartbeatResponse)

@@ -1,5 +1,6 @@
-"""Who is a member is what the log says (Raft thesis 4.1; bug B9), on every node, and a leader that
-the log has removed does not go on leading (4.2.2; bug A8).
+"""The log says who is a member, on every node (Raft thesis 4.1; bug B9).
+
+A leader that the log has removed does not go on leading (4.2.2; bug A8).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A node that boots has all that it knew to be committed and durable (promise 6; bug C9).
+"""A booting node has all that it knew to be committed and durable (promise 6; bug C9).
 
-Damage in the middle of a log is none of an unfinished last write: who cuts there has lost what it
-had confirmed, and may elect a leader that lacks it. It must mend that from its peers, or not run.
-An empty disk, and one that has lost the end of its log and says so by another incarnation, is
-another matter: its owner gets the log anew, and does not vote until then.
+Damage in the middle of a log is no unfinished last write. A node that cuts there has lost what it
+had confirmed, and may elect a leader that lacks it. It must repair that from its peers, or not run.
+An empty disk is another matter, and so is one that has lost the end of its log and says so by
+another incarnation. Its owner gets the log again and does not vote until then.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class CommittedLogSurvivesRestart(Invariant):
         last_index, before = core.entry_cache.last_index, self._incarnations.get(host.name)
         self._incarnations[host.name] = core.incarnation
         if last_index < 0 or before not in (None, core.incarnation):
-            # Another disk: what it is given from now on counts. What it has may still be cut.
+            # Another disk: what it is given from now on counts. Its entries may still be cut.
             self._held[host.name] = min(core.commit_index, last_index)
         if last_index < self._held.get(host.name, -1):
             raise Violation(

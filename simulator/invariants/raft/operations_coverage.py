@@ -1,4 +1,4 @@
-"""Situations that an operator brings about, or counts on: of members, disks, refills and reads."""
+"""Counts situations that an operator causes or relies on: members, disks, refills and reads."""
 
 from __future__ import annotations
 
@@ -77,4 +77,4 @@ class OperationsCoverage(Invariant):
     def healed(self, host: Host) -> None:
         """See :class:`Invariant`."""
         if host.node is not None and host.node.scrubber.repaired:
-            host.coverage_mark("damage mended while the node served")
+            host.coverage_mark("damage repaired while the node served")

@@ -1,7 +1,7 @@
 """No election without the consent of a majority beforehand (pre-vote, thesis 9.6).
 
-Otherwise a node that was cut off for a while, or that hears nobody, deposes a healthy leader with
-the term that it raised meanwhile, again and again.
+Otherwise a node that was cut off for a while, or that hears nobody, raises its term meanwhile and
+so deposes a healthy leader, again and again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class PreVoteFirst(Invariant):
-    """Remembers who agreed to whose election in which term."""
+    """Remembers the pre-votes of each term."""
 
     sent_kinds = (VoteResponse, VoteRequest)
     received_kinds = (TimeoutNow,)

@@ -1,8 +1,8 @@
-"""A read by index sees all that was committed when it was asked (ReadIndex, thesis 6.4), wherever.
+"""A read by index sees everything committed when it was asked, at any node (ReadIndex, thesis 6.4).
 
-Clients compare what they were told with each other, which shows a stale read only where somebody
-wrote the same thing meanwhile. Here each read is compared with what any node had taken for
-committed: its index must be applied when the read is answered.
+Clients compare their answers with each other, which shows a stale read only if somebody wrote the
+same thing meanwhile. Here each read is compared with what any node knew to be committed: its index
+must be applied when the read is answered.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ReadIndexSeesCommitted(Invariant):
-    """Watches the reads of each process. ``committed`` must be told of an event before this is."""
+    """Watches the reads of each process. ``committed`` must hear of an event before this check."""
 
     def __init__(self, committed: CommittedEntries) -> None:
         self._committed = committed

@@ -1,6 +1,6 @@
 """A slow disk is no reason to depose a leader: heartbeats do not wait for it.
 
-Looked at as long as nothing else has happened to a cluster. A leader may give up by itself, to
+The check runs as long as nothing else has happened to a cluster. A leader may give up by itself, to
 make room for one with a better disk; then it orders the election itself.
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from simulator.hosts.host import Host
 
 SETTLED_TIMEOUTS = 4
-"""A leadership is settled when it has lasted so many election timeouts."""
+"""A leadership is settled after this number of election timeouts."""
 
 
 class SlowDiskKeepsLeader(Invariant):
@@ -36,7 +36,7 @@ class SlowDiskKeepsLeader(Invariant):
         self._quiet = self._quiet and action.name == "slow-disk"
 
     def sends(self, host: Host, _peer: str, message: Message) -> None:
-        """See :class:`Invariant`. Whoever leads next is elected by order."""
+        """See :class:`Invariant`. The next leader is elected by order."""
         known = self._leader and self._leader[:2]
         if isinstance(message, TimeoutNow) and known == (host.name, message.term):
             self._leader = None

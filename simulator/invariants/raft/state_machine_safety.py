@@ -1,6 +1,6 @@
 """State-machine safety (thesis, figure 3.2): every node applies the same, in the same order, once.
 
-The state after an index is compared too: a checkpoint restores exactly what was applied.
+The state after an index is compared too: a checkpoint restores exactly the applied state.
 """
 
 from __future__ import annotations

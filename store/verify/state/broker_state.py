@@ -145,7 +145,7 @@ class BrokerTables:
     """The state, in the arrays of its encoding. Begins as before the first entry."""
 
     def __init__(self) -> None:
-        self.topics: dict[str, list[Any]] = {TEMPLATE[0]: list(TEMPLATE)}  # type: ignore[dict-item]
+        self.topics: dict[str, list[Any]] = {TEMPLATE[0]: list(TEMPLATE)}  # type: ignore[dict-item]  # its first item is the name
         self.groups: dict[str, list[Any]] = {}
         self.offsets: dict[tuple[str, str], dict[int, int]] = {}
         self.versions = {"topics": [0, 0], "groups": [0, 0]}

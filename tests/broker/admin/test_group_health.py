@@ -24,7 +24,7 @@ def report(node: str, voters: list[str], *, leads: str = "", **changed: object) 
         "last_index": 9,
         "voters": tuple(voters),
     }
-    return MemberReport(**{**fields, **changed})  # type: ignore[arg-type]
+    return MemberReport(**{**fields, **changed})  # type: ignore[arg-type]  # fields by name
 
 
 def survives(quorums: list[list[str]], left: set[str]) -> bool:

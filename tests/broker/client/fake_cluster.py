@@ -44,7 +44,7 @@ class Stored:
 
 @dataclass
 class Group:
-    """What all brokers of a group know: the committed log."""
+    """The state of all brokers of a group: the committed log."""
 
     name: str
     queues: dict[tuple[str, int], list[Stored]] = field(default_factory=dict)

@@ -38,6 +38,6 @@ def with_served(
 
 
 def break_connections(broker: SingleBroker) -> None:
-    """What clients wait for is lost; they can connect again at once."""
+    """Clients lose what they wait for; they can connect again at once."""
     for connection in list(broker.server.connections):
         connection.abort()

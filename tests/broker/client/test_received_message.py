@@ -98,7 +98,7 @@ def test_messages_with_other_tags_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("sys_flag", [0x1, 0x301])
-def test_a_compressed_body_is_inflated(sys_flag: int) -> None:
+def test_a_compressed_body_is_decompressed(sys_flag: int) -> None:
     record = with_compressed_body(VECTOR, zlib.compress(b"long" * 1000), sys_flag)
     batch = PulledBatch(QUEUE, record, 8)
     (message,) = batch
@@ -107,8 +107,8 @@ def test_a_compressed_body_is_inflated(sys_flag: int) -> None:
     assert message.raw_body == zlib.compress(b"long" * 1000)
 
 
-@pytest.mark.parametrize(("sys_flag", "what"), [(0x201, "kind 0x200"), (0x1, "inflated")])
-def test_a_body_that_cannot_be_inflated_can_still_be_had_raw(sys_flag: int, what: str) -> None:
+@pytest.mark.parametrize(("sys_flag", "what"), [(0x401, "type 0x400"), (0x1, "decompressed")])
+def test_a_body_that_cannot_be_decompressed_can_still_be_had_raw(sys_flag: int, what: str) -> None:
     (message,) = PulledBatch(QUEUE, with_compressed_body(VECTOR, b"??", sys_flag), 8)
     with pytest.raises(UndecodableBodyError, match=what):
         _ = message.body
@@ -128,7 +128,7 @@ def test_a_body_that_is_no_whole_one_of_a_message_is_refused(body: bytes, what: 
         _ = message.body
 
 
-def test_a_body_may_inflate_to_what_a_frame_holds() -> None:
+def test_a_body_may_decompress_to_what_a_frame_holds() -> None:
     whole = bytes(BODY_LIMITS.inflated_size)
     (message,) = PulledBatch(QUEUE, with_compressed_body(VECTOR, zlib.compress(whole), 0x1), 8)
     assert message.body == whole

@@ -162,7 +162,7 @@ def test_bytes_that_are_no_text_travel_as_base64(tmp_path: Path) -> None:
     with_site(scenario, tmp_path)
 
 
-def test_a_body_that_cannot_be_inflated_is_given_as_it_is_stored(tmp_path: Path) -> None:
+def test_a_body_that_cannot_be_decompressed_is_given_as_it_is_stored(tmp_path: Path) -> None:
     async def scenario(site: Site) -> None:
         await site.broker.create_topic("orders")
         for body, compression in ((b"\xff no zlib", "1"), (zlib.compress(b"inside"), "1")):

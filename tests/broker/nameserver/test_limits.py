@@ -79,7 +79,7 @@ class Steps(dict[str, object]):
 def test_who_leaves_costs_steps_for_what_it_registered_alone() -> None:
     tables = Tables()
     seen = [Steps(), Steps(), Steps()]
-    tables._live, tables._queues, tables._names = seen  # type: ignore[assignment]
+    tables._live, tables._queues, tables._names = seen  # type: ignore[assignment]  # dicts that count steps
     tables._claims._live = tables._live
     for number in range(500):
         tables.join(0, f"h{number}:1", f"t{number}", "T", name=f"b{number}", channel=number)

@@ -152,7 +152,7 @@ def test_a_believed_leader_that_follows_lets_the_next_lead(tables: Tables) -> No
         tables.join(0, N2, members=MEMBERS, term=900, channel=LIE)
 
     until_true(tables, lie)
-    with pytest.raises(ContestedError, match=f"{N0} has insisted that it leads"):
+    with pytest.raises(ContestedError, match=f"{N0} has repeated its claim to lead"):
         tables.join(0, N1, members=MEMBERS, term=6)
     tables.join(1, N0, members=MEMBERS, term=6)
     tables.join(0, N1, members=MEMBERS, term=6)

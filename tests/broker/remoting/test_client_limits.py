@@ -168,15 +168,15 @@ def connections(loop: VirtualLoop, count: int) -> list[Connection]:
 def test_who_leaves_costs_steps_for_its_own_groups_alone() -> None:
     loop = VirtualLoop()
     clients = ConnectedClients(loop, lambda _group: True)
-    clients.producers, clients._by_name = Counting(), Counting()  # type: ignore[assignment]
+    clients.producers, clients._by_name = Counting(), Counting()  # type: ignore[assignment]  # dicts that count steps
     one, *others = connections(loop, 200)
     for number, connection in enumerate(others):
         for group in groups(50, 50 * number):
             clients.add_producer(connection, group, replace(CLIENT, client_id=f"c{number}"))
     clients.add_producer(one, "mine", CLIENT)
-    clients.producers.steps = clients._by_name.steps = 0  # type: ignore[attr-defined]
+    clients.producers.steps = clients._by_name.steps = 0  # type: ignore[attr-defined]  # as above
     one.connection_lost(None)
-    assert clients.producers.steps + clients._by_name.steps < 10  # type: ignore[attr-defined]
+    assert clients.producers.steps + clients._by_name.steps < 10  # type: ignore[attr-defined]  # as above
     assert "mine" not in clients.producers
     assert clients.producer_named("c") is None
     assert len(clients.producers) == 199 * 50
@@ -210,7 +210,7 @@ def test_very_many_members_are_told_in_several_turns() -> None:
     # Slots of a connection cannot be replaced; those that are told are doubles from here on.
     for group in names:
         found = clients.consumers[group]
-        found.members = {Told(push, member): client for member, client in found.members.items()}  # type: ignore[misc]
+        found.members = {Told(push, member): client for member, client in found.members.items()}  # type: ignore[misc]  # a double
 
     async def leave() -> None:
         nonlocal turn

@@ -297,7 +297,7 @@ def logged() -> Iterator[list[str]]:
     """The lines that registration logs meanwhile."""
     lines: list[str] = []
     handler = logging.Handler()
-    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]  # notes the lines
     logger = logging.getLogger("dledger.registration")
     logger.addHandler(handler)
     try:

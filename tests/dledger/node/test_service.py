@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 
 from dledger.errors import ReopenError
-from dledger.node.service import run_service, start_service
+from dledger.node.service import StopSignal, run_service, start_service
 from store.errors import DamagedLogError, StoreError
+from tests.support.virtual_network import turns
 
 DAMAGE = DamagedLogError("/data/commitlog/00", 0, "not whole")
 
@@ -20,6 +22,8 @@ class FakeService:
     def __init__(self, start: Exception | str | None = None, end: Exception | None = None) -> None:
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self.stopped = 0
+        self.drains = 0
+        self.clients_left: asyncio.Event | None = None
         self._start = start
         if end is not None:
             self.failed.set_result(end)
@@ -29,6 +33,11 @@ class FakeService:
             raise self._start
         if self._start is not None:
             await asyncio.Event().wait()
+
+    async def drain(self) -> None:
+        self.drains += 1
+        if self.clients_left is not None:
+            await self.clients_left.wait()
 
     async def stop(self) -> None:
         self.stopped += 1
@@ -75,8 +84,8 @@ def test_a_service_that_asks_for_it_is_opened_again_until_another_reason_ends_it
     async def scenario() -> None:
         reason = StoreError("the disk failed")
         services = [FakeService(end=ReopenError("refilled")), FakeService(end=reason)]
-        stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        assert await run_service(Life(services).start, stopped) is reason
+        stop = StopSignal(asyncio.get_running_loop())
+        assert await run_service(Life(services).start, stop) is reason
         assert [each.stopped for each in services] == [1, 1]
 
     asyncio.run(scenario())
@@ -86,9 +95,56 @@ def test_a_service_that_asks_for_it_is_opened_again_until_another_reason_ends_it
 def test_who_is_told_to_stop_stops_in_order_also_while_it_starts(start: str | None) -> None:
     async def scenario() -> None:
         service = FakeService(start)
-        stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        asyncio.get_running_loop().call_later(0.01, stopped.set_result, None)
-        assert await run_service(Life([service]).start, stopped) is None
+        stop = StopSignal(asyncio.get_running_loop())
+        asyncio.get_running_loop().call_soon(partial(stop.ask, at_once=False))
+        assert await run_service(Life([service]).start, stop) is None
         assert service.stopped == 1
 
     asyncio.run(scenario())
+
+
+async def running_with_clients() -> tuple[
+    FakeService, StopSignal, asyncio.Task[BaseException | None]
+]:
+    """A service that drains until its clients have left."""
+    service, stop = FakeService(), StopSignal(asyncio.get_running_loop())
+    service.clients_left = asyncio.Event()
+    running = asyncio.ensure_future(run_service(Life([service]).start, stop))
+    await turns(10)
+    return service, stop, running
+
+
+async def test_a_service_drains_before_it_stops() -> None:
+    service, stop, running = await running_with_clients()
+    stop.ask(at_once=False)
+    await turns(10)
+    assert (service.drains, service.stopped) == (1, 0)
+    assert service.clients_left is not None
+    service.clients_left.set()
+    assert await running is None
+    assert service.stopped == 1
+
+
+async def test_who_asks_a_second_time_ends_the_draining() -> None:
+    service, stop, running = await running_with_clients()
+    stop.ask(at_once=False)
+    await turns(10)
+    stop.ask(at_once=False)
+    assert await running is None
+    assert service.stopped == 1
+
+
+async def test_who_asks_to_stop_at_once_does_not_wait_for_clients() -> None:
+    service, stop, running = await running_with_clients()
+    stop.ask(at_once=True)
+    assert await running is None
+    assert service.stopped == 1
+
+
+async def test_a_service_that_fails_while_it_drains_says_why() -> None:
+    service, stop, running = await running_with_clients()
+    stop.ask(at_once=False)
+    await turns(10)
+    reason = StoreError("the disk failed")
+    service.failed.set_result(reason)
+    assert await running is reason

@@ -1,8 +1,8 @@
 """A group of cores without a world: a network and disks that do only what a test says.
 
 Messages wait in :attr:`Cluster.flight` until they are delivered; a write is durable at once unless
-the disk is held; the clock stands still unless it is moved. What happens is told to observers, one
-call an event, so that a transcript and a checker of invariants can watch the same run.
+the disk is held; the clock stands still unless it is moved. Observers hear each event by a call, so
+a transcript and a checker of invariants can watch the same run.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Packet(NamedTuple):
 
 
 class RaftState(NamedTuple):
-    """What a node is, as far as others care."""
+    """The node as others see it."""
 
     role: str
     term: int
@@ -45,7 +45,7 @@ class RaftState(NamedTuple):
 
 @dataclass(slots=True)
 class Disk:
-    """What survives a crash (``term`` .. ``mark``), and the writes that may not."""
+    """The state that survives a crash (``term`` .. ``mark``), and the writes that may not."""
 
     term: int = 0
     vote: str = ""
@@ -202,7 +202,7 @@ class Cluster:
                 self._event(name, partial(_connected, peer, self.now))
 
     def reboot(self, name: str, disk: Disk | None = None) -> None:
-        """Starts a node anew, perhaps on another disk; its peers do not notice."""
+        """Restarts a node, perhaps on another disk; its peers do not notice."""
         if disk is not None:
             self.disks[name] = disk
         self.disks[name].pending = []

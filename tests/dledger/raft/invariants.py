@@ -1,4 +1,4 @@
-"""What must hold after every step of every run, whatever is lost, late or crashed."""
+"""Rules that hold after every step of every run, also after losses, delays and crashes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.dledger.raft.core_cluster import Cluster, Observer, Packet, RaftState
 class Invariants(Observer):
     """Raft's five properties (thesis, figure 3.2), and that nobody promises what is not durable.
 
-    The chain CRC of an entry stands for the whole log up to it, so that log matching is one
-    comparison: all entries of one index and term, on all nodes, have the same chain.
+    The chain CRC of an entry stands for the whole log up to it. So log matching is one comparison:
+    all entries of one index and term, on all nodes, have the same chain.
     """
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ class Invariants(Observer):
             disks = [self.cluster.disks[name] for name in voters]
             held = [disk for disk in disks if len(disk.entries) > index]
             count = sum(disk.entries[index].chain_crc == chain for disk in held)
-            # What a node confirmed before its disk was lost counted rightly.
+            # Confirmations of a node before it lost its disk counted rightly.
             count += any(name in voters for name in self.wiped)
             assert count >= majority(len(disks)), (
                 f"{index}/{term} is durable on {count} of {voters} only"

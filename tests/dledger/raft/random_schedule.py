@@ -301,7 +301,7 @@ class Schedule:
 
     def _crash(self, cluster: Cluster) -> None:
         if self._copied:
-            return  # who knows what a disk held knows it in memory only
+            return  # knowledge of other disks is in memory only
         if cluster.cores:
             name = self._pick(list(cluster.cores))
             kept = self._draw(len(cluster.disks[name].pending) + 1)

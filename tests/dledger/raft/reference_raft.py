@@ -1,7 +1,7 @@
 """Raft as the paper states it: figure 2, on whole lists, with no thought of speed.
 
-What the shipped core does in answer to one message is compared with this. The core may do less
-than the paper allows (it votes for nobody while it hears a leader), and never anything else.
+The answers of the shipped core to one message are compared with this. The core may do less than the
+paper allows (it votes for nobody while it hears a leader), and never anything else.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NO_TERM = 0
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What figure 2 calls the state of a server; ``log`` has the term of each entry."""
+    """The state of a server in figure 2; ``log`` has the term of each entry."""
 
     term: int
     vote: str

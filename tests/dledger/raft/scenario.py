@@ -2,7 +2,7 @@
 
 A scenario is a text file. Lines that start with ``>`` are commands, lines that start with ``#`` are
 prose, and what stands under a command is what it prints. ``python -m tests.dledger.raft.scenario``
-writes the printed lines anew; the test compares them. Links are written ``n0->n1`` or, for both
+rewrites the printed lines; the test compares them. Links are written ``n0->n1`` or, for both
 directions, ``n0<->n1``. Any command may end with ``quietly``: only leaders, commits and errors are
 printed then.
 
@@ -376,7 +376,7 @@ def play(text: str, observers: Iterable[Observer] = ()) -> str:
 
 
 def main() -> None:
-    """Writes the printed lines of all scenarios (or of those named) anew."""
+    """Rewrites the printed lines of all scenarios (or of those named)."""
     paths = [Path(name) for name in sys.argv[1:]] or sorted(SCENARIOS.glob("*.txt"))
     for path in paths:
         path.write_text(play(path.read_text()))

@@ -124,7 +124,7 @@ def _span(first: int, last: int) -> str:
 
 
 def describe_write(write: Write) -> str:
-    """What a write changes on disk, in the order in which it does."""
+    """The changes of a write to the disk, in order."""
     parts = []
     if write.hard_state is not None:
         term, vote = write.hard_state

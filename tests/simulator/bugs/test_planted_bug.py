@@ -35,9 +35,9 @@ def test_every_bug_has_an_id_of_its_own_and_says_what_it_takes_out() -> None:
     assert len(BUGS) >= 30
 
 
-def test_the_page_about_the_simulator_has_the_table_that_the_code_prints() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "simulator.md").read_text(encoding="utf-8")
-    (told,) = re.findall(r"<!-- planted bugs -->\n(.*?)\n\n", page, re.DOTALL)
+def test_the_page_of_planted_bugs_has_the_table_that_the_code_prints() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "planted-bugs.md").read_text(encoding="utf-8")
+    (told,) = re.findall(r"<!-- planted bugs -->\n(.*)\n\Z", page, re.DOTALL)
     seeds = {id_: int(seed) for id_, seed in re.findall(r"^\| (\w+) \|.* (\d+) of ", told, re.M)}
     assert [bug.id for bug in BUGS if not 1 <= seeds.get(bug.id, 0) <= bug.seeds] == []
     assert told == table([Finding(bug, seeds[bug.id], 0, "", ()) for bug in BUGS])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
@@ -142,3 +143,32 @@ def test_tasks_of_a_process_run_as_its_events(
     task.add_done_callback(lambda done: log.append(done.result()))
     loop.run_until_complete(asyncio.sleep(2.0))
     assert log[-2:] == ["answer", "."]
+
+
+def test_what_a_dead_process_iterates_over_is_left_alone(
+    loop: VirtualLoop, process: Process
+) -> None:
+    """Its task goes with the last timer that would have woken it."""
+    errors: list[object] = []
+    loop.set_exception_handler(lambda _, context: errors.append(context))
+    own = ProcessLoop(loop, process)
+
+    async def ticks() -> AsyncIterator[int]:
+        while True:
+            await asyncio.sleep(1.0)
+            yield 1
+
+    async def main() -> None:
+        async for _ in ticks():
+            pass
+
+    async def outlive() -> None:
+        process.run(own.create_task, main())
+        await asyncio.sleep(1.5)
+        process.end()
+        await asyncio.sleep(5.0)
+
+    loop.run_until_complete(outlive())
+    gc.collect()
+    loop.run_until_complete(asyncio.sleep(1.0))
+    assert errors == []

@@ -27,7 +27,7 @@ def test_a_machine_that_waits_to_be_mended_is_stopped_in_order() -> None:
         boot = host.boot
         host.stop()
         await cluster.until(
-            lambda: "stopped before it was mended" in cluster.trace.marks, "it is stopped"
+            lambda: "stopped before its repair" in cluster.trace.marks, "it is stopped"
         )
         cluster.heal_network()
         host.start()
@@ -35,8 +35,8 @@ def test_a_machine_that_waits_to_be_mended_is_stopped_in_order() -> None:
         await settle(cluster)
 
     outcome = run(script, seed=6)
-    assert outcome.marks["stopped before it was mended"] == 1
-    assert outcome.marks["damage mended before the node started"] == 1
+    assert outcome.marks["stopped before its repair"] == 1
+    assert outcome.marks["damage repaired before the node started"] == 1
 
 
 def test_a_machine_is_stopped_in_order_in_the_moment_in_which_it_is_mended(
@@ -59,7 +59,7 @@ def test_a_machine_is_stopped_in_order_in_the_moment_in_which_it_is_mended(
         await settle(cluster)
 
     outcome = run(script, seed=6)
-    assert outcome.marks["damage mended before the node started"] == 1
+    assert outcome.marks["damage repaired before the node started"] == 1
 
 
 def test_a_machine_whose_files_are_swapped_is_not_damaged_otherwise() -> None:

@@ -35,7 +35,7 @@ def test_a_rotten_entry_is_mended_from_a_peer_on_followers_and_on_the_leader(see
         scrubber = host.node.scrubber
         for index in sorted(rng.sample(range(host.node.core.commit_index), 3)):
             rot(host, index, rng.randrange(48))
-        await cluster.until(lambda: len(scrubber.repaired) >= 3, "the damage is mended")
+        await cluster.until(lambda: len(scrubber.repaired) >= 3, "the damage is repaired")
         assert not scrubber.damage
         await settle(cluster)
 
@@ -59,7 +59,7 @@ def test_a_node_with_damage_does_not_campaign_until_it_is_whole() -> None:
         assert node.core.role is Role.FOLLOWER
         assert not node.core.campaigns
         cluster.heal_network()
-        await cluster.until(lambda: not node.scrubber.damage, "the damage is mended")
+        await cluster.until(lambda: not node.scrubber.damage, "the damage is repaired")
         await cluster.pass_time(1.0)
         assert node.core.campaigns
         await settle(cluster)

@@ -20,7 +20,7 @@ from tests.store.sample_replica import message
 
 
 def load(session: SparkSession, path: Path | str, **options: object) -> DataFrame:
-    return session.read.format("dledger").options(**options).load(str(path))  # type: ignore[arg-type]
+    return session.read.format("dledger").options(**options).load(str(path))  # type: ignore[arg-type]  # options of any type
 
 
 def segments(replica: Path) -> list[Path]:

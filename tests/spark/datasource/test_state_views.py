@@ -24,7 +24,7 @@ from tests.store.small_logs import simulated
 
 NAME = "broker-a/n1"
 LAST = ENTRIES - 1
-NAMELESS = GroupConfig(1)  # type: ignore[arg-type]
+NAMELESS = GroupConfig(1)  # type: ignore[arg-type]  # refused below
 
 
 @pytest.fixture(scope="module")

@@ -264,7 +264,7 @@ def test_a_checkpoint_of_a_term_that_nobody_leads_yet_is_refused() -> None:
     "wrong", [{"index": "5"}, {"term": 1.5}, {"term_starts": ((1, b"0"),)}, {"state": "text"}]
 )
 def test_a_checkpoint_with_fields_of_other_types_is_damaged(wrong: dict[str, object]) -> None:
-    data = encode_checkpoint(replace(peer_log().checkpoint(LAST), **wrong))  # type: ignore[arg-type]
+    data = encode_checkpoint(replace(peer_log().checkpoint(LAST), **wrong))  # type: ignore[arg-type]  # fields by name
     with pytest.raises(DamagedError, match=r"payload of the checkpoint: .* is no (number|binary)"):
         decode_checkpoint(data, "checkpoint")
 

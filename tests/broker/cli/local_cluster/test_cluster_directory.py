@@ -43,6 +43,14 @@ def test_the_addresses_are_counted_from_the_first_ports() -> None:
     assert {config.namesrv for config in configs} == {("127.0.0.1:9876",)}
 
 
+def test_several_groups_prefer_leaders_on_different_nodes() -> None:
+    configs = plan_cluster(Path("/data"), 3, 4, Ports(0, 0, 0))
+    preferred = {config.group: config.preferred_leader for config in configs}
+    assert list(preferred.values()) == ["n0", "n1", "n2", "n0"]
+    (alone,) = {each.preferred_leader for each in plan_cluster(Path("/data"), 3, 1, Ports(0, 0, 0))}
+    assert alone == ""
+
+
 def test_free_ports_are_all_different_and_none_is_one_of_outgoing_connections() -> None:
     configs = plan_cluster(Path("/data"), 3, 1, Ports(0, 0, 0))
 

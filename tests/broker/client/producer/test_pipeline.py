@@ -39,7 +39,7 @@ class Stream:
         config = ProducerConfig(deadline_seconds=deadline_seconds)
         self.producer = Producer(NAME_SERVER, config, wall_clock=lambda: NOW_MS, rng=Random(1))
         queues = await self.producer.queues(TOPIC)
-        self.pipeline = Pipeline(self.producer, queues, self._stored, **options)  # type: ignore[arg-type]
+        self.pipeline = Pipeline(self.producer, queues, self._stored, **options)  # type: ignore[arg-type]  # options by name
         return self
 
     def _stored(self, result: SendResult, messages: Sequence[Message]) -> None:

@@ -427,7 +427,7 @@ async def test_slow_brokers_are_left_alone_when_that_is_asked_for(loop: VirtualL
 
 
 @in_virtual_time
-async def test_large_bodies_travel_deflated_and_come_back_whole(loop: VirtualLoop) -> None:
+async def test_large_bodies_travel_compressed_and_come_back_whole(loop: VirtualLoop) -> None:
     cluster, [broker], producer = await start(loop, queues=1)
     bodies = [b"a" * 4096, b"a" * 4097, Random(1).randbytes(5000)]
     for body in bodies:

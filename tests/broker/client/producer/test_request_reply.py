@@ -68,7 +68,7 @@ def test_a_request_is_answered_by_who_consumes_it(tmp_path: Path) -> None:
     with_served(scenario, tmp_path)
 
 
-def test_a_large_reply_travels_deflated(tmp_path: Path) -> None:
+def test_a_large_reply_travels_compressed(tmp_path: Path) -> None:
     async def scenario(broker: SingleBroker) -> None:
         async def much(replier: Producer, message: ReceivedMessage) -> None:
             await replier.reply(message, message.body * 100_000)

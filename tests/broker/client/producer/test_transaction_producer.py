@@ -271,7 +271,7 @@ def test_a_half_message_that_stays_unreadable_is_not_said_to_have_ended(
 def test_what_was_not_begun_or_may_not_be_is_refused_at_once(tmp_path: Path) -> None:
     async def scenario(broker: SingleBroker) -> None:
         async with payer(Books()) as producer:
-            with pytest.raises(TransactionEndedError, match="not begun"):
+            with pytest.raises(TransactionEndedError, match="not started"):
                 await producer.transaction(Message(TOPIC, b"a")).commit()
             with pytest.raises(IllegalMessageError, match="delay level"):
                 await producer.transaction(Message(TOPIC, b"a", delay_level=3)).begin()

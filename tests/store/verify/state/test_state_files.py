@@ -70,7 +70,7 @@ def save(fs: SimulatedFileSystem, replica: Replica, index: int, checkpoint: Chec
 
 def edit_machine(fs: SimulatedFileSystem, replica: Replica, index: int, **fields: object) -> None:
     checkpoint = loaded(fs, replica, index)
-    machine = decode_machine_state(checkpoint.state)._replace(**fields)  # type: ignore[arg-type]
+    machine = decode_machine_state(checkpoint.state)._replace(**fields)  # type: ignore[arg-type]  # fields by name
     save(fs, replica, index, replace(checkpoint, state=encode_machine_state(machine)))
 
 
@@ -90,7 +90,7 @@ def test_states_after_different_entries_are_unknown_and_no_finding(
     found = check(fs, written(fs, "n0"), written(fs, "n1", checkpoints=(15, 35)))
     assert found.findings == []
     assert [report.state for report in found.replicas] == ["unknown"] * 2
-    assert found.to_json()["replicas"][0]["state"] == "unknown"  # type: ignore[index]
+    assert found.to_json()["replicas"][0]["state"] == "unknown"  # type: ignore[index]  # JSON
 
 
 @pytest.mark.parametrize("index", [20, 40])

@@ -1,0 +1,268 @@
+"""Requests that only the leader can serve go on from a follower to the leader.
+
+A client whose route is old asks a broker that leads no more. Its request is passed on, and the
+leader's answer comes back: the client loses a round trip, not the time until it asks for a route.
+
+A request is forwarded where it is refused with one of :data:`NOT_HERE`, which say that nothing was
+done. A receiver of a forwarded request does not pass it on again, so there are no loops. Where no
+leader is known the request waits for one, for as long as an election takes.
+
+Wire: request code :data:`RequestCode.FORWARD`. Its body is that of the request. It has two fields:
+``forwarded`` holds the request's code, its version and the address of the client, separated by
+spaces; ``fields`` holds the ext fields of the request as a JSON object. So nothing of the request
+is mistaken for what the forwarding broker says of itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import NamedTuple, cast
+
+import orjson
+
+from broker.errors import Refusal
+from broker.limits import FORWARDING, ForwardingLimits
+from broker.remoting.client import RemotingClient
+from broker.remoting.connection import Connection, Handler
+from broker.remoting.dispatch import serve
+from broker.remoting.error_responses import refuse
+from broker.remoting.protocol.addresses import NO_HOST, host_bytes, split_address
+from broker.remoting.protocol.codes import (
+    OUTCOME,
+    OUTCOME_NOT_LEADER,
+    OUTCOME_UNKNOWN,
+    RequestCode,
+    ResponseCode,
+)
+from broker.remoting.protocol.errors import (
+    CallError,
+    ConnectFailedError,
+    FieldError,
+    TooManyRequestsError,
+)
+from broker.remoting.protocol.ext_fields import ext_str
+from broker.remoting.protocol.frame import Frame
+
+FORWARDED = "forwarded"
+FIELDS = "fields"
+
+
+class ForwardedFrame(Frame):
+    """A request that another broker of the group has passed on.
+
+    ``client`` is the address of the client, ``host:port``; ``client_host_bytes`` is the same as a
+    message record stores it.
+    """
+
+    __slots__ = ("client", "client_host_bytes")
+
+    client: str
+    client_host_bytes: bytes
+
+
+def client_host_bytes(connection: Connection, request: Frame) -> bytes:
+    """Where the request comes from, as a message record stores it."""
+    if type(request) is ForwardedFrame:
+        return request.client_host_bytes
+    return connection.remote_host_bytes
+
+
+def client_address(connection: Connection, request: Frame) -> str:
+    """Where the request comes from, as ``host:port``."""
+    return request.client if isinstance(request, ForwardedFrame) else connection.remote_address
+
+
+class _Waiting(NamedTuple):
+    connection: Connection
+    request: Frame
+    error: Refusal
+    """Its refusal in the end."""
+
+
+class Forwarder:
+    """Passes requests on, for one broker."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        own_address: str,
+        leader_address: Callable[[], str | None],
+        dispatch: Handler,
+        limits: ForwardingLimits = FORWARDING,
+    ) -> None:
+        """``leader_address``: of the member that leads, as ``host:port``; None while none is
+        known. ``dispatch`` takes the requests again that waited."""
+        self._loop = loop
+        self._own_address = own_address
+        self._leader_address = leader_address
+        self._dispatch = dispatch
+        self._limits = limits
+        self._client = RemotingClient(loop)
+        self._waiting: list[_Waiting] = []
+        self._waiting_bytes = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._gave_up = False
+        """No leader came in time. Until there is one, requests are refused at once."""
+        self._closed = False
+        self._brokers: set[Connection] = set()
+        """Those over which other brokers forward."""
+        self.forwarded = 0
+        """Requests passed on since the start."""
+
+    def take(self, connection: Connection, request: Frame, error: Refusal) -> bool:
+        """Takes a request over that was refused with one of :data:`NOT_HERE`.
+
+        False: it is to be refused. It was forwarded before, too much waits, or no leader came.
+        """
+        if self._closed:
+            return False
+        address = self._leader_address()
+        forwarded = isinstance(request, ForwardedFrame)
+        if address == self._own_address or (address is None and not forwarded):
+            return self._wait(connection, request, error)
+        if address is None or forwarded:
+            return False
+        self._forward(address, connection, request, error)
+        return True
+
+    def unpack(self, connection: Connection, request: Frame) -> None:
+        """Code :data:`RequestCode.FORWARD`: serves the request that was passed on. Raises
+        :class:`~broker.remoting.protocol.errors.FieldError` where there is none."""
+        if connection not in self._brokers:
+            self._brokers.add(connection)
+            connection.on_close(self._brokers.discard)
+        self._dispatch(connection, _unpacked(request))
+
+    def has_clients(self, connections: Collection[Connection]) -> bool:
+        """Whether any of these connections to this broker is a client's, not a broker's."""
+        return any(each not in self._brokers for each in connections)
+
+    def leadership_changed(self, leader: str | None) -> None:
+        """Waiting requests are tried again."""
+        waiting, self._waiting = self._waiting, []
+        self._waiting_bytes = 0
+        if leader is not None:
+            self._gave_up = False
+        for connection, request, _ in waiting:
+            if not connection.is_closed:
+                serve(self._dispatch, connection, request)
+        if not self._waiting:
+            self._stop_timer()
+
+    async def close(self) -> None:
+        """Waiting requests are refused. The outcome of what was passed on is unknown."""
+        self._closed = True
+        self._stop_timer()
+        self._refuse_waiting()
+        await self._client.close()
+
+    # --- without a leader
+
+    def _wait(self, connection: Connection, request: Frame, error: Refusal) -> bool:
+        size, limits = len(request.body), self._limits
+        if (
+            self._gave_up
+            or self._closed
+            or len(self._waiting) >= limits.waiting_max
+            or self._waiting_bytes + size > limits.waiting_bytes_max
+        ):
+            return False
+        self._waiting.append(_Waiting(connection, request, error))
+        self._waiting_bytes += size
+        if self._timer is None:
+            self._timer = self._loop.call_later(limits.wait_seconds, self._give_up)
+        return True
+
+    def _give_up(self) -> None:
+        self._timer = None
+        self._gave_up = True
+        self._refuse_waiting()
+
+    def _refuse_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        self._waiting_bytes = 0
+        for each in waiting:
+            refuse(*each)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # --- to the leader
+
+    def _forward(
+        self, address: str, connection: Connection, request: Frame, error: Refusal
+    ) -> None:
+        self.forwarded += 1
+        self._client.call(
+            address,
+            RequestCode.FORWARD,
+            _packed(request, connection.remote_address),
+            (request.body,),
+            timeout=self._limits.answer_seconds,
+            done=partial(self._answered, address, connection, request, error),
+        )
+
+    def _answered(  # noqa: PLR0917 - the request with where it went, then the answer
+        self,
+        address: str,
+        connection: Connection,
+        request: Frame,
+        error: Refusal,
+        answer: Frame | None,
+        failure: CallError | None,
+    ) -> None:
+        if answer is not None and answer.ext.get(OUTCOME) != OUTCOME_NOT_LEADER:
+            ext = cast("Mapping[str, str]", answer.ext)
+            connection.respond(request, answer.code, answer.remark, ext, (answer.body,))
+        elif answer is None and not isinstance(failure, ConnectFailedError | TooManyRequestsError):
+            connection.respond(
+                request,
+                ResponseCode.SERVICE_NOT_AVAILABLE,
+                f"the leader did not answer, and may have done it: {failure}",
+                {OUTCOME: OUTCOME_UNKNOWN},
+            )
+        elif not self._closed and self._leader_address() not in (address, None):
+            serve(self._dispatch, connection, request)
+        elif not self._wait(connection, request, error):
+            refuse(connection, request, error)
+
+
+def _packed(request: Frame, client: str) -> Mapping[str, str]:
+    return {
+        FORWARDED: f"{request.code} {request.version} {client}",
+        FIELDS: orjson.dumps(request.ext).decode(),
+    }
+
+
+def _unpacked(request: Frame) -> ForwardedFrame:
+    words = ext_str(request, FORWARDED).split(" ")
+    if len(words) != 3 or not (words[0].isdecimal() and words[1].isdecimal()):
+        raise FieldError(f"{FORWARDED} is not the code, the version and the client of a request")
+    code, version, client = int(words[0]), int(words[1]), words[2]
+    if code == RequestCode.FORWARD:
+        raise FieldError("a forwarded request is not forwarded again")
+    try:
+        ext = orjson.loads(ext_str(request, FIELDS))
+    except orjson.JSONDecodeError as error:
+        raise FieldError(f"{FIELDS} is not JSON: {error}") from None
+    if type(ext) is not dict:
+        raise FieldError(f"{FIELDS} is not a JSON object")
+    frame = ForwardedFrame(
+        code,
+        request.opaque,
+        request.flag,
+        version,
+        ext=ext,
+        body=request.body,
+        serialization=request.serialization,
+    )
+    frame.client = client
+    try:
+        frame.client_host_bytes = host_bytes(*split_address(client))
+    except ValueError:
+        frame.client_host_bytes = NO_HOST
+    return frame

@@ -1,0 +1,64 @@
+"""Planted bugs Q: requests that a follower forwards to the leader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from broker.errors import Refusal
+from broker.remoting import forwarder
+from broker.remoting.connection import Connection
+from broker.remoting.forwarder import Forwarder
+from broker.remoting.protocol.errors import CallError
+from broker.remoting.protocol.frame import Frame
+from simulator.bugs.planted_bug import Bug, Patch
+from simulator.worlds.registry import STALE_ROUTES
+
+
+def nothing_forwarded(patch: Patch) -> None:
+    """A follower forwards nothing."""
+    patch.set(Forwarder, "take", lambda *_: False)
+
+
+def own_address_as_clients(patch: Patch) -> None:
+    """A follower names itself as the client of a forwarded request."""
+    packed = forwarder._packed
+
+    def own(request: Frame, _client: str) -> Mapping[str, str]:
+        return packed(request, "10.0.0.1:1")
+
+    patch.set(forwarder, "_packed", own)
+
+
+def answered_before_the_leader(patch: Patch) -> None:
+    """A follower without a connection to the leader returns the answer to another request."""
+    answered = Forwarder._answered
+    last: dict[Forwarder, Frame] = {}
+
+    def hopeful(  # noqa: PLR0917 - as the method
+        own: Forwarder,
+        address: str,
+        connection: Connection,
+        request: Frame,
+        error: Refusal,
+        answer: Frame | None,
+        failure: CallError | None,
+    ) -> None:
+        if answer is not None and answer.code == 0:
+            last[own] = answer
+        elif answer is None:
+            answer = last.get(own)
+        answered(own, address, connection, request, error, answer, failure)
+
+    patch.set(Forwarder, "_answered", hopeful)
+
+
+def _forwarding(id_: str, plant: Callable[[Patch], None], says: str, seeds: int) -> Bug:
+    kinds = ("crash", "partition", "stop")
+    return Bug(id_, plant, says, seeds, seconds=8.0, world=STALE_ROUTES, kinds=kinds)
+
+
+BUGS = (
+    _forwarding("Q1x", nothing_forwarded, "what is sent to any broker is stored", 5),
+    _forwarding("Q2x", own_address_as_clients, "born host", 5),
+    _forwarding("Q3x", answered_before_the_leader, "is there", 40),
+)

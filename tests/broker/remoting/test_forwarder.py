@@ -1,0 +1,335 @@
+"""What a follower cannot do goes to the leader, once, and its answer comes back."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from broker.limits import ForwardingLimits, RemotingLimits
+from broker.remoting.client import RemotingClient
+from broker.remoting.connection import Connection
+from broker.remoting.dispatch import dispatch_by_code
+from broker.remoting.forwarder import Forwarder, client_address, client_host_bytes
+from broker.remoting.protocol.addresses import host_bytes
+from broker.remoting.protocol.codes import (
+    FLAG_ONE_WAY,
+    OUTCOME,
+    OUTCOME_NOT_LEADER,
+    OUTCOME_UNKNOWN,
+    RequestCode,
+    ResponseCode,
+)
+from broker.remoting.protocol.errors import FieldError
+from broker.remoting.protocol.frame import Frame
+from broker.remoting.server import RemotingServer
+from dledger.errors import NotLeaderError, NotServingError
+from tests.support.virtual_network import VirtualLoop, in_virtual_time, turns
+
+SEND = RequestCode.SEND_MESSAGE_V2
+LIMITS = ForwardingLimits(
+    wait_seconds=1.0, waiting_max=3, waiting_bytes_max=100, answer_seconds=2.0
+)
+
+
+def address(number: int) -> str:
+    return f"10.0.0.{number}:{number}"
+
+
+class Member:
+    """A broker that stores what it is sent while it leads, and answers with its number."""
+
+    def __init__(self, loop: VirtualLoop, number: int) -> None:
+        self.leader: int | None = None
+        self.number = number
+        self.serving = True
+        self.silent = False
+        self.stored: list[tuple[bytes, str, bytes]] = []
+        self.asked = 0
+        handlers = {int(SEND): self._store}
+        dispatch = dispatch_by_code(handlers)
+        self.forwarder = Forwarder(loop, address(number), self._leader_address, dispatch, LIMITS)
+        handlers[int(RequestCode.FORWARD)] = self.forwarder.unpack
+        self.server = RemotingServer(
+            loop, "10.0.0.1", number, dispatch, forward=self.forwarder.take
+        )
+
+    def _leader_address(self) -> str | None:
+        return None if self.leader is None else address(self.leader)
+
+    def _store(self, connection: Connection, request: Frame) -> None:
+        self.asked += 1
+        if self.leader != self.number:
+            raise NotLeaderError(None)
+        if not self.serving:
+            raise NotServingError
+        self.stored.append(
+            (
+                request.body,
+                client_address(connection, request),
+                client_host_bytes(connection, request),
+            )
+        )
+        if not self.silent:
+            connection.respond(
+                request,
+                ext={"by": str(self.number), **dict.fromkeys(request.ext, "kept")},
+                body=(request.body,),
+            )
+
+    def hear(self, leader: int | None) -> None:
+        self.leader = leader
+        self.forwarder.leadership_changed(None if leader is None else address(leader))
+
+    async def stop(self) -> None:
+        await self.forwarder.close()
+        await self.server.stop()
+
+
+class Group:
+    """Three members and a client."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self.members = {number: Member(loop, number) for number in (1, 2, 3)}
+        self.client = RemotingClient(loop)
+
+    async def __aenter__(self) -> Group:
+        for member in self.members.values():
+            await member.server.start()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.client.close()
+        for member in self.members.values():
+            await member.stop()
+
+    def hear(self, leader: int | None) -> None:
+        for member in self.members.values():
+            member.hear(leader)
+
+    def send(self, to: int, body: bytes = b"m") -> asyncio.Future[Frame]:
+        return self.client.invoke_nowait(
+            address(to), SEND, {"b": "T", "n": "1"}, (body,), timeout=10
+        )
+
+
+@in_virtual_time
+async def test_a_follower_answers_with_what_the_leader_says(loop: VirtualLoop) -> None:
+    async with Group(loop) as group:
+        group.hear(2)
+        answer = await group.send(1, b"body")
+        assert (answer.code, answer.body) == (ResponseCode.SUCCESS, b"body")
+        assert answer.ext == {"by": "2", "b": "kept", "n": "kept"}
+        assert [stored[0] for stored in group.members[2].stored] == [b"body"]
+        assert group.members[1].forwarder.forwarded == 1
+        assert group.members[3].asked == 0
+
+
+@in_virtual_time
+async def test_the_leader_knows_where_a_request_came_from(loop: VirtualLoop) -> None:
+    async with Group(loop) as group:
+        group.hear(2)
+        await group.send(2)
+        await group.send(1)
+        (_, direct, direct_bytes), (_, forwarded, forwarded_bytes) = group.members[2].stored
+        assert direct != forwarded  # a client has a port to each broker
+        for client, stored in ((direct, direct_bytes), (forwarded, forwarded_bytes)):
+            host, port = client.split(":")
+            assert stored == host_bytes(host, int(port))
+
+
+@in_virtual_time
+async def test_nothing_is_forwarded_twice(loop: VirtualLoop) -> None:
+    """Members that take each other for the leader, as they may for a moment."""
+    async with Group(loop) as group:
+        group.members[1].leader, group.members[2].leader = 2, 1
+        answer = await group.send(1)
+        assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert answer.ext == {OUTCOME: OUTCOME_NOT_LEADER}
+        assert (group.members[1].asked, group.members[2].asked) == (1, 1)
+
+
+@in_virtual_time
+async def test_requests_wait_for_a_leader_and_keep_their_order(loop: VirtualLoop) -> None:
+    async with Group(loop) as group:
+        answers = [group.send(1, b"%d" % n) for n in range(3)]
+        await asyncio.sleep(0.5)
+        assert not any(answer.done() for answer in answers)
+        group.hear(3)
+        assert {(await answer).ext["by"] for answer in answers} == {"3"}
+        assert [stored[0] for stored in group.members[3].stored] == [b"0", b"1", b"2"]
+
+
+@in_virtual_time
+async def test_what_waited_is_served_here_when_this_member_is_elected(loop: VirtualLoop) -> None:
+    async with Group(loop) as group:
+        answer = group.send(1)
+        await asyncio.sleep(0.5)
+        group.members[1].serving = False
+        group.hear(1)
+        await asyncio.sleep(0.2)
+        assert not answer.done()
+        group.members[1].serving = True
+        group.hear(1)
+        assert (await answer).ext["by"] == "1"
+        assert len(group.members[1].stored) == 1
+
+
+@in_virtual_time
+async def test_a_leader_that_does_not_serve_yet_keeps_what_was_forwarded(loop: VirtualLoop) -> None:
+    async with Group(loop) as group:
+        group.members[2].serving = False
+        group.hear(2)
+        answer = group.send(1)
+        await asyncio.sleep(0.3)
+        assert not answer.done()
+        group.members[2].serving = True
+        group.members[2].hear(2)
+        assert (await answer).ext["by"] == "2"
+
+
+@in_virtual_time
+async def test_without_a_leader_requests_are_refused_after_a_second_then_at_once(
+    loop: VirtualLoop,
+) -> None:
+    async with Group(loop) as group:
+        began = loop.time()
+        first = group.send(1)
+        await asyncio.sleep(0.6)
+        second = group.send(1)
+        for answer in (await first, await second):
+            assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+            assert answer.ext == {OUTCOME: OUTCOME_NOT_LEADER}
+        assert loop.time() - began == pytest.approx(1.0)
+        group.hear(None)  # a candidate gives up: that is no leader
+        await group.send(1)
+        assert loop.time() - began == pytest.approx(1.0)
+        group.hear(2)
+        assert (await group.send(1)).ext["by"] == "2"
+        group.hear(None)
+        waits = group.send(1)
+        await asyncio.sleep(0.5)
+        assert not waits.done()
+        group.hear(2)
+        assert (await waits).ext["by"] == "2"
+
+
+@in_virtual_time
+async def test_a_leader_that_answers_nothing_may_have_stored_it(loop: VirtualLoop) -> None:
+    async with Group(loop) as group:
+        group.hear(2)
+        group.members[2].silent = True
+        lost = group.send(1)
+        await turns(20)
+        for connection in group.members[2].server.connections:
+            connection.abort()
+        late = group.send(1)
+        for answer in (await lost, await late):
+            assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+            assert answer.ext == {OUTCOME: OUTCOME_UNKNOWN}
+        assert len(group.members[2].stored) == 2  # each once
+
+
+@in_virtual_time
+async def test_a_leader_that_is_gone_is_waited_for_until_another_leads(loop: VirtualLoop) -> None:
+    async with Group(loop) as group:
+        group.hear(2)
+        await group.members[2].server.stop()
+        answer = group.send(1)
+        await asyncio.sleep(0.5)
+        assert not answer.done()
+        group.hear(3)
+        assert (await answer).ext["by"] == "3"
+        assert group.members[3].asked == 1
+
+
+@in_virtual_time
+async def test_a_leader_that_has_stepped_down_meanwhile_sends_it_back(loop: VirtualLoop) -> None:
+    async with Group(loop) as group:
+        group.members[1].leader = 2
+        group.members[2].leader = group.members[3].leader = 3
+        answer = group.send(1)
+        await asyncio.sleep(0.1)
+        group.members[1].hear(3)
+        assert (await answer).ext["by"] == "3"
+
+
+@in_virtual_time
+async def test_no_more_than_the_limits_wait(loop: VirtualLoop) -> None:
+    async with Group(loop) as group:
+        waiting = [group.send(1, b"x" * 40) for _ in range(2)]
+        too_large = await group.send(1, b"x" * 40)
+        assert too_large.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        waiting.append(group.send(1, b""))
+        too_many = await group.send(1, b"")
+        assert too_many.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        group.hear(2)
+        assert {(await answer).ext["by"] for answer in waiting} == {"2"}
+
+
+@in_virtual_time
+async def test_what_waits_is_refused_when_the_broker_stops(loop: VirtualLoop) -> None:
+    async with Group(loop) as group:
+        answer = group.send(1)
+        await turns(20)
+        await group.members[1].forwarder.close()
+        assert (await answer).ext == {OUTCOME: OUTCOME_NOT_LEADER}
+        assert (await group.send(1)).ext == {OUTCOME: OUTCOME_NOT_LEADER}
+
+
+@in_virtual_time
+async def test_requests_of_clients_that_have_left_are_dropped(loop: VirtualLoop) -> None:
+    async with Group(loop) as group:
+        group.send(1).add_done_callback(lambda answer: answer.exception())
+        await turns(20)
+        await group.client.close()
+        await turns(20)
+        group.hear(2)
+        await asyncio.sleep(0.1)
+        assert group.members[2].stored == []
+        group.client = RemotingClient(loop)
+
+
+@in_virtual_time
+async def test_a_one_way_request_is_forwarded_and_not_answered(loop: VirtualLoop) -> None:
+    async with Group(loop) as group:
+        group.hear(2)
+        group.client.push(address(1), SEND, {"b": "T"}, (b"one way",))
+        await asyncio.sleep(0.1)
+        assert [stored[0] for stored in group.members[2].stored] == [b"one way"]
+        (connection,) = group.members[1].server.connections
+        assert connection.buffered == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "fields", "what"),
+    [
+        ("", "{}", "forwarded is not the code"),
+        ("310", "{}", "forwarded is not the code"),
+        ("310 409", "{}", "forwarded is not the code"),
+        ("x 409 a:1", "{}", "forwarded is not the code"),
+        ("310 -1 a:1", "{}", "forwarded is not the code"),
+        ("9005 1 a:1", "{}", "not forwarded again"),
+        ("310 409 a:1", "{", "fields is not JSON"),
+        ("310 409 a:1", "[]", "fields is not a JSON object"),
+    ],
+)
+def test_what_is_no_forwarded_request_is_refused(words: str, fields: str, what: str) -> None:
+    loop = VirtualLoop()
+    member = Member(loop, 1)
+    request = Frame(
+        RequestCode.FORWARD, 7, FLAG_ONE_WAY, ext={"forwarded": words, "fields": fields}
+    )
+    with pytest.raises(FieldError, match=what):
+        member.forwarder.unpack(Connection(loop, lambda *_: None, RemotingLimits()), request)
+    loop.run_until_complete(member.forwarder.close())
+    loop.close()
+
+
+@in_virtual_time
+async def test_a_client_without_an_address_of_4_bytes_is_stored_as_none(loop: VirtualLoop) -> None:
+    async with Group(loop) as group:
+        group.hear(2)
+        ext = {"forwarded": "310 409 nowhere", "fields": "{}"}
+        await group.client.invoke(address(2), RequestCode.FORWARD, ext, (b"m",))
+        assert group.members[2].stored == [(b"m", "nowhere", bytes(8))]
