@@ -233,9 +233,7 @@ GIVEN_UP = "has given up | was delivered to nobody"
 
 BUGS = (
     _in_brokers("D1", rows_written_after_a_checkpoint_kept, "that nobody had", 20),
-    _in_brokers(
-        "D1b", rows_not_flushed_for_a_checkpoint, "is not as its log says", 20, "crash", "stop"
-    ),
+    _in_brokers("D1b", rows_not_flushed_for_a_checkpoint, "are missing", 20, "crash", "stop"),
     _in_brokers("D2", rows_in_another_order_than_the_log, "after offset", 10),
     _in_brokers("D3", one_message_too_many_given_up, GIVEN_UP, 20, "expiry"),
     Bug("D4", rows_of_the_entry_index_kept_by_a_cut, "stops by itself", 100),
