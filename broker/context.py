@@ -14,11 +14,13 @@ from broker.delivery.message_lookup import MessageLookup
 from broker.delivery.message_reader import MessageReader
 from broker.group_commit.batcher import Batcher
 from broker.ingest.ingest import Ingest
+from broker.maintenance.account_changes import AccountChanges
 from broker.maintenance.state_proofs import StateProofs
 from broker.metrics.broker_metrics import BrokerMetrics, MessageRates
 from broker.remoting.connected_clients import ConnectedClients
 from broker.remoting.protocol.addresses import host_bytes
 from broker.scheduled.scheduled_message_service import ScheduledMessageService
+from broker.security.access_control import AccessControl
 from broker.state.state_machine import BrokerStateMachine
 from broker.transactions.coordinator import TransactionCoordinator
 from dledger.node.node import Node
@@ -46,6 +48,10 @@ class BrokerContext:
     scheduled_messages: ScheduledMessageService
     transactions: TransactionCoordinator
     proofs: StateProofs
+    access: AccessControl | None
+    """None where access control is off."""
+    accounts: AccountChanges | None
+    """Likewise."""
 
     @property
     def store_host(self) -> bytes:

@@ -34,6 +34,18 @@ class ForbiddenError(RefusedError):
     """The topic may not be written or read, or the group may not consume."""
 
 
+class AccessDeniedError(RefusedError):
+    """The caller is not known, or may not do that. RocketMQ's name for it is what clients, and
+    those who read their logs, look for."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"AclException: {why}")
+
+
+class UnauthenticatedError(AccessDeniedError):
+    """It is not known who asks."""
+
+
 class UnknownTopicError(RefusedError):
     """The topic is not there, and does not come into being by being used."""
 

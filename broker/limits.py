@@ -27,10 +27,10 @@ class RemotingLimits:
 
     backlog: int = 1024
     """Connections that wait to be accepted; RocketMQ's ``serverSocketBacklogSize``."""
-
+    handshakes_max: int = 1024
+    """With TLS, connections whose first byte or handshake has not come."""
     write_buffer_high: int = 1024 * 1024
     """Bytes that wait for the peer to read; above, the server stops reading its requests."""
-
     write_buffer_max: int = 64 * 1024 * 1024
     """Answers to earlier requests still come after that; a peer that lets so much wait is cut."""
 
@@ -112,13 +112,18 @@ class StateLimits:
 
     retry_queues_max: int = 256
     """Of one group's retry topic."""
-
     offsets_max: int = 262_144
     """Committed offsets: of each group one for each queue that it consumes. They are packed for
     each checkpoint, which takes 0.2 s for so many."""
 
     transactions_max: int = 65_536
     """Half messages are refused while so many transactions are open."""
+
+    accounts_max: int = 1_000
+    account_permissions_max: int = 1_000
+    """Of one account for topics, and as many for groups."""
+    account_changes_max: int = 64
+    """Requests for such changes that wait for each other."""
 
 
 STATE = StateLimits()
@@ -203,7 +208,6 @@ class ClientLimits:
 
     groups_max: int = 1024
     """Of producers and consumers, over one connection. An application has a few."""
-
     ids_max: int = 64
     """Client ids over one connection. An application has one."""
 
@@ -253,7 +257,6 @@ class NameServerLimits:
 
     members_max: int = 64
     """Addresses of one broker name, and those that a leader tells; also filter servers."""
-
     name_size_max: int = 512
     """Characters of a name or an address."""
 
@@ -264,7 +267,6 @@ class NameServerLimits:
     """How long a silent broker may want to be known."""
 
     term_max: int = 1 << 62
-
     key_values_max: int = 10_000
     """Key-value pairs in all namespaces."""
 
@@ -306,10 +308,10 @@ class HttpLimits:
 
     connections_max: int = 512
     """The server closes a connection beyond these as soon as it is accepted."""
-
     backlog: int = 128
     """Connections that wait to be accepted."""
-
+    handshakes_max: int = 128
+    """As :attr:`RemotingLimits.handshakes_max`."""
     idle_seconds: float = 60.0
     """A connection is closed where no request, with all its headers, came for so long."""
 
@@ -343,7 +345,6 @@ class HttpLimits:
 
     path_size_max: int = 4096
     """Characters of a path, as on Linux."""
-
     path_depth_max: int = 64
     """Directories of a path."""
 
@@ -392,7 +393,6 @@ class LogLimits:
 
     file_size: int = 32 * 1024 * 1024
     """Bytes after which another file is begun; 0: never."""
-
     files: int = 4
     """How many are kept, the newest included."""
 

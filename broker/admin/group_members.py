@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from broker.config.node_config import Endpoint, NodeConfig
+from broker.config.endpoint import Endpoint
+from broker.config.node_config import NodeConfig
 from broker.context import BrokerContext
 from dledger.raft.configuration import Configuration, MemberAddress
 

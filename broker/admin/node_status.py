@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from broker.admin.group_health import MemberReport
 from broker.admin.group_members import VOTER, member_addresses, membership_status, own_address
+from broker.config.node_config import NodeConfig
 from broker.context import BrokerContext
 from dledger.raft.configuration import MemberAddress
 from dledger.raft.raft_state import Role
@@ -27,6 +28,17 @@ def role_name(context: BrokerContext) -> str:
     """
     core = context.node.core
     return _ROLES[core.role] if core.counts else "learner"
+
+
+def security_settings(config: NodeConfig) -> dict[str, str | bool]:
+    """The modes of ``[security]``, and whether others reach the node though all of them are off."""
+    security = config.security
+    return {
+        "peers": security.peers,
+        "tls": security.tls,
+        "access_control": security.access_control,
+        "exposed": config.exposed,
+    }
 
 
 @dataclass(frozen=True, slots=True)

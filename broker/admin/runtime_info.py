@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 
-from broker.admin.node_status import NodeStatus
+from broker.admin.node_status import NodeStatus, security_settings
 from broker.context import BrokerContext
 from broker.remoting.protocol.codes import PROTOCOL_VERSION
 from store.io.disk_watermarks import DiskSpace
@@ -50,6 +50,7 @@ def runtime_info(context: BrokerContext) -> dict[str, str]:
         "commitLogMaxOffset": str(context.machine.applied_end),
         "commitLogDirCapacity": _capacity(node.store.disk_space()),
         "commitLogDiskRatio": f"{node.store.disk_space().used_percent / 100:.4f}",
+        "security": json.dumps(security_settings(context.config)),
         "damage": json.dumps([*node.scrubber.damage_summary, *context.proofs.problems]),
         "mended": json.dumps(list(node.scrubber.repaired)),
         "refilling": "" if refill is None else f"{refill[0]} of {refill[1]}",

@@ -55,6 +55,7 @@ COMMANDS = {
     "snapshot": "copy every replica of running groups to a directory, without stopping them",
     "leader": "hand the leadership of a group to another voter",
     "member": "add, promote, remove, replace and list the members of a group",
+    "security": "certificates and secrets of a cluster, and its accounts",
     "verify": "check the data of stopped replicas, or of snapshots, and compare them",
     "bench": "measure producing, consuming and failover",
 }
@@ -152,8 +153,11 @@ def _run(arguments: Sequence[str]) -> int:
     command.add_arguments(parser)
     parser.set_defaults(command_line=COMMAND_LINE)
     args = parser.parse_args(arguments[1:])
+    from broker.cli.terminal.options import profile_in_environment  # noqa: PLC0415 - as commands do
+
     try:
-        return command.run(args)
+        with profile_in_environment(args):
+            return command.run(args)
     except BrokenPipeError:  # nobody learns how it would have ended, so it did not end well
         drop_output()
         return EXIT_FAILED

@@ -6,6 +6,7 @@ from broker.client.config import ConsumerConfig, ProducerConfig
 from broker.client.consumer.consumer import Consumer
 from broker.client.consumer.message_selector import Sql
 from broker.client.errors import (
+    AccessDeniedError,
     ClientError,
     ClosedError,
     DeadlineError,
@@ -21,12 +22,17 @@ from broker.client.producer.producer import Producer
 from broker.client.producer.request_reply import Reply
 from broker.client.producer.transaction_producer import Outcome, Transaction, TransactionProducer
 from broker.client.received_message import PulledBatch, ReceivedMessage
+from broker.security.credentials import ClientSecurity, Credentials, CredentialsError
 
 __all__ = [
+    "AccessDeniedError",
     "ClientError",
+    "ClientSecurity",
     "ClosedError",
     "Consumer",
     "ConsumerConfig",
+    "Credentials",
+    "CredentialsError",
     "DeadlineError",
     "IllegalMessageError",
     "Message",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
+from broker.security.credentials import ClientSecurity, security_from
 from store.message.compressed_body import CompressionType
 
 
@@ -43,6 +45,10 @@ class ProducerConfig:
 
     send_latency_fault_enable: bool = False
     """Leave brokers that were slow or failed alone for a while."""
+
+    security: ClientSecurity | None = None
+    """Who the client is, and whom it believes; None: as the environment says
+    (:mod:`broker.security.credentials`)."""
 
     def __post_init__(self) -> None:
         """Raises ``ValueError`` for a ``compression_type`` that there is not."""
@@ -89,3 +95,12 @@ class ConsumerConfig:
 
     close_seconds: float = 5.0
     """How long closing tries to commit what was acknowledged."""
+
+    security: ClientSecurity | None = None
+    """As :attr:`ProducerConfig.security`."""
+
+
+def security_of(config: ProducerConfig | ConsumerConfig) -> ClientSecurity:
+    """Raises :class:`~broker.security.credentials.CredentialsError` where the environment names
+    files that cannot be used."""
+    return security_from(os.environ) if config.security is None else config.security

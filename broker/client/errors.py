@@ -41,6 +41,9 @@ DOUBTFUL_CODES = frozenset(
 
 _OUTCOME_UNKNOWN_CODES = frozenset({ResponseCode.SYSTEM_ERROR, ResponseCode.SERVICE_NOT_AVAILABLE})
 
+ACCESS_DENIED, ACCESS_DENIED_WITHIN = "AclException", 80
+"""With this word begins the remark of RocketMQ's brokers and ours, or soon behind the beginning."""
+
 
 class ClientError(Exception):
     """Base of what the client raises on purpose."""
@@ -105,6 +108,10 @@ class UnavailableError(RefusedError):
     retriable = True
 
 
+class AccessDeniedError(RefusedError):
+    """The server does not know who asks, or the account may not do that. Nothing was done."""
+
+
 class DoubtfulRefusalError(RefusedError):
     """Refused with a code that says little; worth a few more tries, not patience."""
 
@@ -157,6 +164,8 @@ Failure = CallError | ClientError
 
 def refusal(address: str, code: int, remark: str | None) -> RefusedError:
     """The error of a response code, in the class that says how to go on."""
+    if code == ResponseCode.SYSTEM_ERROR and ACCESS_DENIED in (remark or "")[:ACCESS_DENIED_WITHIN]:
+        return AccessDeniedError(address, code, remark)
     if code in UNAVAILABLE_CODES:
         return UnavailableError(address, code, remark)
     if code in DOUBTFUL_CODES:
@@ -179,7 +188,7 @@ def outcome_unknown(failure: Failure) -> bool:
     have; code 1 is what Apache's brokers say when the quorum was late.
     """
     if isinstance(failure, RefusedError):
-        return failure.code in _OUTCOME_UNKNOWN_CODES
+        return failure.code in _OUTCOME_UNKNOWN_CODES and not isinstance(failure, AccessDeniedError)
     return isinstance(failure, CallError) and not isinstance(
         failure, ConnectFailedError | TooManyRequestsError | ClientClosedError
     )

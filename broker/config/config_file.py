@@ -48,6 +48,9 @@ found the day it was needed. ::
     reads = "linearizable"          # offsets, queues and topics as they are now, or "stale":
                                     # as this node has them, which may lag on a follower
     lease_reads = false             # reads without a round to a majority; see docs/safety.md
+    insecure = false                # true: listens for other machines though nothing protects it
+
+    [security]                      # see broker/config/security_config.py; without it all is off
 
     [members.n0]                    # every voter of the group, this one too
     peer = "127.0.0.1:10915"        # Raft
@@ -58,119 +61,75 @@ found the day it was needed. ::
 from __future__ import annotations
 
 import os
-import tomllib
-from collections.abc import Mapping
 from dataclasses import MISSING, fields
 
-from broker.config.node_config import ConfigError, Endpoint, Member, NodeConfig, one_line
-from broker.system.bounded_file_read import read_bounded
-from store.quoting import quoted, shortened
+from broker.config.endpoint import Endpoint
+from broker.config.node_config import Member, NodeConfig
+from broker.config.setting_checks import ConfigError, one_line
+from broker.config.toml_file import (
+    check_keys,
+    endpoint_setting,
+    parse_toml,
+    read_settings,
+    refuse_exposed,
+    require_types,
+    take_security,
+    types_of,
+)
+from store.quoting import quoted
 
-CONFIG_SIZE_MAX = 64 << 10
-"""Setting: bytes of a ``node.toml``, enough for hundreds of members. tomllib takes quadratic time
-for some files that say nothing."""
-
-DOTS_MAX = 500
-"""Setting: dots in one line. For a key of many parts tomllib takes quadratic time."""
-
-TYPE_NAMES = {
-    str: "a string",
-    int: "an integer",
-    bool: "true or false",
-    dict: "a table",
-    list: "a list",
-}
+REQUIRED = [field.name for field in fields(NodeConfig) if field.default is MISSING]
+TYPES = {**types_of(NodeConfig), "members": dict, "namesrv": list}
 
 
 def read_config(path: str) -> NodeConfig:
-    """Reads and checks a ``node.toml``. Raises :class:`ConfigError` naming the file and the key."""
-    try:
-        text = read_bounded(path, CONFIG_SIZE_MAX).decode()
-        return parse_config(text, os.path.dirname(os.path.abspath(path)))
-    except OSError as error:
-        raise ConfigError(f"{one_line(path)}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: is not TOML: {shortened(error)}") from error
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from error
+    """Reads and checks a ``node.toml``.
+
+    Raises :class:`~broker.config.setting_checks.ConfigError` naming the file and the key.
+    """
+    return read_settings(path, parse_config)
+
+
+def read_exposed_config(path: str) -> NodeConfig:
+    """As :func:`read_config`, for who only looks: it may listen for others without protection."""
+    return read_settings(path, _parse)
 
 
 def parse_config(text: str, directory: str) -> NodeConfig:
     """As :func:`read_config`, for a text that would stand in ``directory``."""
-    if len(text) > CONFIG_SIZE_MAX:
-        raise ConfigError(f"has {len(text)} characters, at most {CONFIG_SIZE_MAX} are allowed")
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.count(".") > DOTS_MAX:
-            raise ConfigError(
-                f"line {number} has {line.count('.')} dots, at most {DOTS_MAX} are allowed"
-            )
-    try:
-        given = tomllib.loads(text)
-    except RecursionError:
-        raise ConfigError("is not TOML of this kind: it is nested too deeply") from None
-    except ValueError as error:  # also for a number of thousands of digits
-        raise ConfigError(f"is not TOML: {shortened(error)}") from error
-    known = {field.name: field for field in fields(NodeConfig)}
-    _check_keys(given, list(known), "")
+    config = _parse(text, directory)
+    if config.exposed and not config.insecure:
+        own: dict[str, Endpoint] = config.own._asdict()
+        key = next(key for key, endpoint in own.items() if not endpoint.is_loopback)
+        refuse_exposed(f"members.{config.node}.{key}", str(own[key]))
+    return config
+
+
+def _parse(text: str, directory: str) -> NodeConfig:
+    given = parse_toml(text)
+    check_keys(given, list(TYPES), "")
     given.setdefault("data", directory)
-    for key, field in known.items():
-        if key not in given and field.default is MISSING:
+    for key in REQUIRED:
+        if key not in given:
             raise ConfigError(f"{key}: is missing")
-    types: dict[str, type] = {
-        "members": dict,
-        "namesrv": list,
-        **{key: type(f.default) for key, f in known.items() if f.default is not MISSING},
-    }
-    for key, value in given.items():
-        wanted = types.get(key, str)
-        _require_type(key, value, list if wanted is tuple else wanted)
-        if wanted is tuple:
-            for each in value:
-                _require_type(f"{key}: each", each, str)
-            given[key] = tuple(value)
+    take_security(given, directory)
+    require_types(given, TYPES)
     if not os.path.isabs(given["data"]):
         raise ConfigError(
             f"data: {quoted(given['data'])} is not an absolute path: write out where the data is, "
             "or leave it out, which means the directory of this file"
         )
-    namesrv = tuple(_endpoint("namesrv", address) for address in given["namesrv"])
+    namesrv = tuple(str(endpoint_setting("namesrv", address)) for address in given["namesrv"])
     members = {node: _member(node, value) for node, value in given["members"].items()}
-    return NodeConfig(
-        **{**given, "members": members, "namesrv": tuple(str(address) for address in namesrv)}
-    )
+    return NodeConfig(**{**given, "members": members, "namesrv": namesrv})
 
 
 def _member(node: str, value: object) -> Member:
     where = f"members.{one_line(node)}"
     if not isinstance(value, dict):
         raise ConfigError(f"{where}: must be a table, not {quoted(value)}")
-    _check_keys(value, list(Member._fields), f"{where}.")
+    check_keys(value, list(Member._fields), f"{where}.")
     for key in Member._fields:
         if key not in value:
             raise ConfigError(f"{where}.{key}: is missing")
-    return Member(**{key: _endpoint(f"{where}.{key}", value[key]) for key in Member._fields})
-
-
-def _endpoint(key: str, value: object) -> Endpoint:
-    if not isinstance(value, str):
-        raise ConfigError(f"{key}: must be a string, not {quoted(value)}")
-    try:
-        return Endpoint.parse(value)
-    except ConfigError as error:
-        raise ConfigError(f"{key}: {error}") from None
-
-
-def _check_keys(given: Mapping[str, object], known: list[str], where: str) -> None:
-    for key in given:
-        if key not in known:
-            import difflib  # noqa: PLC0415 - of no use to a node that starts
-
-            near = difflib.get_close_matches(key, known, n=1)
-            hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(known)}"
-            raise ConfigError(f"{where}{one_line(key)}: is no setting{hint}")
-
-
-def _require_type(key: str, value: object, wanted: type) -> None:
-    # A TOML boolean is a Python int too, and must not pass for a number.
-    if type(value) is not wanted:
-        raise ConfigError(f"{key}: must be {TYPE_NAMES[wanted]}, not {quoted(value)}")
+    return Member(**{key: endpoint_setting(f"{where}.{key}", value[key]) for key in Member._fields})

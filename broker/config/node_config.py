@@ -5,19 +5,21 @@ They are read from the file ``node.toml`` (:mod:`broker.config.config_file`).
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
+from broker.config.endpoint import Endpoint
+from broker.config.security_config import SECURITY_OFF, SecurityConfig
+from broker.config.setting_checks import ConfigError, require, require_between
 from broker.limits import LogLimits
 from store.io.disk_watermarks import DiskWatermarks
 from store.log.layout import SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN
 from store.log.retention_policy import HOUR_MS, RetentionPolicy
-from store.quoting import QUOTED_MAX, quoted
+from store.quoting import quoted
 
 FLUSH_MODES = ("sync", "async")
 READ_MODES = ("linearizable", "stale")
@@ -31,41 +33,11 @@ HOURS_MAX = 1_000_000
 """Setting: more than a century."""
 
 DAY_MS = 24 * HOUR_MS
-ENDPOINT_MAX = 40
-"""Setting: characters; an IPv4 address and a port have 21 at most."""
-
 PATH_MAX = 4095
 """Setting: bytes of a path, as Linux has it."""
 
 BYTES_MAX = 1 << 60
 """Setting: more than any disk."""
-
-
-class ConfigError(ValueError):
-    """A configuration that cannot be used: one line that names the file, the key and the fault."""
-
-
-class Endpoint(NamedTuple):
-    """Where to listen and to be dialled. The host is IPv4: records hold four bytes for it."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """From ``host:port``. Raises :class:`ConfigError`."""
-        if len(text) > ENDPOINT_MAX:
-            raise ConfigError(f'{quoted(text)} is not host:port, such as "127.0.0.1:10911"')
-        host, colon, port = text.rpartition(":")
-        if not colon or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-            raise ConfigError(f'"{one_line(text)}" is not host:port, such as "127.0.0.1:10911"')
-        try:
-            return cls(str(ipaddress.IPv4Address(host)), int(port))
-        except ipaddress.AddressValueError:
-            raise ConfigError(f'"{one_line(text)}": the host must be an IPv4 address') from None
 
 
 class Member(NamedTuple):
@@ -120,16 +92,18 @@ class NodeConfig:
     snapshot_dirs: tuple[str, ...] = ()
     logging_file_mib: int = 32
     logging_files: int = 4
+    insecure: bool = False
+    security: SecurityConfig = SECURITY_OFF
 
     def __post_init__(self) -> None:
         for key, name in (("group", self.group), ("cluster", self.cluster)):
-            _require(GROUP_NAME.fullmatch(name), key, name, "letters, digits, - and _, up to 127")
+            require(GROUP_NAME.fullmatch(name), key, name, "letters, digits, - and _, up to 127")
         for name in (self.node, *self.members):
-            _require(NODE_NAME.fullmatch(name), "node", name, "n0, n1, n2 and so on")
+            require(NODE_NAME.fullmatch(name), "node", name, "n0, n1, n2 and so on")
         if self.node not in self.members:
             known = quoted(list(self.members))
             raise ConfigError(f"members: {self.node} itself is missing from {known}")
-        _require(
+        require(
             0 < len(os.fsencode(self.data)) <= PATH_MAX and self.data.isprintable(),
             "data",
             self.data,
@@ -138,46 +112,44 @@ class NodeConfig:
         _check_distinct(self.members)
         if not self.namesrv:
             raise ConfigError("namesrv: at least one NameServer is needed")
-        _require(self.flush in FLUSH_MODES, "flush", self.flush, '"sync" or "async"')
-        _require(self.reads in READ_MODES, "reads", self.reads, '"linearizable" or "stale"')
-        _require(
+        require(self.flush in FLUSH_MODES, "flush", self.flush, '"sync" or "async"')
+        require(self.reads in READ_MODES, "reads", self.reads, '"linearizable" or "stale"')
+        require(
             not self.preferred_leader or NODE_NAME.fullmatch(self.preferred_leader),
             "preferred_leader",
             self.preferred_leader,
             "n0, n1, n2 and so on, or empty",
         )
-        _require_between("segment_size", self.segment_size, SEGMENT_SIZE_MIN, SEGMENT_SIZE_MAX)
+        require_between("segment_size", self.segment_size, SEGMENT_SIZE_MIN, SEGMENT_SIZE_MAX)
         largest = min(MESSAGE_SIZE_MAX, self.segment_size // 2)
-        _require_between("max_message_size", self.max_message_size, 1, largest)
-        _require_between("election_timeout_ms", self.election_timeout_ms, 10, 600_000)
-        _require_between("heartbeat_ms", self.heartbeat_ms, 1, (self.election_timeout_ms - 1) // 2)
-        _require_between("file_reserved_hours", self.file_reserved_hours, 0, HOURS_MAX)
+        require_between("max_message_size", self.max_message_size, 1, largest)
+        require_between("election_timeout_ms", self.election_timeout_ms, 10, 600_000)
+        require_between("heartbeat_ms", self.heartbeat_ms, 1, (self.election_timeout_ms - 1) // 2)
+        require_between("file_reserved_hours", self.file_reserved_hours, 0, HOURS_MAX)
         for key in ("log_size_max", "disk_enough_bytes"):
-            _require_between(key, getattr(self, key), 0, BYTES_MAX)
-        _require_between("disk_clean_percent", self.disk_clean_percent, 1, 100)
-        _require_between(
-            "disk_force_percent", self.disk_force_percent, self.disk_clean_percent, 100
-        )
-        _require_between("disk_full_percent", self.disk_full_percent, self.disk_force_percent, 100)
+            require_between(key, getattr(self, key), 0, BYTES_MAX)
+        require_between("disk_clean_percent", self.disk_clean_percent, 1, 100)
+        require_between("disk_force_percent", self.disk_force_percent, self.disk_clean_percent, 100)
+        require_between("disk_full_percent", self.disk_full_percent, self.disk_force_percent, 100)
         for key in ("transaction_timeout_ms", "transaction_check_interval_ms"):
-            _require_between(key, getattr(self, key), 1, DAY_MS)
-        _require_between("transaction_check_max", self.transaction_check_max, 1, 1_000)
-        _require_between("dedup_window_seconds", self.dedup_window_seconds, 0, 86_400)
-        _require_between("logging_file_mib", self.logging_file_mib, 0, 1 << 20)
-        _require_between("logging_files", self.logging_files, 1, 1_000)
-        _require_between("refill_mib_per_second", self.refill_mib_per_second, 1, 100_000)
-        _require_between("follower_reads_percent", self.follower_reads_percent, 0, 100)
-        _require_between("scrub_mib_per_second", self.scrub_mib_per_second, 1, 100_000)
-        _require_between("scrub_pass_seconds", self.scrub_pass_seconds, 1, 1_000_000)
-        _require_between("checkpoint_seconds", self.checkpoint_seconds, 1, 3600)
-        _require_between("proof_ms", self.proof_ms, 0, 3_600_000)
-        _require_between("drain_seconds", self.drain_seconds, 0, 3600)
-        _require_between("disk_stall_ms", self.disk_stall_ms, 100, 3_600_000)
+            require_between(key, getattr(self, key), 1, DAY_MS)
+        require_between("transaction_check_max", self.transaction_check_max, 1, 1_000)
+        require_between("dedup_window_seconds", self.dedup_window_seconds, 0, 86_400)
+        require_between("logging_file_mib", self.logging_file_mib, 0, 1 << 20)
+        require_between("logging_files", self.logging_files, 1, 1_000)
+        require_between("refill_mib_per_second", self.refill_mib_per_second, 1, 100_000)
+        require_between("follower_reads_percent", self.follower_reads_percent, 0, 100)
+        require_between("scrub_mib_per_second", self.scrub_mib_per_second, 1, 100_000)
+        require_between("scrub_pass_seconds", self.scrub_pass_seconds, 1, 1_000_000)
+        require_between("checkpoint_seconds", self.checkpoint_seconds, 1, 3600)
+        require_between("proof_ms", self.proof_ms, 0, 3_600_000)
+        require_between("drain_seconds", self.drain_seconds, 0, 3600)
+        require_between("disk_stall_ms", self.disk_stall_ms, 100, 3_600_000)
         for host in self.http_hosts:
-            _require(HOST_NAME.fullmatch(host), "http_hosts", host, "a name without a port")
+            require(HOST_NAME.fullmatch(host), "http_hosts", host, "a name without a port")
         for path in self.snapshot_dirs:
             absolute = path.startswith("/") and "\0" not in path and path.strip("/")
-            _require(absolute, "snapshot_dirs", path, "the absolute path of a directory")
+            require(absolute, "snapshot_dirs", path, "the absolute path of a directory")
 
     @property
     def name(self) -> str:
@@ -188,6 +160,11 @@ class NodeConfig:
     def own(self) -> Member:
         """This process's own addresses."""
         return self.members[self.node]
+
+    @property
+    def exposed(self) -> bool:
+        """Whether others than this machine reach a port that nothing protects."""
+        return not self.security.protects and any(not each.is_loopback for each in self.own)
 
     @property
     def retention(self) -> RetentionPolicy:
@@ -224,8 +201,11 @@ class NodeConfig:
         ``data`` is left out of it, so that the directory may be moved.
         """
         lines = ["# What this node is started with: dledger node --config FILE", ""]
-        settings = [f.name for f in fields(self) if f.name not in ("data", "members")]
+        tables = ("members", "security")
+        settings = [f.name for f in fields(self) if f.name not in ("data", *tables)]
         lines += [f"{key} = {json.dumps(getattr(self, key))}" for key in settings]
+        if self.security != SECURITY_OFF:
+            lines += ["", *self.security.to_toml()]
         for node, member in self.members.items():
             lines += ["", f"[members.{node}]"]
             lines += [f'{key} = "{value}"' for key, value in member._asdict().items()]
@@ -244,17 +224,3 @@ def _check_distinct(members: Mapping[str, Member]) -> None:
             other = seen.setdefault(endpoint, f"members.{node}.{key}")
             if other != f"members.{node}.{key}":
                 raise ConfigError(f"members.{node}.{key}: {endpoint} is {other} already")
-
-
-def _require_between(key: str, value: int, minimum: int, maximum: int) -> None:
-    _require(minimum <= value <= maximum, key, value, f"from {minimum} to {maximum}")
-
-
-def _require(holds: object, key: str, value: object, wanted: str) -> None:
-    if not holds:
-        raise ConfigError(f"{key}: {quoted(value)} is not allowed; it may be {wanted}")
-
-
-def one_line(text: str) -> str:
-    """As it is, where it is short and of one line, else quoted."""
-    return text if len(text) <= QUOTED_MAX and text.isprintable() else quoted(text)

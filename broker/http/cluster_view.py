@@ -13,7 +13,8 @@ from typing import Any, TypeAlias, TypeGuard
 
 from broker.admin.group_health import GroupHealth, MemberReport, group_health
 from broker.admin.group_members import VOTER
-from broker.config.node_config import ConfigError, Endpoint
+from broker.config.endpoint import Endpoint
+from broker.config.setting_checks import ConfigError
 from broker.context import BrokerContext
 from broker.http.json_documents import groups_document, status_document, topics_document
 from broker.limits import ADMIN, AdminLimits

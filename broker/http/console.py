@@ -12,8 +12,9 @@ from typing import Any
 
 import aiohttp
 import orjson
-from aiohttp import web
+from aiohttp import hdrs, web
 
+from broker.config.client_security import client_security
 from broker.context import BrokerContext
 from broker.http.cluster_view import ClusterView
 from broker.http.errors import json_response
@@ -38,6 +39,9 @@ class Console:
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
         self._client: RemotingClient | None = None
+        self._security = client_security(context.config.security)
+        self._tls = self._security.tls()
+        """With TLS nodes ask each other by it alone: they pass on keys."""
 
     async def page(self, _request: web.Request) -> web.Response:
         """See the module."""
@@ -47,14 +51,14 @@ class Console:
             headers={"Content-Security-Policy": _POLICY, "Cache-Control": "no-cache"},
         )
 
-    async def nodes(self, _request: web.Request) -> web.Response:
+    async def nodes(self, request: web.Request) -> web.Response:
         """See :meth:`ClusterView.nodes`."""
-        async with self._session() as session:
+        async with self._session(request) as session:
             return json_response(await self._view(session).nodes())
 
-    async def cluster(self, _request: web.Request) -> web.Response:
+    async def cluster(self, request: web.Request) -> web.Response:
         """See :meth:`ClusterView.document`."""
-        async with self._session() as session:
+        async with self._session(request) as session:
             return json_response(await self._view(session).document())
 
     async def close(self, _app: web.Application) -> None:
@@ -63,13 +67,19 @@ class Console:
             await self._client.close()
             self._client = None
 
-    @staticmethod
-    def _session() -> aiohttp.ClientSession:
-        return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=PEER_SECONDS))
+    def _session(self, request: web.Request) -> aiohttp.ClientSession:
+        """Asks the other nodes as who asked this one."""
+        told = request.headers.get(hdrs.AUTHORIZATION)
+        return aiohttp.ClientSession(
+            timeout=aiohttp.ClientTimeout(total=PEER_SECONDS),
+            headers={} if told is None else {hdrs.AUTHORIZATION: told},
+            connector=aiohttp.TCPConnector(ssl=True if self._tls is None else self._tls),
+        )
 
     def _view(self, session: aiohttp.ClientSession) -> ClusterView:
         async def ask(address: str, path: str) -> dict[str, Any]:
-            return await self._get(session, f"http://{address}{path}")
+            scheme = "http" if self._tls is None else "https"
+            return await self._get(session, f"{scheme}://{address}{path}")
 
         return ClusterView(self._context, self._names, ask)
 
@@ -91,7 +101,7 @@ class Console:
     async def _names(self) -> dict[str, Any]:
         """Of the first NameServer that answers."""
         if self._client is None:
-            self._client = RemotingClient(self._context.loop)
+            self._client = RemotingClient(self._context.loop, security=self._security)
         for address in self._context.config.namesrv:
             try:
                 answer = await self._client.invoke(

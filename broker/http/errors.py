@@ -10,14 +10,16 @@ from collections.abc import Callable
 from http import HTTPStatus
 
 import orjson
-from aiohttp import web
+from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
 from broker.errors import (
     REFUSALS,
+    AccessDeniedError,
     BodyTooLargeError,
     ForbiddenError,
     Refusal,
+    UnauthenticatedError,
     UnavailableError,
     UnknownTopicError,
 )
@@ -29,6 +31,8 @@ _STATUS: tuple[tuple[type[Exception], HTTPStatus], ...] = (
     (UnavailableError, HTTPStatus.SERVICE_UNAVAILABLE),
     (UnknownTopicError, HTTPStatus.NOT_FOUND),
     (ForbiddenError, HTTPStatus.FORBIDDEN),
+    (UnauthenticatedError, HTTPStatus.UNAUTHORIZED),
+    (AccessDeniedError, HTTPStatus.FORBIDDEN),
     (BodyTooLargeError, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
 )
 """The first that fits counts; any other refusal is a bad request."""
@@ -87,4 +91,7 @@ def _broker_refusal(error: Refusal, leader: str | None) -> web.Response:
         document["leader"] = leader
     if isinstance(error, OutcomeUnknownError):
         document["outcome"] = "unknown"
-    return json_response(document, status)
+    response = json_response(document, status)
+    if status is HTTPStatus.UNAUTHORIZED:
+        response.headers[hdrs.WWW_AUTHENTICATE] = 'Basic realm="dledger", charset="UTF-8"'
+    return response

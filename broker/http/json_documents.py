@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from broker.admin.consumer_groups import ConsumerGroups
-from broker.admin.node_status import NodeStatus
+from broker.admin.node_status import NodeStatus, security_settings
 from broker.admin.topic_contents import all_topics
 from broker.context import BrokerContext
 
@@ -43,6 +43,8 @@ def status_document(context: BrokerContext) -> dict[str, Any]:
         "get_messages": context.stats.get_messages,
         "boot_timestamp": context.stats.boot_ms,
         "flush": context.config.flush,
+        "security": security_settings(context.config),
+        "access_refused": context.access.refused if context.access is not None else 0,
     }
 
 

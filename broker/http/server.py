@@ -18,7 +18,7 @@
 
 Errors are {"error": "..."} with a fitting status; 503 names the leader where it is known, and says
 "outcome": "unknown" where the message may have been stored. Who may
-ask is said in :mod:`broker.http.origin_guard`, how much at a time in
+ask is said in :mod:`broker.http.origin_guard` and :mod:`broker.http.access`, how much at a time in
 :class:`~broker.limits.HttpLimits`.
 """
 
@@ -35,6 +35,7 @@ from broker.admin.group_members import member_addresses
 from broker.admin.node_status import role_name
 from broker.context import BrokerContext
 from broker.errors import WrongStateError
+from broker.http.access import HttpAccess
 from broker.http.connections import Connections
 from broker.http.console import Console
 from broker.http.consume import ConsumeHandler
@@ -45,7 +46,9 @@ from broker.http.origin_guard import OriginGuard, protect
 from broker.http.produce import ProduceHandler
 from broker.http.snapshot import SnapshotHandler
 from broker.limits import HTTP, HttpLimits
+from broker.security.port_tls import PortTls
 from dledger.wire.bad_request_log import BadRequestLog
+from dledger.wire.tls_server import TlsServer, TlsServerLimits
 from store.quoting import FROM_OUTSIDE
 
 log = logging.getLogger(__name__)
@@ -62,11 +65,14 @@ WITHOUT_STATE = frozenset(("/", "/cluster", "/healthz", "/nodes", "/status"))
 class HttpServer:
     """Serves HTTP for one broker."""
 
-    def __init__(self, context: BrokerContext, limits: HttpLimits = HTTP) -> None:
+    def __init__(
+        self, context: BrokerContext, limits: HttpLimits = HTTP, tls: PortTls | None = None
+    ) -> None:
         self._context = context
         self._limits = limits
         self._runner: web.AppRunner | None = None
-        self._server: asyncio.Server | None = None
+        self._tls = tls
+        self._server: asyncio.Server | TlsServer | None = None
         self._connections: Connections | None = None
 
     def app(self) -> web.Application:
@@ -74,11 +80,13 @@ class HttpServer:
         config = self._context.config
         memory = MemoryBudget(self._limits, _JSON_OVERHEAD * config.max_message_size + (64 << 10))
         guard = OriginGuard([*config.http_hosts, *(endpoint.host for endpoint in config.own)])
+        access = self._context.access
         app = web.Application(
             middlewares=[
                 memory.account,
                 refuse_as_json(self._leader),
                 guard.refuse_foreign,
+                *([] if access is None else [HttpAccess(access).check]),
                 self._refuse_wrong_state,
             ],
             client_max_size=memory.body_size_max,
@@ -126,9 +134,12 @@ class HttpServer:
         await self._runner.setup()
         assert self._runner.server is not None  # noqa: S101 - it is set up
         self._connections = Connections(loop, limits, self._runner.server)
-        self._server = await loop.create_server(
-            self._connections.accept, host, port, backlog=limits.backlog
-        )
+        accept = self._connections.accept
+        if self._tls is None:
+            self._server = await loop.create_server(accept, host, port, backlog=limits.backlog)
+        else:
+            waiting = TlsServerLimits(limits.handshakes_max, limits.stall_seconds, limits.backlog)
+            self._server = await self._tls.listen(accept, host, port, waiting)
         self._connections.start()
 
     async def stop(self) -> None:

@@ -12,6 +12,7 @@ from broker.nameserver.kv_config import KvConfig
 from broker.nameserver.registration_checks import RegistrationRefusedError
 from broker.nameserver.registrations import EXPIRY_MS, Registration
 from broker.nameserver.route_table import RouteTable
+from broker.remoting.access_guard import guarded
 from broker.remoting.connection import Connection, Handler
 from broker.remoting.dispatch import dispatch_by_code
 from broker.remoting.protocol.codes import VERSION_STANDARD_JSON, RequestCode, ResponseCode
@@ -21,11 +22,28 @@ from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.java_json import encode_json
 from broker.remoting.protocol.register_broker_body import decode_data_version, decode_topic_table
 from broker.remoting.server import RemotingServer
+from broker.security.access_control import AccessControl
+from broker.security.port_tls import PortTls
 from broker.system.file_descriptor_limits import connections_of_name_server, raise_file_limit
 from store.quoting import FROM_OUTSIDE, shortened
 
 SCAN_SECONDS = 10.0
 ORDER_TOPIC_NAMESPACE = "ORDER_TOPIC_CONFIG"
+
+READS = frozenset(
+    (
+        RequestCode.GET_KV_CONFIG,
+        RequestCode.GET_KVLIST_BY_NAMESPACE,
+        RequestCode.GET_ROUTEINFO_BY_TOPIC,
+        RequestCode.GET_BROKER_CLUSTER_INFO,
+        RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
+        RequestCode.GET_TOPICS_BY_CLUSTER,
+        RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS,
+        RequestCode.GET_NAMESRV_CONFIG,
+    )
+)
+"""What everybody may ask: RocketMQ's clients ask for routes without a signature. Every other code
+writes, or, as the question for a broker's version, keeps its registration alive."""
 
 logger = logging.getLogger("dledger.nameserver")
 
@@ -44,7 +62,10 @@ class NameServer:
         *,
         clock: Callable[[], int] | None = None,
         limits: RemotingLimits | None = None,
+        access: AccessControl | None = None,
+        tls: PortTls | None = None,
     ) -> None:
+        """With ``access``, only who is of the cluster or an admin may write."""
         self._loop = loop
         self.routes = RouteTable(clock or (lambda: int(loop.time() * 1000)))
         self._key_values = KvConfig()
@@ -58,7 +79,9 @@ class NameServer:
         """Why a registration over them was refused last."""
         self._scan_timer: asyncio.TimerHandle | None = None
         self.dispatch: Handler = dispatch_by_code(self._handlers())
-        self.server = RemotingServer(loop, host, port, self.dispatch, limits)
+        if access is not None:
+            self.dispatch = guarded(self.dispatch, access, {}, without=READS)
+        self.server = RemotingServer(loop, host, port, self.dispatch, limits, tls=tls)
 
     @property
     def port(self) -> int:
@@ -329,10 +352,14 @@ def _document(request: Frame, document: object) -> bytes:
     return encode_json(document, bare_keys=not _quotes_keys(request))
 
 
-async def serve(host: str, port: int) -> NameServer:
+async def serve(
+    host: str, port: int, access: AccessControl | None = None, tls: PortTls | None = None
+) -> NameServer:
     """Starts a NameServer on the running loop; its owner awaits :meth:`NameServer.stop`."""
     limits = DescriptorLimits()
     connections = connections_of_name_server(raise_file_limit(limits), limits)
-    nameserver = NameServer(asyncio.get_running_loop(), host, port, limits=connections)
+    nameserver = NameServer(
+        asyncio.get_running_loop(), host, port, limits=connections, access=access, tls=tls
+    )
     await nameserver.start()
     return nameserver

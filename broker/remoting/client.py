@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable, Mapping, Sequence
 
 from broker.limits import RemotingLimits
@@ -18,6 +19,7 @@ from broker.remoting.protocol.errors import (
     ConnectionLostError,
 )
 from broker.remoting.protocol.frame import Frame, RequestTemplate, TemplateValues
+from broker.security.credentials import NO_SECURITY, ClientSecurity
 
 
 class RemotingClient:
@@ -37,7 +39,13 @@ class RemotingClient:
         *,
         serialization: int = 0,
         on_lost: Callable[[str], None] | None = None,
+        security: ClientSecurity = NO_SECURITY,
     ) -> None:
+        """Raises :class:`~broker.security.credentials.CredentialsError` where ``security`` names an
+        authority that cannot be read."""
+        self._sign = security.credentials.sign if security.credentials is not None else None
+        self._tls = security.tls()
+        self._plain_too = security.plain_too
         self._loop = loop
         self._on_lost = on_lost
         self._dispatch = dispatch_by_code({} if handlers is None else handlers)
@@ -153,6 +161,7 @@ class RemotingClient:
             self._limits,
             address=address,
             serialization=self._serialization,
+            sign=self._sign,
         )
         connection.on_close(self._lost)
         self._connections[address] = connection
@@ -164,7 +173,7 @@ class RemotingClient:
         try:
             host, port = split_address(address)
             async with asyncio.timeout(self._limits.connect_seconds):
-                await self._loop.create_connection(lambda: connection, host, port)
+                await self._connect_to(connection, host, port)
         except (OSError, ValueError) as error:
             self._forget(connection)
             failure: type[CallError] = ConnectFailedError
@@ -175,6 +184,17 @@ class RemotingClient:
             connection.abort(failure, what)
         finally:
             self._connecting.pop(connection, None)
+
+    async def _connect_to(self, connection: Connection, host: str, port: int) -> None:
+        if self._tls is not None:
+            try:
+                await self._loop.create_connection(lambda: connection, host, port, ssl=self._tls)
+                return
+            except (ssl.SSLError, ConnectionResetError) as error:
+                untrusted = isinstance(error, ssl.SSLCertVerificationError)
+                if untrusted or not self._plain_too or connection.was_made:
+                    raise
+        await self._loop.create_connection(lambda: connection, host, port)
 
     def _lost(self, connection: Connection) -> None:
         self._forget(connection)

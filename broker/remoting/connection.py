@@ -10,7 +10,7 @@ from typing import TypeAlias, cast
 
 from broker.errors import Refusal
 from broker.limits import RemotingLimits
-from broker.remoting.frame_writer import FrameWriter
+from broker.remoting.frame_writer import FrameWriter, Sign
 from broker.remoting.incomplete_frames import IncompleteFrame, IncompleteFrameBudget
 from broker.remoting.protocol.addresses import NO_HOST, host_bytes
 from broker.remoting.protocol.codes import FLAG_RESPONSE
@@ -69,10 +69,11 @@ class Connection(FrameWriter, asyncio.Protocol):
         number: int = 0,
         budget: IncompleteFrameBudget | None = None,
         turns: TurnLimit | None = None,
+        sign: Sign | None = None,
     ) -> None:
         """``budget``: for frames that are not whole, shared with others of its server; so are
         ``turns``, for those that are."""
-        super().__init__(loop, limits, address=address, serialization=serialization)
+        super().__init__(loop, limits, address=address, serialization=serialization, sign=sign)
         self._dispatch = dispatch
         self.number = number
         """Among those that its server accepted: the later, the greater. 0 on the other end."""

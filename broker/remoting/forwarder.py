@@ -6,11 +6,6 @@ leader's answer comes back: the client loses a round trip, not the time until it
 A request is forwarded where it is refused with one of :data:`NOT_HERE`, which say that nothing was
 done. A receiver of a forwarded request does not pass it on again, so there are no loops. Where no
 leader is known the request waits for one, for as long as an election takes.
-
-Wire: request code :data:`RequestCode.FORWARD`. Its body is that of the request. It has two fields:
-``forwarded`` holds the request's code, its version and the address of the client, separated by
-spaces; ``fields`` holds the ext fields of the request as a JSON object. So nothing of the request
-is mistaken for what the forwarding broker says of itself.
 """
 
 from __future__ import annotations
@@ -20,15 +15,13 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import NamedTuple, cast
 
-import orjson
-
 from broker.errors import Refusal
 from broker.limits import FORWARDING, ForwardingLimits
 from broker.remoting.client import RemotingClient
 from broker.remoting.connection import Connection, Handler
 from broker.remoting.dispatch import serve
 from broker.remoting.error_responses import refuse
-from broker.remoting.protocol.addresses import NO_HOST, host_bytes, split_address
+from broker.remoting.forwarded_frame import ForwardedFrame, pack_forwarded, unpack_forwarded
 from broker.remoting.protocol.codes import (
     OUTCOME,
     OUTCOME_NOT_LEADER,
@@ -39,39 +32,10 @@ from broker.remoting.protocol.codes import (
 from broker.remoting.protocol.errors import (
     CallError,
     ConnectFailedError,
-    FieldError,
     TooManyRequestsError,
 )
-from broker.remoting.protocol.ext_fields import ext_str
 from broker.remoting.protocol.frame import Frame
-
-FORWARDED = "forwarded"
-FIELDS = "fields"
-
-
-class ForwardedFrame(Frame):
-    """A request that another broker of the group has passed on.
-
-    ``client`` is the address of the client, ``host:port``; ``client_host_bytes`` is the same as a
-    message record stores it.
-    """
-
-    __slots__ = ("client", "client_host_bytes")
-
-    client: str
-    client_host_bytes: bytes
-
-
-def client_host_bytes(connection: Connection, request: Frame) -> bytes:
-    """Where the request comes from, as a message record stores it."""
-    if type(request) is ForwardedFrame:
-        return request.client_host_bytes
-    return connection.remote_host_bytes
-
-
-def client_address(connection: Connection, request: Frame) -> str:
-    """Where the request comes from, as ``host:port``."""
-    return request.client if isinstance(request, ForwardedFrame) else connection.remote_address
+from broker.security.credentials import NO_SECURITY, ClientSecurity
 
 
 class _Waiting(NamedTuple):
@@ -90,16 +54,19 @@ class Forwarder:
         own_address: str,
         leader_address: Callable[[], str | None],
         dispatch: Handler,
+        *,
         limits: ForwardingLimits = FORWARDING,
+        security: ClientSecurity = NO_SECURITY,
     ) -> None:
         """``leader_address``: of the member that leads, as ``host:port``; None while none is
-        known. ``dispatch`` takes the requests again that waited."""
+        known. ``dispatch`` takes the requests again that waited. ``security`` tells the leader
+        that a broker of the cluster forwards."""
         self._loop = loop
         self._own_address = own_address
         self._leader_address = leader_address
         self._dispatch = dispatch
         self._limits = limits
-        self._client = RemotingClient(loop)
+        self._client = RemotingClient(loop, security=security)
         self._waiting: list[_Waiting] = []
         self._waiting_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -127,13 +94,13 @@ class Forwarder:
         self._forward(address, connection, request, error)
         return True
 
-    def unpack(self, connection: Connection, request: Frame) -> None:
+    def serve_forwarded(self, connection: Connection, request: Frame) -> None:
         """Code :data:`RequestCode.FORWARD`: serves the request that was passed on. Raises
         :class:`~broker.remoting.protocol.errors.FieldError` where there is none."""
         if connection not in self._brokers:
             self._brokers.add(connection)
             connection.on_close(self._brokers.discard)
-        self._dispatch(connection, _unpacked(request))
+        self._dispatch(connection, unpack_forwarded(request))
 
     def has_clients(self, connections: Collection[Connection]) -> bool:
         """Whether any of these connections to this broker is a client's, not a broker's."""
@@ -200,7 +167,7 @@ class Forwarder:
         self._client.call(
             address,
             RequestCode.FORWARD,
-            _packed(request, connection.remote_address),
+            pack_forwarded(request, connection.remote_address),
             (request.body,),
             timeout=self._limits.answer_seconds,
             done=partial(self._answered, address, connection, request, error),
@@ -229,40 +196,3 @@ class Forwarder:
             serve(self._dispatch, connection, request)
         elif not self._wait(connection, request, error):
             refuse(connection, request, error)
-
-
-def _packed(request: Frame, client: str) -> Mapping[str, str]:
-    return {
-        FORWARDED: f"{request.code} {request.version} {client}",
-        FIELDS: orjson.dumps(request.ext).decode(),
-    }
-
-
-def _unpacked(request: Frame) -> ForwardedFrame:
-    words = ext_str(request, FORWARDED).split(" ")
-    if len(words) != 3 or not (words[0].isdecimal() and words[1].isdecimal()):
-        raise FieldError(f"{FORWARDED} is not the code, the version and the client of a request")
-    code, version, client = int(words[0]), int(words[1]), words[2]
-    if code == RequestCode.FORWARD:
-        raise FieldError("a forwarded request is not forwarded again")
-    try:
-        ext = orjson.loads(ext_str(request, FIELDS))
-    except orjson.JSONDecodeError as error:
-        raise FieldError(f"{FIELDS} is not JSON: {error}") from None
-    if type(ext) is not dict:
-        raise FieldError(f"{FIELDS} is not a JSON object")
-    frame = ForwardedFrame(
-        code,
-        request.opaque,
-        request.flag,
-        version,
-        ext=ext,
-        body=request.body,
-        serialization=request.serialization,
-    )
-    frame.client = client
-    try:
-        frame.client_host_bytes = host_bytes(*split_address(client))
-    except ValueError:
-        frame.client_host_bytes = NO_HOST
-    return frame

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias
 
@@ -23,6 +23,9 @@ from broker.remoting.protocol.frame import (
 from store.quoting import FROM_OUTSIDE, shortened
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
+
+Sign: TypeAlias = Callable[[Mapping[str, str] | None, Sequence[Bytes]], Mapping[str, str]]
+"""Gives the ext fields of a request with those that sign it and its body."""
 
 _JOIN_SIZE_MAX = 64 * 1024
 """Pace: up to here joining the buffers of a turn is cheaper than a call with each of them."""
@@ -46,6 +49,7 @@ class FrameWriter:
         "_out_size",
         "_pending",
         "_serialization",
+        "_sign",
         "_transport",
         "_unsent_max",
         "last_active",
@@ -59,10 +63,13 @@ class FrameWriter:
         *,
         address: str = "",
         serialization: int = 0,
+        sign: Sign | None = None,
     ) -> None:
+        """``sign``: signs each request that is sent."""
         self._loop = loop
         self._limits = limits
         self._serialization = serialization
+        self._sign = sign
         self._pending = PendingRequests(loop, address)
         self._transport: asyncio.Transport | None = None
         self._out: list[Bytes] = []
@@ -148,8 +155,8 @@ class FrameWriter:
         """As :meth:`push`, with a header that ``values`` fill in."""
         if self._closed or self.buffered > self._limits.write_buffer_max:
             return
-        head = template.encode(FLAG_ONE_WAY, self._pending.next_opaque(), len(body), values)
-        self._send(head, (body,), len(body))
+        opaque = self._pending.next_opaque()
+        self._request_template(template, opaque, values, body, FLAG_ONE_WAY)
 
     def invoke(
         self,
@@ -192,11 +199,9 @@ class FrameWriter:
         """As :meth:`call`, with a header that ``values`` fill in."""
         if not self._may_call(done):
             return
-        size = len(body)
         opaque = self._pending.next_opaque()
-        head = template.encode(0, opaque, size, values)
         self._pending.add(opaque, timeout, done)
-        self._send(head, (body,), size)
+        self._request_template(template, opaque, values, body, 0)
 
     def _may_call(self, done: Done) -> bool:
         """Whether one more request may be sent; where not, ``done`` is told why."""
@@ -221,11 +226,22 @@ class FrameWriter:
         body: Sequence[Bytes],
         flag: int,
     ) -> None:
+        if self._sign is not None:
+            ext = self._sign(ext, body)
         body_size = sum(map(len, body)) if body else 0
         head = encode_request(
             code, opaque, ext, body_size, flag=flag, serialization=self._serialization
         )
         self._send(head, body, body_size)
+
+    def _request_template(
+        self, template: RequestTemplate, opaque: int, values: TemplateValues, body: Bytes, flag: int
+    ) -> None:
+        if self._sign is not None:
+            self._request(template.code, opaque, template.ext(values), (body,), flag)
+            return
+        size = len(body)
+        self._send(template.encode(flag, opaque, size, values), (body,), size)
 
     def _send(self, head: bytes, body: Sequence[Bytes], body_size: int) -> None:
         self._out.append(head)

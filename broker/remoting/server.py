@@ -9,6 +9,8 @@ from broker.limits import RemotingLimits
 from broker.remoting.connection import Connection, Forward, Handler
 from broker.remoting.incomplete_frames import IncompleteFrameBudget
 from broker.remoting.turn_limit import TurnLimit
+from broker.security.port_tls import PortTls
+from dledger.wire.tls_server import TlsServer, TlsServerLimits
 from store.quoting import FROM_OUTSIDE
 
 logger = logging.getLogger("dledger.remoting")
@@ -58,14 +60,17 @@ class RemotingServer:
         limits: RemotingLimits | None = None,
         *,
         forward: Forward | None = None,
+        tls: PortTls | None = None,
     ) -> None:
+        """Without ``tls`` the port speaks none."""
         self._loop = loop
         self._host = host
         self._port = port
         self._dispatch = dispatch
         self._limits = limits or RemotingLimits()
         self._forward = forward
-        self._server: asyncio.AbstractServer | None = None
+        self._tls = tls
+        self._server: asyncio.AbstractServer | TlsServer | None = None
         self._connections: dict[Connection, None] = {}
         self._accepted = 0
         self._budget = IncompleteFrameBudget(self._limits)
@@ -109,9 +114,14 @@ class RemotingServer:
 
     async def start(self) -> None:
         """Listens. Raises ``OSError`` if the address cannot be used."""
-        self._server = await self._loop.create_server(
-            self.accept, self._host, self._port, backlog=self._limits.backlog
-        )
+        limits = self._limits
+        if self._tls is None:
+            self._server = await self._loop.create_server(
+                self.accept, self._host, self._port, backlog=limits.backlog
+            )
+        else:
+            waiting = TlsServerLimits(limits.handshakes_max, limits.connect_seconds, limits.backlog)
+            self._server = await self._tls.listen(self.accept, self._host, self._port, waiting)
         sockets = getattr(self._server, "sockets", None)
         if sockets:
             self._port = sockets[0].getsockname()[1]

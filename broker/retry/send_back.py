@@ -6,12 +6,12 @@ from collections.abc import Callable
 from random import Random
 
 from broker.delivery.message_lookup import MessageLookup
-from broker.errors import REFUSALS, Refusal, RefusedError
+from broker.errors import REFUSALS, AccessDeniedError, Refusal, RefusedError
 from broker.group_commit.batcher import Batcher
 from broker.metrics.topic_metrics import TopicMetrics
 from broker.retry.retry_and_dead_letter import missing_retry_topics, retry_message, retrying_group
 from broker.scheduled.republisher import check_republished_size, republished
-from broker.topics_and_groups import GroupConfig
+from broker.topics_and_groups import GroupConfig, retry_topic
 from dledger.errors import ProposeError
 from store.errors import StoreError
 from store.io.filesystem import Bytes
@@ -48,12 +48,17 @@ class SendBack:
         delay_level: int,
         times_max: int,
         done: Callable[[Refusal | None], None],
+        *,
+        told_topic: str = "",
     ) -> None:
         """Stores a copy of the message at ``position`` for the group's next attempt.
 
         ``delay_level``: 0 leaves the delay to the broker, below 0 gives the message up.
-        ``times_max``: how often it is tried, below 0 as the group says. ``done`` is called once:
-        None when the copy is committed. Raises :class:`~dledger.errors.NotLeaderError` and
+        ``times_max``: how often it is tried, below 0 as the group says. ``told_topic``: if not
+        empty, a message that is neither of that topic nor a retry of the group is refused. ``done``
+        is called once: None when the copy is committed.
+
+        Raises :class:`~dledger.errors.NotLeaderError` and
         :class:`~broker.errors.UnknownGroupError`; ``done`` is not told then.
         """
         self._batcher.check_serving()
@@ -66,7 +71,10 @@ class SendBack:
             try:
                 if error is not None:
                     raise error
-                self._store_copy(decode_record(data), group, delay_level, times_max, done)
+                record = decode_record(data)
+                if told_topic and record.topic not in {told_topic, retry_topic(group_name)}:
+                    raise AccessDeniedError(f"the message at {position} is not of {told_topic}")
+                self._store_copy(record, group, delay_level, times_max, done)
             except REFUSALS as refusal:
                 done(refusal)
             except StoreError as fault:

@@ -27,6 +27,7 @@ from broker.maintenance.derived_files_check import DerivedFilesCheck
 from broker.maintenance.retention import Needs, Retention
 from broker.maintenance.state_proofs import StateProofs
 from broker.metrics.broker_metrics import BrokerMetrics, MessageRates
+from broker.remoting.access_guard import guarded
 from broker.remoting.connected_clients import ConnectedClients
 from broker.remoting.connection import Handler
 from broker.remoting.dispatch import dispatch_by_code
@@ -36,9 +37,11 @@ from broker.remoting.processors.processor_table import (
     broker_handlers,
     refuse_wrong_state,
 )
+from broker.remoting.processors.request_access import ALWAYS_ENFORCED, BROKER_ACCESS
 from broker.remoting.protocol.addresses import host_bytes
 from broker.remoting.protocol.codes import RequestCode
 from broker.scheduled.scheduled_message_service import ScheduledMessageService
+from broker.server.access_setup import make_access_control, make_account_changes, server_security
 from broker.server.draining import Draining
 from broker.server.environment import BrokerLimits, Environment
 from broker.server.name_server_registration import Announcement
@@ -52,6 +55,7 @@ from dledger.config import RaftConfig
 from dledger.node.node import Node
 from dledger.node.state_machine import Leadership
 from dledger.raft.configuration import Configuration
+from dledger.wire.features import ACCESS_CONTROL
 from store.errors import DamagedError
 from store.index_rebuild import rebuild_derived, request_rebuild
 from store.io.disk_watermarks import DiskLevel
@@ -154,6 +158,7 @@ class Broker(StateMachineListener):
             ensure_group=ingest.auto_creator.ensure_group,
             loop=loop,
         )
+        access = make_access_control(config, environment, machine)
         self.context = BrokerContext(
             config=config,
             loop=loop,
@@ -191,6 +196,8 @@ class Broker(StateMachineListener):
                 loop=loop,
                 seconds=config.proof_ms / 1000,
             ),
+            access=access,
+            accounts=make_account_changes(access, environment, machine, batcher, node.features),
         )
         self._retention = Retention(
             retention,
@@ -211,9 +218,17 @@ class Broker(StateMachineListener):
         )
         self.handlers = dict(broker_handlers(self.context, self._retention))
         self.dispatch: Handler = dispatch_by_code(self.handlers)
+        if access is not None:
+            self.dispatch = guarded(self.dispatch, access, BROKER_ACCESS, always=ALWAYS_ENFORCED)
         own_address = str(config.own.address)
-        self.forwarder = Forwarder(loop, own_address, self._leader_address, self.dispatch)
-        self.handlers[RequestCode.FORWARD] = self.forwarder.unpack
+        self.forwarder = Forwarder(
+            loop,
+            own_address,
+            self._leader_address,
+            self.dispatch,
+            security=server_security(config, environment),
+        )
+        self.handlers[RequestCode.FORWARD] = self.forwarder.serve_forwarded
         self.on_announcement_changed: Callable[[], None] = lambda: None
         """Called when what :meth:`announcement` says has changed."""
         self._announced_topics: tuple[DataVersion, dict[str, dict[str, object]]] | None = None
@@ -263,6 +278,8 @@ class Broker(StateMachineListener):
         self.context.clients.stop()
         self.context.rates.stop()
         self.context.proofs.stop()
+        if self.context.accounts is not None:
+            self.context.accounts.stop()
         self.context.scheduled_messages.stop()
         self.context.transactions.stop()
         self.context.delivery.long_polling.close()
@@ -329,6 +346,9 @@ class Broker(StateMachineListener):
     def proof_applied(self, index: int, proof: Proof, digests: bytes) -> None:
         self.context.proofs.applied(index, proof, digests)
 
+    def access_changed(self, index: int) -> None:
+        self.context.node.features.used(ACCESS_CONTROL, index)
+
     def topics_changed(self) -> None:
         self._announce_if_changed()
 
@@ -342,6 +362,8 @@ class Broker(StateMachineListener):
         self.context.proofs.leadership_changed(leadership)
         self.forwarder.leadership_changed(leadership.leader)
         self.draining.leadership_changed(leadership)
+        if self.context.accounts is not None:
+            self.context.accounts.leadership_changed(serving=leadership.serving)
         if not leadership.serving:
             self.context.delivery.leads_no_more()
         self._announce_if_changed()

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 from broker.config.node_config import NodeConfig
 from broker.http.server import HttpServer
 from broker.remoting.server import RemotingServer
+from broker.server.access_setup import server_security
 from broker.server.broker import Broker
 from broker.server.environment import BrokerLimits, Environment
 from broker.server.name_server_registration import Registrar
@@ -49,9 +50,17 @@ class BrokerServer(Generic[B]):
             self.broker.dispatch,
             limits.remoting,
             forward=self.broker.forwarder.take,
+            tls=environment.tls,
         )
-        self._registrar = Registrar(loop, config.namesrv, self.broker.announcement)
-        self._http = HttpServer(self.broker.context, limits.http) if limits.http else None
+        self._registrar = Registrar(
+            loop,
+            config.namesrv,
+            self.broker.announcement,
+            security=server_security(config, environment),
+        )
+        self._http = (
+            HttpServer(self.broker.context, limits.http, environment.tls) if limits.http else None
+        )
 
     async def start(self) -> None:
         """Recovers, joins the group, opens the ports, registers. ``OSError`` if a port is taken."""

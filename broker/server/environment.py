@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from random import Random
 
 from broker.limits import HttpLimits, RemotingLimits
+from broker.security.cluster_secrets import ClusterSecrets
+from broker.security.port_tls import PortTls
 from dledger.config import RaftConfig
 from dledger.node.executor import Executors
 from dledger.wire.transport import Transport
@@ -23,8 +25,9 @@ class Environment:
 
     ``loop`` tells the time, and opens connections and ports. ``wall_clock`` gives milliseconds
     since 1970, ``new_incarnation`` a number that no other disk has. ``make_transport`` gives a
-    connection to the peers, one at a time. ``close`` gives back what was taken; nothing is running
-    then.
+    connection to the peers, one at a time. ``secrets`` are needed where access control is on.
+    ``tls`` is that of the ports of clients, if they speak it. ``close`` gives back what was taken;
+    nothing is running then.
     """
 
     fs: FileSystem
@@ -35,6 +38,8 @@ class Environment:
     wall_clock: Callable[[], int]
     new_incarnation: Callable[[], int]
     close: Callable[[], None] = lambda: None
+    secrets: ClusterSecrets | None = None
+    tls: PortTls | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from broker.remoting.protocol.register_broker_body import (
     Topics,
     encode_topic_table,
 )
+from broker.security.credentials import NO_SECURITY, ClientSecurity
 
 INTERVAL_SECONDS = 30.0
 RETRY_SECONDS = 1.0
@@ -132,12 +133,13 @@ class Registrar:
         *,
         interval_seconds: float = INTERVAL_SECONDS,
         retry_seconds: float = RETRY_SECONDS,
+        security: ClientSecurity = NO_SECURITY,
     ) -> None:
         self._loop = loop
         self._announce = announce
         self._interval_seconds = interval_seconds
         self._retry_seconds = retry_seconds
-        self._client = RemotingClient(loop, on_lost=self._connection_lost)
+        self._client = RemotingClient(loop, on_lost=self._connection_lost, security=security)
         self._round: asyncio.TimerHandle | None = None
         self._look: asyncio.Handle | None = None
         self._announced: tuple[object, ...] = ()

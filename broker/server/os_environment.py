@@ -13,12 +13,14 @@ from broker.limits import HTTP, DescriptorLimits
 from broker.server.broker import Broker
 from broker.server.broker_server import BrokerServer, open_broker
 from broker.server.environment import BrokerLimits, Environment
+from broker.server.security_setup import read_peer_security, read_port_tls, read_secrets
 from broker.system.file_descriptor_limits import connections_of_broker, raise_file_limit
 from broker.system.wall_clock import system_clock_ms
 from dledger.config import PeerLimits
 from dledger.node.executor import Executors, ThreadExecutor
 from dledger.node.service import start_service
 from dledger.raft.configuration import FIRST_INCARNATION
+from dledger.wire.peer_dialler import PeerSecurity
 from dledger.wire.transport import Transport
 from dledger.wire.websocket_transport import WebSocketTransport
 from store.io.async_io import AsyncWrites
@@ -30,24 +32,33 @@ async def serve(config: NodeConfig) -> BrokerServer[Broker]:
     """Starts the broker of ``config``.
 
     Waits for its peers where its log is damaged and they must put it right. Raises
-    :class:`~store.errors.StoreError` where its data cannot be used, and ``OSError`` where a port is
-    taken; nothing keeps running then.
+    :class:`~store.errors.StoreError` where its data cannot be used, ``OSError`` where a port is
+    taken, and :class:`~broker.config.setting_checks.ConfigError` where the files of ``[security]``
+    cannot be used; nothing keeps running then.
     """
     usual = DescriptorLimits()
     connections = connections_of_broker(raise_file_limit(usual), usual)
     limits = BrokerLimits(
         remoting=connections.remoting, http=replace(HTTP, connections_max=connections.http)
     )
+    security = read_peer_security(config)
 
     async def open_it() -> BrokerServer[Broker]:
-        environment = os_environment(config, connections.peers)
+        environment = os_environment(config, connections.peers, security)
         return await open_broker(config, environment, limits, Broker)
 
     return await start_service(open_it, alone=not config.peers)
 
 
-def os_environment(config: NodeConfig, peers_max: int) -> Environment:
-    """Of the running loop. ``peers_max`` bounds the connections on the peers' port."""
+def os_environment(
+    config: NodeConfig, peers_max: int, peer_security: PeerSecurity | None
+) -> Environment:
+    """Of the running loop. ``peers_max`` bounds the connections on the peers' port.
+
+    Raises :class:`~broker.config.setting_checks.ConfigError` where the cluster's secret or the
+    certificate cannot be used.
+    """
+    secrets, tls = read_secrets(config.security), read_port_tls(config.security, config.name)
     loop = asyncio.get_running_loop()
     rng = SystemRandom()
     writes = AsyncWrites.open(loop.time) if config.flush == "sync" else None
@@ -66,8 +77,10 @@ def os_environment(config: NodeConfig, peers_max: int) -> Environment:
         fs.close()
 
     return Environment(
+        secrets=secrets,
+        tls=tls,
         fs=fs,
-        make_transport=_transports(config, peers_max),
+        make_transport=_transports(config, peers_max, peer_security),
         executors=executors,
         loop=loop,
         rng=rng,
@@ -77,7 +90,9 @@ def os_environment(config: NodeConfig, peers_max: int) -> Environment:
     )
 
 
-def _transports(config: NodeConfig, connections_max: int) -> Callable[[], Transport]:
+def _transports(
+    config: NodeConfig, connections_max: int, security: PeerSecurity | None
+) -> Callable[[], Transport]:
     usual = PeerLimits()
     limits = replace(usual, ungreeted_max=min(usual.ungreeted_max, connections_max // 2))
     return lambda: WebSocketTransport(
@@ -87,4 +102,5 @@ def _transports(config: NodeConfig, connections_max: int) -> Callable[[], Transp
         port=config.own.peer.port,
         peers=config.peers,
         limits=limits,
+        security=security,
     )

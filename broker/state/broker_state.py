@@ -20,6 +20,7 @@ from broker.state.commands import (
     DeleteTopic,
     EndTransaction,
     Expire,
+    PutAccess,
     PutGroup,
     PutSetting,
     PutTopic,
@@ -34,7 +35,7 @@ from dledger.errors import InvariantError, SafetyProperty
 STATE_VERSION = 2
 STATE_VERSION_WITHOUT_PARTS = 1
 
-_PARTS = frozenset(("requests", "schedule", "settings", "timer", "transactions"))
+_PARTS = frozenset(("access", "requests", "schedule", "settings", "timer", "transactions"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,8 @@ class BrokerState:
     """Settings that an operator has changed, in RocketMQ's names (see
     :mod:`broker.config.dynamic_settings`).
     """
+    access: dict[str, bytes] = field(default_factory=dict)
+    """Definitions of accounts and of the white list (see :mod:`broker.security.accounts`)."""
     system: Mapping[str, TopicConfig] = field(default_factory=dict, compare=False)
 
     def add_system_topics(self, topics: Mapping[str, TopicConfig]) -> None:
@@ -146,6 +149,11 @@ class BrokerState:
                 self._delete_group(command)
             case PutSetting(name, value):
                 self.settings[name] = value
+            case PutAccess(name, definition):
+                if definition:
+                    self.access[name] = definition
+                else:
+                    self.access.pop(name, None)
             case Schedule(level, offset):
                 self.schedule[level] = offset
             case Timer(deliver_ms, offset, messages):
@@ -222,6 +230,8 @@ class BrokerState:
     def _parts(self) -> dict[str, object]:
         """Fields that not every group has, by name, in order; nothing of what it has not."""
         parts: dict[str, object] = {}
+        if self.access:
+            parts["access"] = sorted(self.access.items())
         if self.requests.data:
             parts["requests"] = bytes(self.requests.data)
         if self.schedule:
@@ -264,6 +274,7 @@ class BrokerState:
                     offset: OpenTransaction(*fields)
                     for offset, fields in parts.get("transactions", ())
                 },
+                access=dict(parts.get("access", ())),
                 requests=RecentRequests(bytearray(parts.get("requests", b""))),
                 schedule=dict(parts.get("schedule", ())),
                 settings=dict(parts.get("settings", ())),

@@ -15,15 +15,16 @@ array is a name followed by the fields of the class below, in order::
     ["end-transaction", offset, position]
     ["check-transaction", offset, position, timestamp ms]
     ["setting", name, value]
+    ["access", name, definition as binary MessagePack, empty to remove it]
     ["requests", key hash of the first message of each request in this entry, each as u32]
     ["proof", index of an entry or -1, [[member, its state digests after that entry], ...] as
               binary MessagePack]
 
 The leader takes timestamps once: replicas that apply a command never look at a clock. For ``proof``
-see :mod:`broker.maintenance.state_proofs`. It is written only if all members know it
-(:mod:`dledger.wire.features`), and so is every later command. A name or a shape that this version
-does not know is a broken invariant and not a bad request. Everybody must apply what a majority has
-committed, or the node has to stop.
+see :mod:`broker.maintenance.state_proofs`, for ``access`` :mod:`broker.security.accounts`. Both are
+written only if all members know them (:mod:`dledger.wire.features`), and so is every later command.
+A name or a shape that this version does not know is a broken invariant and not a bad request.
+Everybody must apply what a majority has committed, or the node has to stop.
 """
 
 from __future__ import annotations
@@ -172,6 +173,14 @@ class PutSetting(NamedTuple):
     value: str
 
 
+class PutAccess(NamedTuple):
+    """An account, or the global white list, is made, changed or, with an empty definition, removed
+    (see :mod:`broker.security.accounts`). The definition counts where it is looked up."""
+
+    name: str
+    definition: bytes
+
+
 class StoreRequests(NamedTuple):
     """The entry holds requests of producers; a retry of one must be known (see
     :mod:`broker.state.deduplication_window`)."""
@@ -201,6 +210,7 @@ Command: TypeAlias = (
     | EndTransaction
     | CheckTransaction
     | PutSetting
+    | PutAccess
     | StoreRequests
     | Proof
 )
@@ -217,6 +227,7 @@ _CLASSES: dict[str, type[Command]] = {
     "end-transaction": EndTransaction,
     "check-transaction": CheckTransaction,
     "setting": PutSetting,
+    "access": PutAccess,
     "requests": StoreRequests,
     PROOF: Proof,
 }

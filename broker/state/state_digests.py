@@ -162,7 +162,7 @@ class StateDigests:
             self.transactions.total(),
             sum_of(waiting),
             sum_of([requests_item(requests)] if requests else []),
-            sum_of(state.settings.items()),
+            sum_of((*state.settings.items(), *state.access.items())),
             self.segments.total() + item_digest(log),
         )
         return pack_digests([each % DIGEST_MODULUS for each in sums])

@@ -18,6 +18,7 @@ from broker.state.commands import (
     DeleteTopic,
     Expire,
     Proof,
+    PutAccess,
     PutTopic,
     StoreRequests,
     decode_commands,
@@ -78,6 +79,9 @@ class StateMachineListener:
 
     def proof_applied(self, index: int, proof: Proof, digests: bytes) -> None:
         """The entry of that index holds the command; ``digests`` are of the state after it."""
+
+    def access_changed(self, index: int) -> None:
+        """The entry of that index changes an account, or the white list."""
 
     def leadership_changed(self, leadership: Leadership) -> None:
         """The leader changed, or this node may now serve as leader or no longer."""
@@ -235,7 +239,7 @@ class BrokerStateMachine:
         self.segment_times[segment] = self.state.store_timestamp_ms
         self.digests.segments.dirty[segment] = None
         commands = decode_commands(batch.commands)
-        proof = self._apply_commands(commands, entry.position) if commands else None
+        proof = self._apply_commands(commands, entry) if commands else None
         if proof is None or batch.runs or len(commands) > 1:
             self.changed_index = entry.index
         if proof is not None:
@@ -303,13 +307,13 @@ class BrokerStateMachine:
             self.digests.transactions.dirty[offset] = None
             self.listener.transaction_opened(offset, opened)
 
-    def _apply_commands(self, commands: Sequence[Command], position: int) -> Proof | None:
+    def _apply_commands(self, commands: Sequence[Command], entry: Entry) -> Proof | None:
         """Returns the last proof among them."""
         topics_changed = False
         proof: Proof | None = None
         for command in commands:
             if isinstance(command, StoreRequests):
-                self.state.requests.add(position, command.keys)
+                self.state.requests.add(entry.position, command.keys)
                 continue
             if isinstance(command, Proof):
                 proof = command
@@ -321,6 +325,8 @@ class BrokerStateMachine:
                     topics_changed = True
                 case PutTopic():
                     topics_changed = True
+                case PutAccess():
+                    self.listener.access_changed(entry.index)
                 case Expire():
                     self._expire(command.position)
             self.state.apply(command)

@@ -182,7 +182,12 @@ class CoreDriver:
     # --- after every event
 
     def advance(self) -> None:
-        """The core was told or asked something: what comes of it is done."""
+        """The core was told or asked something: what comes of it is done.
+
+        Nothing is, once the node has stopped or failed, whoever asked.
+        """
+        if not self._lifecycle.alive:
+            return
         core = self.core
         ready = core.take()
         if ready is not NOTHING:

@@ -356,7 +356,7 @@ class Node:
     @property
     def serving(self) -> bool:
         """Leads, and has applied the first entry of its term: proposals are accepted."""
-        return self.announcer.leadership.serving
+        return self._lifecycle.alive and self.announcer.leadership.serving
 
     @property
     def applied_index(self) -> int:

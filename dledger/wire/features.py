@@ -10,10 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+ACCESS_CONTROL = "access-control"
+"""The command ``access``."""
+
 STATE_PROOF = "state-proof"
 """The command ``proof``, and the message :class:`~dledger.wire.service_messages.StateReport`."""
 
-FEATURES: tuple[str, ...] = (STATE_PROOF,)
+FEATURES: tuple[str, ...] = (ACCESS_CONTROL, STATE_PROOF)
 """What this program knows; sorted."""
 
 FEATURES_MAX = 64

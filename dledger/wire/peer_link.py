@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from typing import Any
 
@@ -11,6 +12,9 @@ from aiohttp import web
 
 from dledger.wire.transport import Message
 from dledger.wire.websocket_frames import MessageReader
+from store.quoting import FROM_OUTSIDE
+
+log = logging.getLogger(__name__)
 
 PATH = "/dledger"
 EARLY_MESSAGES_MAX = 64
@@ -56,6 +60,8 @@ class PeerLink:
         self.heard: asyncio.Transport | None = None  # under `listening`
         self.misbehaved = False
         """Whether the peer said on that connection what it should not."""
+        self.refused = ""
+        """Why we did not talk to who answered there."""
         self.speaking: web.WebSocketResponse | None = None
         self.socket: asyncio.Transport | None = None  # under `speaking`
         self.features: frozenset[str] = frozenset()
@@ -65,10 +71,11 @@ class PeerLink:
         """What the peer said while it took the link to be up and we did not yet."""
         self.dial_now = asyncio.Event()
 
-    @property
-    def url(self) -> str:
-        """Where to dial."""
-        return f"http://{self.address}{PATH}"
+    def tell_refused(self, reason: str) -> None:
+        """Logs why we do not talk to who answered: once, until we do or the reason changes."""
+        if reason != self.refused:
+            log.error("no link to %s: %s", self.peer, reason, extra=FROM_OUTSIDE)
+        self.refused = reason
 
     def looks_at_same_message(self) -> int:
         """How often in a row, with this time, a look found the same message begun and not whole."""

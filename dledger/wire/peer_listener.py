@@ -9,9 +9,11 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from dledger.config import PeerLimits
-from dledger.errors import DLedgerError
+from dledger.errors import DLedgerError, PeerError
 from dledger.wire.bad_request_log import BadRequestLog
+from dledger.wire.peer_dialler import PeerSecurity
 from dledger.wire.peer_link import PATH
+from dledger.wire.tls_server import TlsServer, TlsServerLimits
 from store.quoting import FROM_OUTSIDE
 
 log = logging.getLogger(__name__)
@@ -23,10 +25,11 @@ LOG_SECONDS = 1.0
 class PeerListener:
     """The listening port of a transport."""
 
-    def __init__(self, limits: PeerLimits) -> None:
+    def __init__(self, limits: PeerLimits, security: PeerSecurity | None = None) -> None:
         self._limits = limits
+        self._security = security
         self._runner: web.AppRunner | None = None
-        self._server: asyncio.Server | None = None
+        self._server: asyncio.Server | TlsServer | None = None
         self._ungreeted: dict[web.RequestHandler, asyncio.TimerHandle] = {}
         self._logged_at = float("-inf")
         self._unlogged = 0
@@ -45,7 +48,17 @@ class PeerListener:
         )
         await self._runner.setup()
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._connected, host, port)
+        if self._security is None:
+            self._server = await loop.create_server(self._connected, host, port)
+            return
+        self._server = TlsServer(
+            self._connected,
+            self._security.contexts.server_context,
+            plain=not self._security.admission.required,
+            refused=lambda remote, reason: self.refused(remote, PeerError(reason)),
+            limits=TlsServerLimits(self._limits.ungreeted_max, self._limits.greeting_seconds),
+        )
+        await self._server.start(host, port)
 
     async def close(self) -> None:
         """Closes every connection. The port may never have been opened."""

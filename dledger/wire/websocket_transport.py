@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from collections.abc import Collection, Mapping
 
 import aiohttp
@@ -24,8 +23,10 @@ from aiohttp import hdrs, web
 from dledger.config import PeerLimits
 from dledger.errors import DLedgerError, PeerError
 from dledger.wire.codec import MESSAGE_BYTES_MAX, MessageEncoder, decode_message
-from dledger.wire.features import FEATURES, HEADER, pack_features, unpack_features
-from dledger.wire.greeting import Greeting, check_address, host_of, pack_greeting, unpack_greeting
+from dledger.wire.features import HEADER, unpack_features
+from dledger.wire.greeting import Greeting, host_of, pack_greeting, unpack_greeting
+from dledger.wire.peer_dialler import PeerDialler, PeerSecurity
+from dledger.wire.peer_identity import Admission, PeerIdentity, identity_of
 from dledger.wire.peer_link import DialledConnection, PeerLink
 from dledger.wire.peer_listener import PeerListener
 from dledger.wire.stranger_limits import StrangerLimits
@@ -45,17 +46,6 @@ FORGIVEN_SECONDS = 10.0
 LOOKS = 4
 """So many times at one unfinished message, and its time is over."""
 
-ANNOUNCED = {HEADER: pack_features(FEATURES)}
-
-# A connection that only listens would never notice that it is half open. The kernel asks for us:
-# pings of the WebSocket would arm a timer anew for every message.
-KEEPALIVE = (
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, getattr(socket, "TCP_KEEPIDLE", 0), 5),
-    (socket.IPPROTO_TCP, getattr(socket, "TCP_KEEPINTVL", 0), 1),
-    (socket.IPPROTO_TCP, getattr(socket, "TCP_KEEPCNT", 0), 3),
-)
-
 
 class WebSocketTransport:
     """The transport of one node of one group. ``peers`` maps node ids to ``host:port``."""
@@ -69,11 +59,15 @@ class WebSocketTransport:
         port: int,
         peers: Mapping[str, str],
         limits: PeerLimits | None = None,
+        security: PeerSecurity | None = None,
     ) -> None:
         self._limits = limits or PeerLimits()
         self._known = dict(peers)  # where members are, as settings and the log say
         self._stranger_limits = StrangerLimits(self._limits)
-        self._listener = PeerListener(self._limits)
+        self._listener = PeerListener(self._limits, security)
+        self._dialler = PeerDialler(security, self._limits.greeting_seconds)
+        nobody_certified = Admission(PeerIdentity("", group, node), required=False)
+        self._admission = security.admission if security else nobody_certified
         self._look: asyncio.TimerHandle | None = None
         self._group = group
         self._node = node
@@ -83,7 +77,6 @@ class WebSocketTransport:
         self._links = {peer: PeerLink(peer, address) for peer, address in peers.items()}
         self._encoder = MessageEncoder()
         self._handler: TransportHandler
-        self._session: aiohttp.ClientSession | None = None  # None: nobody is dialled
 
     async def start(self, handler: TransportHandler) -> None:
         """Listens and dials. ``OSError`` if the port is taken; nothing is left open then."""
@@ -93,21 +86,14 @@ class WebSocketTransport:
         except OSError:
             await self.stop()
             raise
-        trace = aiohttp.TraceConfig()
-        trace.on_request_redirect.append(_refuse_redirect)
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),
-            timeout=aiohttp.ClientTimeout(total=None),
-            ws_response_class=DialledConnection,
-            trace_configs=[trace],
-        )
+        self._dialler.open()
         self._look_for_unfinished()
         for link in self._links.values():
             self._dial(link)
 
     async def stop(self) -> None:
         """Closes every connection; no callback comes after. It may not have been started."""
-        session, self._session = self._session, None  # peers that still come in are not dialled
+        self._dialler.shut()  # peers that still come in are not dialled
         if self._look is not None:
             self._look.cancel()
         tasks = [link.task for link in self._links.values() if link.task is not None]
@@ -118,8 +104,7 @@ class WebSocketTransport:
             link.up = False
             if link.speaking is not None:
                 await link.speaking.close()
-        if session is not None:
-            await session.close()
+        await self._dialler.close()
         await self._listener.close()
 
     def send(self, peer: str, message: Message) -> None:
@@ -184,10 +169,10 @@ class WebSocketTransport:
 
     def _dial(self, link: PeerLink) -> None:
         """Unless there is an end: peers dial until the port is closed."""
-        if self._session is not None and (link.task is None or link.task.done()):
-            link.task = asyncio.create_task(self._listen(link, self._session))
+        if self._dialler.is_open and (link.task is None or link.task.done()):
+            link.task = asyncio.create_task(self._listen(link))
 
-    async def _listen(self, link: PeerLink, session: aiohttp.ClientSession) -> None:
+    async def _listen(self, link: PeerLink) -> None:
         loop = asyncio.get_running_loop()
         pause = after_offence = DIAL_SECONDS_FIRST
         while link.wanted or (link.speaking and link.dials < self._limits.stranger_dials):
@@ -195,18 +180,12 @@ class WebSocketTransport:
             link.misbehaved = False
             link.dials += not link.wanted
             try:
-                async with (
-                    asyncio.timeout(self._limits.greeting_seconds) as in_time,
-                    session.ws_connect(
-                        link.url, max_msg_size=MESSAGE_BYTES_MAX, compress=0, headers=ANNOUNCED
-                    ) as connection,
-                ):
-                    in_time.reschedule(None)
-                    _keep_alive(connection.get_extra_info("socket"))
+                connection = await self._dialler.dial(link.peer, link.address)
+                try:
                     transport = link.heard = self._take_over(link, connection)
                     greeting = Greeting(self._group, self._node, self._address)
                     await connection.send_bytes(pack_greeting(greeting))
-                    link.listening = connection
+                    link.listening, link.refused = connection, ""
                     pause = DIAL_SECONDS_FIRST
                     since = loop.time()
                     self._check_up(link)
@@ -218,6 +197,11 @@ class WebSocketTransport:
                     if connection.close_code == aiohttp.WSCloseCode.POLICY_VIOLATION:
                         log.error("%s refuses to talk to us", link.peer, extra=FROM_OUTSIDE)
                         pause = DIAL_SECONDS_MAX
+                finally:
+                    await connection.close()
+            except PeerError as error:
+                link.tell_refused(str(error))
+                pause = DIAL_SECONDS_MAX
             except (aiohttp.ClientError, OSError) as error:
                 log.debug("no link to %s: %s", link.peer, error)
             finally:
@@ -245,12 +229,9 @@ class WebSocketTransport:
         except TimeoutError:
             pass
 
-    def _take_over(
-        self, link: PeerLink, connection: aiohttp.ClientWebSocketResponse
-    ) -> asyncio.Transport:
+    def _take_over(self, link: PeerLink, connection: DialledConnection) -> asyncio.Transport:
         """Reads its messages past aiohttp, off the transport that is returned. The peer has sent
         none yet: it waits for a greeting."""
-        assert isinstance(connection, DialledConnection)  # noqa: S101 - what the session was told to make
         transport = connection.transport
 
         def received(frame: memoryview) -> bool:
@@ -297,12 +278,18 @@ class WebSocketTransport:
     async def _accept(self, request: web.Request) -> web.WebSocketResponse:
         if hdrs.ORIGIN in request.headers:  # a browser asks for a page, and peers are none
             raise web.HTTPForbidden(text="no page may speak to a peer's port")
+        certified = identity_of(request.transport)
+        try:
+            self._admission.check_connected(certified)
+        except PeerError as error:
+            self._listener.refused(request.remote, error)
+            raise web.HTTPForbidden(text=str(error)) from None
         connection = web.WebSocketResponse(
             max_msg_size=self._limits.greeting_bytes_max, compress=False, autoping=False
         )
         await connection.prepare(request)
         try:
-            link = await self._hello(connection, request.remote or "")
+            link = await self._hello(connection, request.remote or "", certified)
         except DLedgerError as error:
             self._listener.refused(request.remote, error)
             reason = str(error).encode()[:120]
@@ -333,18 +320,16 @@ class WebSocketTransport:
                 self._forget(link)
         return connection
 
-    async def _hello(self, connection: web.WebSocketResponse, remote: str) -> PeerLink:
+    async def _hello(
+        self, connection: web.WebSocketResponse, remote: str, certified: PeerIdentity | None
+    ) -> PeerLink:
         try:
             frame = await connection.receive_bytes(timeout=self._limits.greeting_seconds)
         except (TypeError, TimeoutError) as error:
             raise PeerError(f"no greeting: {error}") from error
         greeting = unpack_greeting(frame)
-        group, node, address = greeting
-        if group != self._group:
-            raise PeerError(f"it is of group {group!r:.100}, we are of {self._group}")
-        if node == self._node:
-            raise PeerError(f"{node} at {address} is no peer of {self._node}")
-        check_address(greeting, remote, self._known.get(greeting.node))
+        node, address = greeting.node, greeting.address
+        self._admission.check_greeting(greeting, certified, remote, self._known.get(node))
         link = self._links.get(node)
         if link is None or not link.wanted:
             self._stranger_limits.forget(node)
@@ -378,13 +363,3 @@ class WebSocketTransport:
         self._handler.on_peer_connected(link.peer, link.features)
         while link.up and link.early:
             self._handler.on_message(link.peer, link.early.popleft())
-
-
-async def _refuse_redirect(*_: object) -> None:
-    raise aiohttp.ClientError("a peer that sends us elsewhere")
-
-
-def _keep_alive(connection: socket.socket) -> None:
-    for level, option, value in KEEPALIVE:
-        if option:  # not every system has them all
-            connection.setsockopt(level, option, value)

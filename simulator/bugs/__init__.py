@@ -29,6 +29,7 @@ from simulator.bugs.broker import (
 from simulator.bugs.planted_bug import Bug, Finding, look_for, planted
 from simulator.bugs.raft import (
     elections,
+    impostors,
     leadership,
     linearizable_reads,
     log_replication,
@@ -67,6 +68,7 @@ BUGS: tuple[Bug, ...] = (
     *transactions.BUGS,
     *consumer_groups.BUGS,
     *name_server.BUGS,
+    *impostors.BUGS,
     *state_divergence.BUGS,
 )
 """All of them, in the order of their ids' letters."""

@@ -3,10 +3,14 @@
 Messages pass through the shipped codec. A cut link is either noticed, as a closed socket is, or
 silently swallows messages, as a dead cable does. A dead process breaks its links. So does a
 receiver of a frame with flipped bits (``engine/bit_flips.py``), as the shipped transport does.
+
+Connections are authenticated: each end learns whom the other's certificate names, as with TLS, and
+the shipped code decides whether to talk (:class:`~dledger.wire.peer_identity.Admission`).
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from random import Random
@@ -15,6 +19,8 @@ from typing import TYPE_CHECKING, Protocol
 from dledger.errors import PeerError
 from dledger.wire.codec import MessageEncoder, decode_message
 from dledger.wire.features import FEATURES, STATE_PROOF
+from dledger.wire.greeting import Greeting, host_of, pack_greeting, unpack_greeting
+from dledger.wire.peer_identity import Admission, PeerIdentity
 from dledger.wire.service_messages import StateReport
 from dledger.wire.transport import Message, TransportHandler
 from simulator.engine.bit_flips import flipped
@@ -31,6 +37,7 @@ REDIAL_SECONDS = 0.02
 DELAY_SECONDS_MIN = 0.0001
 IN_ORDER_SECONDS = 1e-6
 RESEND_SECONDS = 0.2
+HEARD_KEPT = 32
 
 
 @dataclass(slots=True)
@@ -49,6 +56,14 @@ class PeerHost(Protocol):
 
     name: str
     note: Callable[[str], None]
+
+    @property
+    def greeting(self) -> Greeting:
+        """What it says as it dials."""
+
+    @property
+    def certified(self) -> PeerIdentity:
+        """Whom its certificate names."""
 
     @property
     def feed(self) -> Callable[[bytes], None]:
@@ -76,6 +91,9 @@ class SimulatedTransport:
         self._encoder = MessageEncoder()
         self._handler: TransportHandler | None = None
         self._up: dict[str, bool] = {}
+        self._admission = Admission(host.certified, required=True)
+        self.heard: deque[tuple[str, bytes]] = deque(maxlen=HEARD_KEPT)
+        """The newest frames, with their senders: an attacker may have seen them."""
 
     async def start(self, handler: TransportHandler) -> None:
         """See :class:`dledger.wire.transport.Transport`."""
@@ -118,6 +136,7 @@ class SimulatedTransport:
         if flipped:
             self._refuse(sender, number, frame)
             return
+        self.heard.append((sender, frame))
         message = decode_message(frame)
         if isinstance(message, StateReport) and STATE_PROOF not in self.features:
             raise Violation(f"{self._host.name} gets a message that its program does not know")
@@ -138,6 +157,44 @@ class SimulatedTransport:
                 f"{self._host.name} takes frame #{number} of {sender}, in which bits have flipped, "
                 f"for {type(message).__name__}"
             )
+
+    def takes(self, far: SimulatedTransport) -> bool:
+        """Whether the shipped code talks to that one: on the connection that it dials, and on the
+        one that is dialled."""
+        host = far._host
+        try:
+            self._admit(pack_greeting(host.greeting), host.certified)
+            self._admission.check_dialled(host.name, host.certified)
+        except PeerError:
+            return False
+        return True
+
+    def meet(self, greeting: Greeting, certified: PeerIdentity | None, frames: list[bytes]) -> None:
+        """Somebody dials who greets so and shows that certificate, and answers where the peer of
+        that name is dialled. Where it is believed, it says ``frames``."""
+        if self._handler is None:
+            return
+        peer = greeting.node
+        try:
+            self._admit(pack_greeting(greeting), certified)
+        except PeerError as greeted:
+            try:
+                self._admission.check_dialled(peer, certified)
+            except PeerError:
+                self._host.note(f"refuses who says it is {peer}: {greeted}")
+                self._host.coverage_mark("attacker refused")
+                return
+        self._host.note(f"takes {certified} for {peer}")
+        self.link(peer, up=True, features=FEATURES)
+        for frame in frames:
+            if self._handler is None or not self.process.alive:
+                return
+            self._handler.on_message(peer, decode_message(frame))
+
+    def _admit(self, frame: bytes, certified: PeerIdentity | None) -> None:
+        greeting = unpack_greeting(frame)
+        remote = host_of(greeting.address)
+        self._admission.check_greeting(greeting, certified, remote, greeting.address)
 
     def link(self, peer: str, up: bool, features: Collection[str]) -> None:
         """A link came up or broke, and this end notices; the peer announced these features."""
@@ -255,6 +312,19 @@ class Network:
         self._notice(other, one, up=False)
         self._loop.after(REDIAL_SECONDS, self.relink)
 
+    def attack(
+        self,
+        victim: str,
+        greeting: Greeting,
+        certified: PeerIdentity | None,
+        forge: Callable[[list[tuple[str, bytes]]], list[bytes]],
+    ) -> None:
+        """Somebody who is no process of ours talks to ``victim``; ``forge`` makes what it says of
+        what the victim heard before."""
+        end = self._ends.get(victim)
+        if end is not None and not end.process.paused:
+            end.process.run(end.meet, greeting, certified, forge([*end.heard]))
+
     # --- frames
 
     def carry(self, sender: str, receiver: str, number: int, frame: bytes) -> None:
@@ -303,6 +373,8 @@ class Network:
         if here.process.paused or there.process.paused:
             return  # a stopped process accepts nobody; it is dialled again when it runs
         if other in here.linked() and one in there.linked():
+            return
+        if not (here.takes(there) and there.takes(here)):
             return
         for end, peer in ((here, other), (there, one)):
             end.process.run(end.link, peer, False, ())

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from simulator.faults import derived_file_damage, disk_damage
+from simulator.faults import attacker, derived_file_damage, disk_damage
 from simulator.hosts.observed_host import Ending
 
 if TYPE_CHECKING:
@@ -333,6 +333,12 @@ def lose_unapplied(cluster: FaultTarget, host: str, share: float, size: int) -> 
 def damage_file(cluster: FaultTarget, host: str, part: str, way: str, share: float) -> None:
     """At rest, in what can be made again from the log; ``share`` of the way through it."""
     derived_file_damage.damage_file(cluster, cluster.host(host), part, way, share)
+
+
+@action(HostName, HostName, attacker.Certificate, attacker.Forgery)
+def attack(cluster: FaultTarget, host: str, peer: str, certificate: str, forgery: str) -> None:
+    """Somebody says to a host that it is its peer."""
+    attacker.attack(cluster, cluster.host(host), peer, certificate, forgery)
 
 
 @action(HostName)

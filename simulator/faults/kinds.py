@@ -12,7 +12,7 @@ from simulator.faults.broker_faults import BROKER_ONLY_KINDS, DAMAGE_KINDS
 from simulator.faults.broker_sequences import BROKER_SEQUENCE_KINDS
 from simulator.faults.injector import Fault
 from simulator.faults.membership import MEMBER_KINDS
-from simulator.faults.node_faults import NODE_KINDS
+from simulator.faults.node_faults import ATTACKS, NODE_KINDS
 from simulator.faults.raft_sequences import RAFT_SEQUENCE_KINDS, SEQUENCE_KINDS
 
 NODE_FAULTS: Mapping[str, Fault] = {
@@ -20,6 +20,7 @@ NODE_FAULTS: Mapping[str, Fault] = {
     **MEMBER_KINDS,
     **SEQUENCE_KINDS,
     **RAFT_SEQUENCE_KINDS,
+    **ATTACKS,
 }
 """Faults for a group of bare nodes, which has no clients and no clocks."""
 
@@ -30,6 +31,7 @@ BROKER_FAULTS: Mapping[str, Fault] = {
     **MEMBER_KINDS,
     **SEQUENCE_KINDS,
     **BROKER_SEQUENCE_KINDS,
+    **ATTACKS,
 }
 """Faults for a group of brokers."""
 

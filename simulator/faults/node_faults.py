@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from simulator.faults.actions import NOTICED, SILENT
+from simulator.faults.attacker import CERTIFICATES, FORGERIES
 from simulator.faults.injector import Fault, FaultInjector
 
 FULL_DISK_ROOM_MAX = 12 << 10
@@ -41,6 +42,16 @@ def _pause(injector: FaultInjector) -> None:
     host = injector.host()
     injector.do("pause", host.name)
     injector.later(3.0, "resume", host.name)
+
+
+# --- the peers' port
+
+
+def _somebody_attacks(injector: FaultInjector) -> None:
+    host, peer = injector.two()
+    rng = injector.rng
+    certificate, forgery = rng.choice([*CERTIFICATES]), rng.choice([*FORGERIES])
+    injector.do("attack", host.name, peer.name, certificate, forgery)
 
 
 # --- disks
@@ -142,3 +153,7 @@ NODE_KINDS: dict[str, Fault] = {
     "expiry": Fault(_expiry),
 }
 """Of every cluster, by the name that the summary of a run tells."""
+
+ATTACKER = "attacker"
+ATTACKS: dict[str, Fault] = {ATTACKER: Fault(_somebody_attacks)}
+"""Drawn where a profile asks for it alone."""

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from broker.config.node_config import Endpoint, Member, NodeConfig
+from broker.config.endpoint import Endpoint
+from broker.config.node_config import Member, NodeConfig
 from broker.server.broker import Broker
 from broker.server.broker_server import open_broker
 from broker.server.environment import BrokerLimits
@@ -86,9 +87,9 @@ class ObservedStateMachine(BrokerStateMachine):
         super().restore(state)
         self.tell_restored(self.digest())
 
-    def _apply_commands(self, commands: Sequence[Command], position: int) -> Proof | None:
+    def _apply_commands(self, commands: Sequence[Command], entry: Entry) -> Proof | None:
         """See :class:`BrokerStateMachine`."""
-        proof = super()._apply_commands(commands, position)
+        proof = super()._apply_commands(commands, entry)
         if proof is not None and not self.knows_proofs:
             raise Violation("a program is given a command that it does not know")
         return proof

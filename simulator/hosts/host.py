@@ -12,6 +12,8 @@ from dledger.node.service import Service, StopSignal, run_service, start_service
 from dledger.node.startup_repair import StartupRepair, open_repaired
 from dledger.raft.configuration import FIRST_INCARNATION
 from dledger.wire.features import FEATURES
+from dledger.wire.greeting import Greeting
+from dledger.wire.peer_identity import PeerIdentity
 from dledger.wire.transport import TransportHandler
 from simulator.engine.disk_executor import executors_of
 from simulator.engine.machine_clock import MachineClock
@@ -104,6 +106,16 @@ class Host(DiskHost):
     def addresses(self) -> tuple[str, str, str]:
         """Where it listens: for peers, clients, and HTTP."""
         return f"{self.ip}:{PEER_PORT}", f"{self.ip}:{CLIENT_PORT}", f"{self.ip}:{HTTP_PORT}"
+
+    @property
+    def greeting(self) -> Greeting:
+        """What its process says of itself to its peers."""
+        return Greeting(self._group.name, self.name, self.addresses[0])
+
+    @property
+    def certified(self) -> PeerIdentity:
+        """Whom its certificate names."""
+        return self._group.identity(self.name)
 
     @property
     def own_time(self) -> float:

@@ -15,6 +15,7 @@ from dledger.config import RaftConfig
 from dledger.node.node import Node
 from dledger.node.state_machine import Leadership
 from dledger.raft.raft_state import Role
+from dledger.wire.peer_identity import PeerIdentity
 from dledger.wire.transport import Message
 from simulator.engine.event_loop import VirtualLoop
 from simulator.engine.peer_network import Network
@@ -37,6 +38,9 @@ class Ending(Enum):
     POWER_LOSS = "power fails"
 
 
+CLUSTER = "DefaultCluster"
+
+
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
     """Parts that all hosts of a group share."""
@@ -50,6 +54,10 @@ class GroupConfig:
     def ip(self, name: str) -> str:
         """The address of a member's machine."""
         return f"{self.subnet}.{self.voters.index(name) + 1}"
+
+    def identity(self, name: str) -> PeerIdentity:
+        """Whom the certificate of a member names."""
+        return PeerIdentity(CLUSTER, self.name, name)
 
 
 @dataclass(frozen=True, slots=True)

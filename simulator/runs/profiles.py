@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from simulator.faults.broker_faults import DAMAGE_KINDS
 from simulator.faults.kinds import ALL_KINDS, BROKER_FAULTS, DEFAULT_KINDS, NODE_FAULTS
 from simulator.faults.membership import MEMBER_KINDS
+from simulator.faults.node_faults import ATTACKER
 from simulator.faults.raft_sequences import RAFT_SEQUENCE_KINDS, SEQUENCE_KINDS
 from simulator.worlds.registry import (
     ASKING,
@@ -168,6 +169,13 @@ PROFILES = {
             (1, 100),
             (BROKERS,),
             DAMAGE_PROFILE_KINDS,
+        ),
+        Profile(
+            "attacker",
+            "somebody at the peers' port who forges what members say",
+            1 / 3,
+            (1, 100),
+            kinds=(ATTACKER, "crash", "power loss", "partition", "loss", "pause"),
         ),
         Profile("followers", "reads by index at any broker", 1 / 3, (1, 100), (FOLLOWERS,)),
         Profile("asking", "requests and replies, SQL92", 1 / 3, (1, 100), (ASKING,)),

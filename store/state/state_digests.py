@@ -13,7 +13,7 @@ transactions  ``[offset of the half message, position, group, stored ms, immunit
               checked ms]`` of each that is open
 waiting       ``[delay level, offset]``; ``[deliver ms, offset, waiting]`` of the timer, if any
 requests      ``[bytes, CRC32C]`` of the recent requests, if any
-settings      ``[name, value]``
+settings      ``[name, value]`` of each setting; ``[name, definition]`` of each account
 log           ``[expired position, newest store time ms]``; ``[start of a segment, store time ms]``
 ============  ====================================================================================
 
@@ -105,7 +105,7 @@ def digests_of(machine: MachineState) -> bytes:
             ],
             [*array(parts.get("schedule", [])), *([timer] if timer else [])],
             [requests_item(requests)] if requests else [],
-            array(parts.get("settings", [])),
+            [*array(parts.get("settings", [])), *array(parts.get("access", []))],
             [(machine.expired_position, stored_ms), *machine.segment_times.items()],
         )
         return pack_digests([sum_of(items) for items in tables])

@@ -13,11 +13,14 @@ from random import Random
 from struct import Struct
 from typing import Any, TypeVar
 
-from broker.config.node_config import Endpoint, Member, NodeConfig
+from broker.config.endpoint import Endpoint
+from broker.config.node_config import Member, NodeConfig
 from broker.remoting.client import RemotingClient
 from broker.remoting.protocol.codes import RequestCode
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.server import RemotingServer
+from broker.security.cluster_secrets import ClusterSecrets
+from broker.security.credentials import NO_SECURITY, ClientSecurity, Credentials
 from broker.server.broker import Broker
 from broker.server.environment import BrokerLimits, Environment
 from dledger.node.executor import Executors
@@ -110,10 +113,13 @@ class SingleBroker:
         retention: RetentionPolicy | None = None,
         clock_runs: bool = False,
         incarnation: int = 0,
+        secrets: ClusterSecrets | None = None,
+        client_security: ClientSecurity = NO_SECURITY,
         **settings: Any,
     ) -> None:
-        """``clock_runs``: the wall clock goes on with the loop's time from ``now_ms``.
-        ``incarnation``: of a directory that is made now; 0 for none."""
+        """``client_security`` is of the client. ``clock_runs``: the wall clock goes on with the
+        loop's time from ``now_ms``. ``incarnation``: of a directory that is made now, 0 for none.
+        """
         self.loop = loop
         self.now_ms = NOW_MS
         self._began = loop.time() if clock_runs else None
@@ -157,13 +163,14 @@ class SingleBroker:
             rng=Random(1),
             wall_clock=self.wall_ms,
             new_incarnation=lambda: incarnation,
+            secrets=secrets,
         )
         self.failures: list[BaseException] = []
         self.broker = Broker(
             self.config, store, environment, self.failures.append, BrokerLimits(retention=retention)
         )
         self.server = RemotingServer(loop, "127.0.0.1", PORT, self.broker.dispatch)
-        self.client = RemotingClient(loop)
+        self.client = RemotingClient(loop, security=client_security)
 
     def wall_ms(self) -> int:
         """The time of the broker's wall clock."""
@@ -182,6 +189,11 @@ class SingleBroker:
         await self.server.stop()
         await self.broker.stop()
         assert not self.failures
+
+    def client_of(self, access_key: str, secret_key: str) -> RemotingClient:
+        """A client with these keys; its owner closes it."""
+        security = ClientSecurity(Credentials(access_key, secret_key))
+        return RemotingClient(self.loop, security=security)
 
     async def ask(
         self,

@@ -23,13 +23,15 @@ ROOMS: dict[str, frozenset[str]] = {
         "metrics": "limits",
         "filter": "errors limits",
         "topics_and_groups": "errors",
+        "security": "errors system topics_and_groups",
         # The replicated state, and what stores through it.
         "state": "limits topics_and_groups",
-        "config": "limits state system",
+        "config": "limits security state system",
+        "certificates": "config system",
         "group_commit": "limits state topics_and_groups",
         # Frames, connections, and who is connected. Flows push to clients over them.
         "remoting/protocol": "limits",
-        "remoting": "errors filter limits remoting/protocol",
+        "remoting": "errors filter limits remoting/protocol security",
         # The flows.
         "delivery": ("config errors filter group_commit limits metrics state topics_and_groups"),
         "scheduled": "delivery errors group_commit state topics_and_groups",
@@ -42,31 +44,31 @@ ROOMS: dict[str, frozenset[str]] = {
             "config delivery errors group_commit limits metrics retry scheduled state"
             " topics_and_groups transactions"
         ),
-        "maintenance": "config group_commit state",
+        "maintenance": "config errors group_commit limits security state topics_and_groups",
         # All parts of one broker by name: what the wires and the answers to operators reach.
         "context": (
             "config delivery group_commit ingest maintenance metrics remoting remoting/protocol"
-            " scheduled state transactions"
+            " scheduled security state transactions"
         ),
         "admin": "config context limits remoting remoting/protocol state topics_and_groups",
         # The wires.
         "remoting/processors": (
             "admin config context delivery errors filter group_commit ingest limits maintenance"
-            " metrics remoting remoting/protocol state topics_and_groups"
+            " metrics remoting remoting/protocol security state topics_and_groups"
         ),
         "http": (
             "admin config context delivery errors group_commit ingest limits remoting"
-            " remoting/protocol"
+            " remoting/protocol security"
         ),
         # One broker, assembled; and one NameServer.
         "server": (
             "admin config context delivery group_commit http ingest limits maintenance metrics"
-            " remoting remoting/processors remoting/protocol scheduled state system"
+            " remoting remoting/processors remoting/protocol scheduled security state system"
             " topics_and_groups transactions"
         ),
-        "nameserver": "limits remoting remoting/protocol system",
+        "nameserver": "limits remoting remoting/protocol security system",
         # The library.
-        "client": "limits remoting/protocol",
+        "client": "limits remoting/protocol security",
         "client/route": "client remoting remoting/protocol",
         "client/consumer": (
             "client client/route filter remoting remoting/protocol system topics_and_groups"
@@ -74,16 +76,16 @@ ROOMS: dict[str, frozenset[str]] = {
         "client/producer": (
             "client client/route remoting remoting/protocol system topics_and_groups"
         ),
-        "client/__init__": "client client/consumer client/producer",
+        "client/__init__": "client client/consumer client/producer security",
         "bench": "client client/consumer client/producer remoting/protocol system",
         # The command line.
-        "cli/terminal": "client remoting/protocol system topics_and_groups",
-        "cli/cluster_admin": "admin cli/terminal remoting remoting/protocol",
+        "cli/terminal": "client remoting/protocol security system topics_and_groups",
+        "cli/cluster_admin": "admin cli/terminal remoting remoting/protocol security",
         "cli/local_cluster": "bench cli/cluster_admin cli/terminal config remoting/protocol system",
         "cli/commands": (
             "admin bench cli/cluster_admin cli/local_cluster cli/terminal client client/consumer"
-            " client/producer config delivery filter limits nameserver remoting/protocol server"
-            " system topics_and_groups"
+            " certificates client/producer config delivery filter limits nameserver"
+            " remoting/protocol security server system topics_and_groups"
         ),
         "cli": "cli/terminal",
         "__main__": "cli",

@@ -14,6 +14,7 @@
 //       fails at the numbers below FAILURES when they come first, and prints {n, again, queue_id,
 //       queue_offset, stored_ms, reconsume_times, failed} until COUNT numbers were consumed
 //
+// With ACCESS_KEY and SECRET_KEY in the environment it signs what it sends.
 // Exits 3 if that takes longer than SECONDS.
 
 const { Consumer, Message, Producer } = require('ali-ons');
@@ -33,7 +34,9 @@ const exit = code => process.stdout.write('', () => process.exit(code));
 const sleep = ms => new Promise(resolve => setTimeout(resolve, ms));
 
 function options(nameSrv, more) {
-  return { httpclient, logger, nameSrv: nameSrv.split(';'), pollNameServerInteval: ROUTE_POLL_MS, ...more };
+  const { ACCESS_KEY: accessKey, SECRET_KEY: secretKey } = process.env;
+  const keys = accessKey ? { accessKey, secretKey, accessKeyId: accessKey, accessKeySecret: secretKey } : {};
+  return { httpclient, logger, nameSrv: nameSrv.split(';'), pollNameServerInteval: ROUTE_POLL_MS, ...keys, ...more };
 }
 
 async function produceDelayed(nameSrv, topic, count, level, delayMs) {

@@ -8,13 +8,15 @@ Runs in a virtual environment of its own, which has none of this project's packa
     python rocketmq_cpp.py consume-failing NAMESRV TOPIC GROUP COUNT
     python rocketmq_cpp.py consume-orderly NAMESRV TOPIC GROUP COUNT
 
-``consume-failing`` asks for every message once more when it comes first; ``consume-orderly`` locks
-the queues and takes one message of each at a time.
+With ``ACCESS_KEY`` and ``SECRET_KEY`` in the environment it signs what it sends; ``TRIES`` says how
+often it tries to send a message. ``consume-failing`` asks for every message once more when it comes
+first; ``consume-orderly`` locks the queues and takes one message of each at a time.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 import time
@@ -25,7 +27,7 @@ from rocketmq.exceptions import RocketMQException, ffi_check
 from rocketmq.ffi import dll
 
 SECONDS = 180.0
-TRIES = 100
+TRIES = int(os.environ.get("TRIES", "100"))
 RETRY_SECONDS = 0.1
 CONSUMED, RECONSUME_LATER = 0, 1
 
@@ -35,10 +37,18 @@ def emit(**fields: object) -> None:
     print(json.dumps(fields), flush=True)
 
 
+def sign(client: Any) -> None:
+    """With the keys that the environment has, if any."""
+    if "ACCESS_KEY" in os.environ:
+        keys = os.environ["ACCESS_KEY"], os.environ["SECRET_KEY"]
+        client.set_session_credentials(*keys, "ALIYUN")
+
+
 def produce(namesrv: str, topic: str, count: int, delay_level: int = 0) -> None:
     """Sends the numbers below ``count``, each until it is acknowledged."""
     producer = Producer("cpp_producers")
     producer.set_namesrv_addr(namesrv)
+    sign(producer)
     producer.start()
     for n in range(count):
         message = Message(topic)
@@ -91,6 +101,7 @@ def consume(namesrv: str, topic: str, group: str, count: int, *, how: str = "") 
 
     consumer = PushConsumer(group, orderly=how == "orderly")
     consumer.set_namesrv_addr(namesrv)
+    sign(consumer)
     ffi_check(dll.Subscribe(consumer._handle, topic.encode(), b"*"))
     consumer._register_callback(received)
     consumer.start()

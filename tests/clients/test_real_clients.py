@@ -76,8 +76,8 @@ def running(command: list[str], home: Path, **env: str) -> Iterator[IO[str]]:
             client.wait()
 
 
-def lines_of(command: list[str], home: Path) -> list[dict[str, Any]]:
-    with running(command, home) as lines:
+def lines_of(command: list[str], home: Path, **env: str) -> list[dict[str, Any]]:
+    with running(command, home, **env) as lines:
         return [json.loads(line) for line in lines]
 
 

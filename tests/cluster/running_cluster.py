@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 
 from broker.cli.cluster_admin.admin_client import run_admin
 from broker.cli.cluster_admin.cluster_view import GroupView, view_groups
+from broker.cli.command_line import run_command
 from broker.cli.local_cluster.local_cluster import LocalCluster, design_cluster, open_cluster
 from broker.cli.local_cluster.managed_processes import end_processes
 from broker.cli.local_cluster.port_layout import Ports, free_member
@@ -39,6 +41,15 @@ class RunningCluster:
         self.namesrv = str(local.namesrv)
         self.group = local.groups[0]
         self.directory = local.directory
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Of commands: where the NameServer is, and who this process is."""
+        known = ("DLEDGER_PROFILE",)
+        return {
+            "NAMESRV_ADDR": self.namesrv,
+            **{k: os.environ[k] for k in known if k in os.environ},
+        }
 
     @property
     def nodes(self) -> list[str]:
@@ -92,6 +103,12 @@ class RunningCluster:
         """Starts the process, and does not wait for it."""
         self._raft_log.node(node).process.start()
 
+    def restart_name_server(self) -> None:
+        """Ends the NameServer's process, and starts it as its file says now."""
+        assert end_processes([self._raft_log.namesrv_process], kill=False)
+        self._raft_log.namesrv_process = open_cluster(self.directory).namesrv_process
+        self._raft_log.namesrv_process.start()
+
     def wait_until_answering(self, node: str) -> None:
         """Returns when the node answers requests."""
         wait_until_answering(self._raft_log.node(node))
@@ -121,7 +138,7 @@ class RunningCluster:
             capture_output=True,
             text=True,
             timeout=COMMAND_SECONDS,
-            env={"NAMESRV_ADDR": self.namesrv},
+            env=self.environment,
             check=False,
         )
         assert done.returncode == code, done.stderr + done.stdout
@@ -133,7 +150,7 @@ class RunningCluster:
             [sys.executable, "-m", "broker", *arguments],
             stdout=subprocess.PIPE,
             text=True,
-            env={"NAMESRV_ADDR": self.namesrv},
+            env=self.environment,
         )
 
     def ask(self, *arguments: str, stdin: str | None = None, code: int = 0) -> Any:
@@ -143,8 +160,14 @@ class RunningCluster:
         return documents[0] if len(documents) == 1 else documents
 
 
-def start_cluster(directory: Path, *, nodes: int = 3, **settings: int | str) -> RunningCluster:
-    """Starts a new cluster and waits until it serves; ``settings`` are of every ``node.toml``."""
+def start_cluster(
+    directory: Path, *, nodes: int = 3, secured: bool = False, **settings: int | str
+) -> RunningCluster:
+    """Starts a new cluster and waits until it serves; ``settings`` are of every ``node.toml``.
+
+    ``secured``: with access control, and TLS for who wants it. ``$DLEDGER_PROFILE`` must be
+    :func:`admin_profile`.
+    """
     design_cluster(directory, nodes=nodes, ports=Ports(0, 0, 0)).write()
     for path in directory.glob("*/*/node.toml"):
         # Segments are filled with zeros ahead: small ones leave the disk to the tests.
@@ -154,6 +177,8 @@ def start_cluster(directory: Path, *, nodes: int = 3, **settings: int | str) -> 
             text, count = re.subn(rf"^{key} = .*$", line, text, flags=re.MULTILINE)
             assert count == 1, f"{path} has no {key}"
         path.write_text(text)
+    if secured:
+        _secure(directory)
     local = open_cluster(directory)
     try:
         local.start()
@@ -162,6 +187,23 @@ def start_cluster(directory: Path, *, nodes: int = 3, **settings: int | str) -> 
         local.stop()
         raise
     return RunningCluster(local)
+
+
+def admin_profile(directory: Path) -> Path:
+    """The profile of the first admin of a cluster in ``directory``."""
+    return directory / "security" / "admin.toml"
+
+
+def _secure(directory: Path) -> None:
+    made = directory / "security"
+    section = f'\n[security]\ndirectory = {json.dumps(str(made))}\npeers = "off"\n'
+    files = sorted(directory.glob("*/*/node.toml"))
+    assert run_command(["security", "init", str(made), str(files[0]), "namesrv=127.0.0.1"]) == 0
+    for path in files:
+        path.write_text(path.read_text() + section)
+    home = directory / "namesrv"
+    home.mkdir(exist_ok=True)
+    (home / "namesrv.toml").write_text(section)
 
 
 @contextmanager
@@ -190,6 +232,17 @@ def cluster(tmp_path: Path) -> Iterator[RunningCluster]:
     running = start_cluster(tmp_path / "data")
     yield running
     running.stop()
+
+
+@pytest.fixture(scope="module")
+def secured_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    """One for all tests of a module, with access control. The environment names its admin."""
+    directory = tmp_path_factory.mktemp("secured") / "data"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DLEDGER_PROFILE", str(admin_profile(directory)))
+        running = start_cluster(directory, secured=True)
+        yield running
+        running.stop()
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,11 @@ peers; clients get the rest."""
 CLIENTS = FILES // 4
 SECONDS = 40.0
 LINES = 200
-SETTINGS = {"segment_size": 2 << 20, "max_message_size": 1 << 19, "checkpoint_seconds": 1}
+SETTINGS: dict[str, Any] = {
+    "segment_size": 2 << 20,
+    "max_message_size": 1 << 19,
+    "checkpoint_seconds": 1,
+}
 
 
 @pytest.fixture

@@ -99,6 +99,7 @@ def _commands(number: int, rng: Random) -> list[list[object]]:
         ["topic", rng.choice(("orders", "bills")), 4, 4, 6, 0, False, TIME_MS + number],
         ["group", "readers", True, True, True, 1, 16, 0, 1, True, TIME_MS + number],
         ["setting", "maxMessageSize", str(number)],
+        ["access", f"account{number % 3}", b"definition" if number % 5 else b""],
         ["schedule", rng.randrange(18), number],
     ]
     return [command for command in commands if rng.random() < 0.3]

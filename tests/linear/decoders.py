@@ -15,7 +15,8 @@ from broker.client.received_message import decompressed
 from broker.client.route.topic_route import decode_route
 from broker.config.config_file import parse_config
 from broker.config.dynamic_settings import changed_settings
-from broker.config.node_config import Endpoint
+from broker.config.endpoint import Endpoint
+from broker.config.name_server_config import parse_name_server_config
 from broker.delivery.message_filter import SCAN_LIMITS, selected
 from broker.delivery.message_reader import GetMessageResult, GetMessageStatus
 from broker.filter.sql92_parser import parse_selector
@@ -41,6 +42,7 @@ from tests.linear.feeding import (
     counted_parts,
     ext_fields,
     fed_in_chunks,
+    forwarded,
     greeting,
     heartbeat,
     json_frame,
@@ -237,6 +239,7 @@ DECODERS = [
         JUNK_SHAPES,
     ),
     Decoder("version of a table of topics", decode_data_version, JSON_SHAPES),
+    Decoder("forwarded request", forwarded, JSON_SHAPES),
     Decoder("features of a peer", text(unpack_features), [*LETTERS, (b"", b"state-proof,", b"")]),
     Decoder("greeting of a peer", greeting, [*LETTERS, (b"", b"1", b":1"), (b"a.b:", b"1", b"")]),
     Decoder("parts of a message over HTTP", counted_parts, JSON_SHAPES),
@@ -302,7 +305,14 @@ DECODERS = [
         ),
         LINE_SHAPES,
     ),
-    Decoder("node.toml", text(lambda text: parse_config(text, "/")), TOML_SHAPES),
+    Decoder(
+        "files of settings",
+        both(
+            text(lambda text: parse_config(text, "/")),
+            text(lambda text: parse_name_server_config(text, "/")),
+        ),
+        TOML_SHAPES,
+    ),
     Decoder("message of a peer", peer, [*MSGPACK_SHAPES, *JUNK_SHAPES]),
     Decoder("entries of a peer", append, LETTERS),
     Decoder(

@@ -21,6 +21,7 @@ from broker.ingest.batch_body import decode_batch_body
 from broker.ingest.property_templates import MessageBuilder, origin
 from broker.limits import HTTP
 from broker.nameserver.server import read_registration
+from broker.remoting.forwarded_frame import unpack_forwarded
 from broker.remoting.processors import client_manage
 from broker.remoting.processors.json_body import json_object, objects_of
 from broker.remoting.processors.lock_queues import LockProcessor
@@ -30,6 +31,7 @@ from broker.remoting.processors.send_message_header import (
     read_header,
     read_templated_header,
 )
+from broker.remoting.protocol.codes import RequestCode
 from broker.remoting.protocol.ext_fields import ext_bool, ext_int, ext_str
 from broker.remoting.protocol.frame import Frame, decode_frame, encode_request
 from broker.remoting.protocol.frame_reader import FrameReader
@@ -70,6 +72,12 @@ def fed_in_chunks(size: int) -> Callable[[bytes], object]:
 def whole_frame(header: bytes, body: bytes, serialization: int = 0) -> bytes:
     size = len(header)
     return struct.pack(">iI", 4 + size + len(body), serialization << 24 | size) + header + body
+
+
+def forwarded(data: bytes) -> object:
+    """The fields of a request that a follower has passed on."""
+    fields = {"forwarded": "310 409 10.0.0.1:1", "fields": data.decode(errors="replace")}
+    return unpack_forwarded(Frame(RequestCode.FORWARD, 0, ext=dict(fields)))
 
 
 def json_frame(data: bytes) -> object:

@@ -26,6 +26,7 @@ Change = Callable[[GroupMembers], Awaitable[None]]
 GROUP = "broker-a"
 SEGMENT_SIZE = 4 << 20
 SETTINGS = {
+    "insecure": True,  # it listens in a network namespace of its own
     "segment_size": SEGMENT_SIZE,
     "max_message_size": SEGMENT_SIZE // 4,
     "checkpoint_seconds": 5,

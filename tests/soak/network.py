@@ -18,7 +18,8 @@ from typing import BinaryIO, Protocol
 
 from broker.cli.local_cluster.managed_processes import Child, Starter, execute
 from broker.cli.local_cluster.port_layout import free_member
-from broker.config.node_config import Endpoint, Member
+from broker.config.endpoint import Endpoint
+from broker.config.node_config import Member
 
 ISOLATED = "DLEDGER_SOAK_ISOLATED"
 """In the environment of a run that was restarted in namespaces of its own."""

@@ -11,6 +11,9 @@ from typing import Any, get_type_hints
 
 import msgpack
 
+from broker.security.accounts import Account, unpack_account
+from broker.security.key_sealing import KeySealer
+from broker.security.permissions import Permission
 from broker.state import commands as code
 from broker.state.broker_state import BrokerState, DataVersion, TimerProgress
 from broker.state.deduplication_window import RecentRequests, pack_keys
@@ -88,6 +91,7 @@ EVERY: list[code.Command] = [
     code.EndTransaction(7, 8192),
     code.CheckTransaction(8, 8193, 15),
     code.PutSetting("flushDiskType", "SYNC_FLUSH"),
+    code.PutAccess("reader1", b"\x90"),
     code.Proof(41, b"\x90"),
     code.StoreRequests(pack_keys([1, 1 << 31])),
 ]
@@ -121,6 +125,7 @@ def full_state() -> BrokerState:
         requests=RecentRequests(),
         transactions={7: OpenTransaction(8192, "p", 20, 21, 22, 23), 9: OpenTransaction(1, "q", 2)},
         settings={"b": "2", "a": "1"},
+        access={"writer1": b"w", "reader1": b"r"},
     )
     state.requests.add(4096, pack_keys([1, 2]))
     return state
@@ -146,6 +151,10 @@ def test_a_state_with_all_there_is_is_read_by_the_page() -> None:
     assert parts["requests"] == bytes(state.requests.data)
     assert [tuple(each.values()) for each in parts["schedule"]] == [(1, 4), (3, 5)]
     assert [tuple(each.values()) for each in parts["settings"]] == [("a", "1"), ("b", "2")]
+    assert [tuple(each.values()) for each in parts["access"]] == [
+        ("reader1", b"r"),
+        ("writer1", b"w"),
+    ]
     assert TimerProgress(**parts["timer"]) == state.timer
     opened = {
         each["half_offset"]: OpenTransaction(**each["opened"]) for each in parts["transactions"]
@@ -191,6 +200,20 @@ def test_the_commands_on_the_page_are_what_the_code_writes() -> None:
     made: list[code.Command] = [code.CommitOffset("g", "TopicTest", 3, 8), code.Expire(266)]
     assert code.encode_commands(made) == VECTORS["broker-commands"]
     assert list(code.decode_commands(VECTORS["broker-commands"])) == made
+
+
+def test_the_account_on_the_page_is_what_the_code_reads_and_writes() -> None:
+    account = unpack_account("reader1", VECTORS["access-definition"])
+    key = KeySealer([b"\x07" * 32]).open("reader1", account.sealed_key)
+    assert key == b"reader-secret"
+    assert account.pack() == VECTORS["access-definition"]
+    assert account == Account(
+        "reader1",
+        account.sealed_key,
+        default_group=Permission.SUB,
+        topics={"t": Permission.ANY},
+        changed_ms=5,
+    )
 
 
 def test_the_delays_on_the_page_are_those_of_the_code() -> None:

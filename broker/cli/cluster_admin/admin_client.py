@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import closing
@@ -21,6 +22,7 @@ from broker.remoting.protocol.codes import RequestCode, ResponseCode, refusal_wo
 from broker.remoting.protocol.errors import CallError, ConnectFailedError
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.java_json import decode_json
+from broker.security.credentials import CredentialsError, security_from
 
 T = TypeVar("T")
 
@@ -228,7 +230,11 @@ def run_admin(namesrv: str, work: Callable[[AdminClient], Awaitable[T]]) -> T:
     logging.getLogger("dledger.remoting").addHandler(logging.NullHandler())
 
     async def session() -> T:
-        client = RemotingClient(asyncio.get_running_loop())
+        try:
+            security = security_from(os.environ)
+            client = RemotingClient(asyncio.get_running_loop(), security=security)
+        except CredentialsError as error:
+            raise CommandError(str(error)) from error
         try:
             return await work(AdminClient(client, namesrv))
         finally:

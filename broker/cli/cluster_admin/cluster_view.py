@@ -46,6 +46,8 @@ class NodeView:
     member: str | None = None
     """voter, learner, refilling (a voter that lost its disk), or none."""
     incarnation: str | None = None
+    security: dict[str, str | bool] = field(default_factory=dict)
+    """See :func:`broker.admin.node_status.security_settings`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,4 +227,5 @@ def _node_view(
         mended=decode_json(table.get("mended", "[]").encode()),
         member=table.get("raftMember"),
         incarnation=table.get("raftIncarnation"),
+        security=decode_json(table.get("security", "{}").encode()),
     )

@@ -3,47 +3,96 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import socket
 
-from broker.cli.terminal.command_error import CommandError
+from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.foreground import announce, run_until_stopped, show_as
 from broker.cli.terminal.name_arguments import host_name
 from broker.cli.terminal.options import add_json, port_number
+from broker.config.name_server_config import NameServerConfig, read_name_server_config
+from broker.config.security_config import ENFORCING, EXPOSED
+from broker.config.setting_checks import ConfigError
 from broker.nameserver.server import serve
+from broker.security.access_control import AccessControl
+from broker.security.port_tls import PortTls
+from broker.server.security_setup import read_port_tls, read_secrets
 from broker.system.log_output import log_to_stderr
+from broker.system.wall_clock import system_clock_ms
 from dledger.node.service import StopSignal
 
 EXAMPLES = """\
   dledger namesrv
-  dledger namesrv --host 0.0.0.0 --port 9876
+  dledger namesrv --config /etc/dledger/namesrv.toml
+
+The file has host, port, cluster, and a section [security]; broker/config/name_server_config.py
+explains all. Without that section a NameServer listens for this machine alone, unless it is told
+to be insecure.
 """
+
+log = logging.getLogger("dledger.nameserver")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--host", type=host_name, default="127.0.0.1", help="default: 127.0.0.1")
+    parser.add_argument("--config", metavar="FILE", help="settings; the options go before them")
+    parser.add_argument("--host", type=host_name, help="default: 127.0.0.1")
+    parser.add_argument("--port", type=port_number, help="default: 9876; 0: any that is free")
     parser.add_argument(
-        "--port", type=port_number, default=9876, help="default: 9876; 0: any that is free"
+        "--insecure",
+        action="store_true",
+        default=None,
+        help="listen for other machines though nothing protects the NameServer",
     )
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
+    given = {key: getattr(args, key) for key in ("host", "port", "insecure")}
+    changed = {key: value for key, value in given.items() if value is not None}
+    try:
+        if args.config is not None:
+            config = read_name_server_config(args.config, changed)
+        else:
+            config = NameServerConfig(**changed)
+            config.refuse_exposed()
+        access = _access_control(config)
+        tls = read_port_tls(config.security, config.name)
+    except ConfigError as error:
+        raise UsageError(str(error)) from error
     show_as("dledger-namesrv")
     log_to_stderr()
-    return run_until_stopped(lambda stop: _serve(args, stop))
+    if config.exposed:
+        log.warning(EXPOSED)
+    return run_until_stopped(lambda stop: _serve(config, access, tls, stop, as_json=args.json))
 
 
-async def _serve(args: argparse.Namespace, stop: StopSignal) -> int:
+def _access_control(config: NameServerConfig) -> AccessControl | None:
+    """Raises :class:`~broker.config.setting_checks.ConfigError`."""
+    secrets = read_secrets(config.security)
+    if secrets is None:
+        return None
+    enforcing = config.security.access_control == ENFORCING
+    return AccessControl(enforcing=enforcing, secrets=secrets, now_ms=system_clock_ms)
+
+
+async def _serve(
+    config: NameServerConfig,
+    access: AccessControl | None,
+    tls: PortTls | None,
+    stop: StopSignal,
+    *,
+    as_json: bool,
+) -> int:
     try:
-        nameserver = await serve(args.host, args.port)
+        nameserver = await serve(config.host, config.port, access, tls)
     except OSError as error:
         raise CommandError(
-            f"cannot listen on {args.host}:{args.port} ({_reason(error)}): "
+            f"cannot listen on {config.host}:{config.port} ({_reason(error)}): "
             "stop what uses it, or choose another with --port"
         ) from error
-    address = f"{args.host}:{nameserver.port}"
-    announce({"namesrv": address}, f"the NameServer listens on {address}", as_json=args.json)
+    address = f"{config.host}:{nameserver.port}"
+    announce({"namesrv": address}, f"the NameServer listens on {address}", as_json=as_json)
     await stop.asked
     await nameserver.stop()
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import logging
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -12,7 +13,9 @@ from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.foreground import announce, run_until_stopped, show_as
 from broker.cli.terminal.options import add_json
 from broker.config.config_file import read_config
-from broker.config.node_config import ConfigError, NodeConfig
+from broker.config.node_config import NodeConfig
+from broker.config.security_config import EXPOSED
+from broker.config.setting_checks import ConfigError
 from broker.system.log_output import log_to_stderr
 from broker.system.malloc_tuning import keep_freed_memory
 from dledger.node.service import StopSignal, run_service
@@ -44,6 +47,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(str(error)) from error
     show_as(config.name)
     log_to_stderr(config.logging)
+    if config.exposed:
+        logging.getLogger("dledger").warning(EXPOSED)
     import_server()
     tune_interpreter()
     return run_until_stopped(lambda stop: _serve(config, stop, as_json=args.json))
@@ -89,6 +94,8 @@ async def _start(config: NodeConfig, *, as_json: bool) -> BrokerServer[Broker]:
 
     try:
         server = await serve(config)
+    except ConfigError as error:
+        raise UsageError(str(error)) from error
     except StoreError as error:
         raise CommandError(f"{config.name}: {error}") from error
     except OSError as error:

@@ -21,6 +21,7 @@ from broker.cli.cluster_admin.cluster_view import DOWN, NodeView, view_groups
 from broker.cli.cluster_admin.snapshot_fetch import NotHereError, fetch_snapshot
 from broker.cli.terminal.command_error import CommandError
 from broker.cli.terminal.options import add_json, add_namesrv, print_json, print_table
+from broker.security.credentials import CredentialsError, security_from
 
 EXAMPLES = """\
   dledger snapshot --out /backup/today
@@ -100,17 +101,28 @@ def _require_usable(out: Path) -> None:
 
 
 async def _take_all(nodes: list[NodeView], out: Path) -> list[dict[str, Any]]:
-    timeout = aiohttp.ClientTimeout(total=SNAPSHOT_SECONDS)
-    async with aiohttp.ClientSession(timeout=timeout) as session:
-        return list(await asyncio.gather(*(_take(session, node, out) for node in nodes)))
+    try:
+        security = security_from(os.environ)
+        tls = security.tls()
+    except CredentialsError as error:
+        raise CommandError(str(error)) from error
+    async with aiohttp.ClientSession(
+        timeout=aiohttp.ClientTimeout(total=SNAPSHOT_SECONDS),
+        headers=security.credentials.http_header() if security.credentials else {},
+        connector=aiohttp.TCPConnector(ssl=True if tls is None else tls),
+    ) as session:
+        scheme = "http" if tls is None else "https"
+        return list(await asyncio.gather(*(_take(session, scheme, node, out) for node in nodes)))
 
 
-async def _take(session: aiohttp.ClientSession, node: NodeView, out: Path) -> dict[str, Any]:
+async def _take(
+    session: aiohttp.ClientSession, scheme: str, node: NodeView, out: Path
+) -> dict[str, Any]:
     """The node's answer, or ``error``."""
     if node.http is None or node.role == DOWN:  # a process that hangs would take the connection
         error = f"no answer from {node.address or 'the node'}; start it and try again"
         return {"replica": node.node, "error": error}
-    url = f"http://{node.http}/snapshot"
+    url = f"{scheme}://{node.http}/snapshot"
     try:
         async with session.post(url, json={"directory": str(out / node.node)}) as answer:
             document = await answer.json()

@@ -9,6 +9,7 @@ from broker.cli.cluster_admin.cluster_view import GroupView, view_groups
 from broker.cli.commands.health import are_healthy
 from broker.cli.terminal.command_error import EXIT_FAILED
 from broker.cli.terminal.options import add_json, add_namesrv, print_json, print_table
+from broker.config.security_config import EXPOSED
 
 EXAMPLES = """\
   dledger status
@@ -56,6 +57,8 @@ def print_groups(groups: list[GroupView]) -> None:
             print(f"{node.node}: its disk is full; messages are refused while it leads")
         if node.refilling:
             print(f"{node.node}: is refilled by its peers, entry {node.refilling}")
+        if node.security.get("exposed"):
+            print(f"{node.node}: {EXPOSED}")
         for told in node.damage:
             print(f"{node.node}: DAMAGE {told}")
         for told in node.mended:

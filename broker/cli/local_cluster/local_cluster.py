@@ -30,7 +30,9 @@ from broker.cli.local_cluster.port_layout import Ports, change_ports, plan_clust
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.options import data_option
 from broker.config.config_file import read_config
-from broker.config.node_config import ConfigError, Endpoint, NodeConfig
+from broker.config.endpoint import Endpoint
+from broker.config.node_config import NodeConfig
+from broker.config.setting_checks import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +62,15 @@ class LocalCluster:
         self.nodes = {config.name: local_node(config) for config in configs}
         self.namesrv = Endpoint.parse(configs[0].namesrv[0])
         home = directory / NAMESRV
+        settings = home / f"{NAMESRV}.toml"
         self.namesrv_process = ManagedProcess(
             NAMESRV,
             home,
-            _dledger(NAMESRV, "--host", self.namesrv.host, "--port", str(self.namesrv.port)),
+            _dledger(
+                NAMESRV,
+                *(["--config", str(settings)] if settings.exists() else []),
+                *("--host", self.namesrv.host, "--port", str(self.namesrv.port)),
+            ),
             home / "log/namesrv.log",
         )
 

@@ -14,6 +14,7 @@ import uvloop
 from broker.cli.terminal.command_error import WHERE_A_NAMESERVER_IS, CommandError
 from broker.client.errors import ClientError, NameServersUnreachableError
 from broker.remoting.protocol.errors import CallError
+from broker.security.credentials import CredentialsError
 from broker.system.malloc_tuning import keep_freed_memory
 
 EXIT_TERMINATED = 128 + signal.SIGTERM
@@ -45,5 +46,5 @@ def run_session(command: str, work: Callable[[], Coroutine[Any, Any, int]]) -> i
         return EXIT_TERMINATED
     except NameServersUnreachableError as error:
         raise CommandError(f"{error}; {WHERE_A_NAMESERVER_IS}") from error
-    except (CallError, ClientError) as error:
+    except (CallError, ClientError, CredentialsError) as error:
         raise CommandError(str(error)) from error

@@ -6,7 +6,8 @@ import argparse
 import math
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import orjson
@@ -17,6 +18,7 @@ DEFAULT_NAMESRV = "127.0.0.1:9876"
 DEFAULT_CLUSTER = "DefaultCluster"
 DEFAULT_DATA = Path("data")
 PORT_MAX = 65_535
+_CREDENTIALS = ("DLEDGER_PROFILE", "DLEDGER_ACCESS_KEY", "DLEDGER_SECRET_KEY", "DLEDGER_CA")
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +29,12 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def add_namesrv(parser: argparse.ArgumentParser) -> None:
-    """``--namesrv``: a list separated by semicolons, as RocketMQ's tools take it."""
+    """``--namesrv``: a list separated by semicolons, as RocketMQ's tools take it; ``--profile``."""
+    parser.add_argument(
+        "--profile",
+        metavar="FILE",
+        help="a profile with access_key, secret_key and ca (default: $DLEDGER_PROFILE)",
+    )
     # Here alone: commands that talk to no server need not wait for what this imports.
     from broker.cli.terminal.name_arguments import FromEnvironment, name_servers  # noqa: PLC0415 - see above
 
@@ -38,6 +45,23 @@ def add_namesrv(parser: argparse.ArgumentParser) -> None:
         default=FromEnvironment(os.environ.get("NAMESRV_ADDR", "")) or DEFAULT_NAMESRV,
         help=f"NameServer address (default: $NAMESRV_ADDR, else {DEFAULT_NAMESRV})",
     )
+
+
+@contextmanager
+def profile_in_environment(args: argparse.Namespace) -> Iterator[None]:
+    """While a command runs, the environment says what ``--profile`` does, which goes before it: the
+    processes that it starts are to know, too."""
+    profile: str | None = getattr(args, "profile", None)
+    if profile is None:
+        yield
+        return
+    before = {name: os.environ.pop(name, None) for name in _CREDENTIALS}
+    os.environ["DLEDGER_PROFILE"] = profile
+    try:
+        yield
+    finally:
+        del os.environ["DLEDGER_PROFILE"]
+        os.environ.update({name: value for name, value in before.items() if value is not None})
 
 
 def add_data(parser: argparse.ArgumentParser) -> None:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 from broker.client.client_identity import ClientIdentity, local_identity
-from broker.client.config import ConsumerConfig
+from broker.client.config import ConsumerConfig, security_of
 from broker.client.consumer.consumer_requests import ConsumerRequests
 from broker.client.consumer.fetcher import Fetcher, StartFrom
 from broker.client.consumer.group_membership import GroupMembership, Share
@@ -98,7 +98,8 @@ class Consumer:
             int(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED): self._members_changed,
             int(RequestCode.RESET_CONSUMER_CLIENT_OFFSET): self._group_reset,
         }
-        self._remoting = RemotingClient(self._loop, handlers)
+        security = security_of(self._config)
+        self._remoting = RemotingClient(self._loop, handlers, security=security)
         self._routes = Routes(self._loop, self._remoting, parse_name_servers(name_servers), rng)
         self._requests = ConsumerRequests(self._remoting, self._config, group, client_id)
         self._group = group

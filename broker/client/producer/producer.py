@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import ClassVar, Self
 
 from broker.client.client_identity import ClientIdentity, UniqueKeys, local_identity
-from broker.client.config import ProducerConfig
+from broker.client.config import ProducerConfig, security_of
 from broker.client.errors import (
     ClientError,
     DeadlineError,
@@ -74,7 +74,9 @@ class Producer:
         self._keys = UniqueKeys(identity, wall_clock)
         self._handlers: dict[int, Handler] = {}
         """Handlers of brokers' requests, by code."""
-        self._remoting = RemotingClient(self._loop, self._handlers, on_lost=self._lost)
+        self._remoting = RemotingClient(
+            self._loop, self._handlers, on_lost=self._lost, security=security_of(self._config)
+        )
         self._routes = Routes(self._loop, self._remoting, parse_name_servers(name_servers), rng)
         faults = LatencyFaults() if self._config.send_latency_fault_enable else None
         self._queue_selector = QueueSelector(

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from broker.client.config import ProducerConfig
 from broker.client.errors import (
+    AccessDeniedError,
     ClientError,
     ClosedError,
     Failure,
@@ -176,7 +177,9 @@ class ReplySender:
             return None
         refused = refusal(queue.broker, answer.code, answer.remark)
         # Code 1: the asker is not connected there, or did not answer. It may be on its way.
-        if not refused.retriable and answer.code != ResponseCode.SYSTEM_ERROR:
+        if isinstance(refused, AccessDeniedError) or (
+            not refused.retriable and answer.code != ResponseCode.SYSTEM_ERROR
+        ):
             raise refused
         return refused
 

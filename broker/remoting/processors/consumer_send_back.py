@@ -14,6 +14,7 @@ class SendBackProcessor:
 
     def __init__(self, context: BrokerContext) -> None:
         self._ingest = context.ingest
+        self._guards = context.access is not None and context.access.enforcing
 
     def send_back(self, connection: Connection, request: Frame) -> None:
         """Has the message stored for the group's next attempt; answers when that is committed."""
@@ -23,4 +24,6 @@ class SendBackProcessor:
             ext_int(request, "delayLevel", minimum=-INT32_MAX, maximum=INT32_MAX),
             ext_int(request, "maxReconsumeTimes", -1),
             respond_when_done(connection, request),
+            # By it the caller was let in (`request_access.py`).
+            told_topic=ext_str(request, "originTopic", "") if self._guards else "",
         )

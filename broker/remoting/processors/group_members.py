@@ -13,7 +13,8 @@ These codes are our own; RocketMQ's DLedger cannot change its members online.
 from __future__ import annotations
 
 from broker.admin.group_members import members_json, parse_member
-from broker.config.node_config import NODE_NAME, ConfigError
+from broker.config.node_config import NODE_NAME
+from broker.config.setting_checks import ConfigError
 from broker.context import BrokerContext
 from broker.remoting.connection import Connection
 from broker.remoting.error_responses import respond_refusal

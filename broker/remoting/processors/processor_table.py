@@ -8,6 +8,7 @@ from broker.context import BrokerContext
 from broker.errors import WrongStateError
 from broker.maintenance.retention import Retention
 from broker.remoting.connection import Connection, Handler
+from broker.remoting.processors.access_config import AccessConfigProcessor
 from broker.remoting.processors.broker_info_and_config import BrokerInfoProcessor
 from broker.remoting.processors.clean_expired import CleaningProcessor
 from broker.remoting.processors.client_manage import ClientManageProcessor
@@ -49,6 +50,7 @@ def broker_handlers(context: BrokerContext, retention: Retention) -> Mapping[int
     consumption = QueryConsumeQueueProcessor(context)
     broker_stats = ViewBrokerStatsProcessor(context)
     groups = GroupProcessor(context)
+    accounts = AccessConfigProcessor(context)
     clean = CleaningProcessor(context, retention).clean
     return {
         RequestCode.SEND_MESSAGE: send.send,
@@ -110,6 +112,11 @@ def broker_handlers(context: BrokerContext, retention: Retention) -> Mapping[int
         RequestCode.GET_TOPIC_STATS_INFO: linearizable(context, admin.topic_stats),
         RequestCode.GET_CONSUME_STATS: linearizable(context, groups.consume_stats),
         RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: linearizable(context, groups.groups_of_topic),
+        RequestCode.UPDATE_AND_CREATE_ACL_CONFIG: accounts.update,
+        RequestCode.DELETE_ACL_CONFIG: accounts.delete,
+        RequestCode.GET_BROKER_CLUSTER_ACL_INFO: linearizable(context, accounts.version),
+        RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: accounts.update_white_list,
+        RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG: linearizable(context, accounts.config),
     }
 
 

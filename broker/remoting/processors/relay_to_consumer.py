@@ -17,6 +17,7 @@ from broker.remoting.protocol.errors import CallError, FieldError, RequestError,
 from broker.remoting.protocol.ext_fields import ext_str
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.java_json import decode_json, encode_json
+from broker.security.signature import CALLER_FIELDS
 from store.errors import StoreError
 from store.io.filesystem import Bytes
 from store.quoting import quoted
@@ -134,8 +135,11 @@ class _Status:
 
 
 def _fields(request: Frame) -> dict[str, str]:
-    """The request to pass on. Raises :class:`~broker.remoting.protocol.errors.FieldError`."""
-    return {name: ext_str(request, name, "") for name in request.ext}
+    """The request to pass on, without the caller: its signature is for this broker alone.
+
+    Raises :class:`~broker.remoting.protocol.errors.FieldError`.
+    """
+    return {name: ext_str(request, name, "") for name in request.ext.keys() - CALLER_FIELDS}
 
 
 def _offset_table(body: bytes) -> bytes | None:

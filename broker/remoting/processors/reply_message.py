@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from broker.context import BrokerContext
 from broker.remoting.connection import Connection
-from broker.remoting.forwarder import client_address
+from broker.remoting.forwarded_frame import client_address
 from broker.remoting.processors.send_message_header import (
     LONG_NAMES,
     SHORT_NAMES,

@@ -14,7 +14,7 @@ from broker.context import BrokerContext
 from broker.group_commit.pending_batch import StoredEarlier
 from broker.remoting.connection import Connection
 from broker.remoting.error_responses import respond_refusal
-from broker.remoting.forwarder import client_host_bytes
+from broker.remoting.forwarded_frame import client_host_bytes
 from broker.remoting.processors.send_message_header import (
     LONG_NAMES,
     SHORT_NAMES,

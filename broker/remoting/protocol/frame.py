@@ -314,13 +314,20 @@ class RequestTemplate:
     cent sign that is none of these is written twice. The header is JSON.
     """
 
-    __slots__ = ("_json",)
+    __slots__ = ("_fields", "_json", "code")
 
     def __init__(self, code: int, fields: Mapping[str, str]) -> None:
+        self.code = code
+        self._fields = orjson.dumps(fields)
         self._json = (
             b'{"code":%d,"flag":%%d,"language":"PYTHON","opaque":%%d,"version":%d,"extFields":%b}'
-            % (code, PROTOCOL_VERSION, orjson.dumps(fields))
+            % (code, PROTOCOL_VERSION, self._fields)
         )
+
+    def ext(self, values: TemplateValues) -> dict[str, str]:
+        """The fields of a request as a mapping."""
+        ext: dict[str, str] = orjson.loads(self._fields % values)
+        return ext
 
     def encode(self, flag: int, opaque: int, body_size: int, values: TemplateValues) -> bytes:
         """Prefix and header of a request; ``body_size`` bytes of body must follow."""

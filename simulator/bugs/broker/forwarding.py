@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from broker.errors import Refusal
 from broker.remoting import forwarder
 from broker.remoting.connection import Connection
+from broker.remoting.forwarded_frame import pack_forwarded
 from broker.remoting.forwarder import Forwarder
 from broker.remoting.protocol.errors import CallError
 from broker.remoting.protocol.frame import Frame
@@ -21,12 +22,12 @@ def nothing_forwarded(patch: Patch) -> None:
 
 def own_address_as_clients(patch: Patch) -> None:
     """A follower names itself as the client of a forwarded request."""
-    packed = forwarder._packed
+    packed = pack_forwarded
 
     def own(request: Frame, _client: str) -> Mapping[str, str]:
         return packed(request, "10.0.0.1:1")
 
-    patch.set(forwarder, "_packed", own)
+    patch.set(forwarder, "pack_forwarded", own)
 
 
 def answered_before_the_leader(patch: Patch) -> None:

@@ -30,6 +30,7 @@ from simulator.invariants.invariant import Invariant
 from simulator.invariants.raft.state_machine_safety import StateMachineSafety
 from simulator.worlds.registry import BROKERS, TRANSACTIONS, WAITING
 from store.io.filesystem import Bytes
+from store.log.entry import Entry
 from store.message.batch import Batch
 from store.state.state_digests import StateVerdict, by_table, judge
 
@@ -57,11 +58,11 @@ def obeys_otherwise(patch: Patch, change: Change) -> None:
     apply = BrokerStateMachine._apply_commands
 
     def obey(
-        machine: BrokerStateMachine, commands: Sequence[Command], position: int
+        machine: BrokerStateMachine, commands: Sequence[Command], entry: Entry
     ) -> Proof | None:
         if _is_the_one(machine):
             commands = change(machine, commands)
-        return apply(machine, commands, position)
+        return apply(machine, commands, entry)
 
     patch.set(BrokerStateMachine, "_apply_commands", obey)
 

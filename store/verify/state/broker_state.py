@@ -43,7 +43,7 @@ FIELDS = (
     "parts",
 )
 _REQUESTS = Struct(">qI")
-_OVERRIDING = {"offset": 4, "schedule": 2, "setting": 2}
+_OVERRIDING = {"access": 2, "offset": 4, "schedule": 2, "setting": 2}
 """Commands of which the last one counts, and how many of their fields say for what."""
 _SIZES = {
     "topic": 8,
@@ -57,6 +57,7 @@ _SIZES = {
     "end-transaction": 3,
     "check-transaction": 4,
     "setting": 3,
+    "access": 3,
 }
 """By name, the length of a command's array."""
 
@@ -152,6 +153,7 @@ class BrokerTables:
         self.stored_ms = 0
         self.schedule: dict[int, int] = {}
         self.settings: dict[str, str] = {}
+        self.access: dict[str, bytes] = {}
         self.timer = [0, -1, 0]
         self.transactions: dict[int, list[Any]] = {}
         self.requests = bytearray()
@@ -169,6 +171,7 @@ class BrokerTables:
             tables.stored_ms = stored_ms
             tables.schedule = dict(parts.get("schedule", ()))
             tables.settings = dict(parts.get("settings", ()))
+            tables.access = dict(parts.get("access", ()))
             tables.timer = parts.get("timer", tables.timer)
             tables.transactions = dict(parts.get("transactions", ()))
             tables.requests = bytearray(parts.get("requests", b""))
@@ -198,6 +201,7 @@ class BrokerTables:
     def fields(self) -> list[Any]:
         """As :func:`decode_fields` gives those of a state that is right."""
         parts: dict[str, Any] = {
+            "access": _pairs(self.access),
             "requests": bytes(self.requests),
             "schedule": _pairs(self.schedule),
             "settings": _pairs(self.settings),
@@ -234,6 +238,10 @@ class BrokerTables:
                     self.offsets = {key: at for key, at in self.offsets.items() if key[0] != name}
             case ["setting", name, value]:
                 self.settings[name] = value
+            case ["access", name, definition]:
+                self.access.pop(name, None)
+                if definition:
+                    self.access[name] = definition
             case ["schedule", level, offset]:
                 self.schedule[level] = offset
             case ["stored", count]:

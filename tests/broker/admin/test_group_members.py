@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from broker.admin.group_members import member_addresses
-from broker.config.node_config import Endpoint, Member, NodeConfig
+from broker.config.endpoint import Endpoint
+from broker.config.node_config import Member, NodeConfig
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from dledger.raft.configuration import Configuration, MemberAddress
 from tests.broker.single_broker import SingleBroker, with_broker

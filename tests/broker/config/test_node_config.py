@@ -9,8 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.config.config_file import CONFIG_SIZE_MAX, parse_config, read_config
-from broker.config.node_config import ConfigError, Endpoint, Member, NodeConfig
+from broker.config.config_file import parse_config, read_config
+from broker.config.endpoint import Endpoint
+from broker.config.node_config import Member, NodeConfig
+from broker.config.setting_checks import ConfigError
+from broker.config.toml_file import CONFIG_SIZE_MAX
 from tests.support.odd_files import make_odd_file
 
 GOOD = """

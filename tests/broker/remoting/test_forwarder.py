@@ -10,7 +10,8 @@ from broker.limits import ForwardingLimits, RemotingLimits
 from broker.remoting.client import RemotingClient
 from broker.remoting.connection import Connection
 from broker.remoting.dispatch import dispatch_by_code
-from broker.remoting.forwarder import Forwarder, client_address, client_host_bytes
+from broker.remoting.forwarded_frame import client_address, client_host_bytes
+from broker.remoting.forwarder import Forwarder
 from broker.remoting.protocol.addresses import host_bytes
 from broker.remoting.protocol.codes import (
     FLAG_ONE_WAY,
@@ -48,8 +49,10 @@ class Member:
         self.asked = 0
         handlers = {int(SEND): self._store}
         dispatch = dispatch_by_code(handlers)
-        self.forwarder = Forwarder(loop, address(number), self._leader_address, dispatch, LIMITS)
-        handlers[int(RequestCode.FORWARD)] = self.forwarder.unpack
+        self.forwarder = Forwarder(
+            loop, address(number), self._leader_address, dispatch, limits=LIMITS
+        )
+        handlers[int(RequestCode.FORWARD)] = self.forwarder.serve_forwarded
         self.server = RemotingServer(
             loop, "10.0.0.1", number, dispatch, forward=self.forwarder.take
         )
@@ -321,7 +324,9 @@ def test_what_is_no_forwarded_request_is_refused(words: str, fields: str, what: 
         RequestCode.FORWARD, 7, FLAG_ONE_WAY, ext={"forwarded": words, "fields": fields}
     )
     with pytest.raises(FieldError, match=what):
-        member.forwarder.unpack(Connection(loop, lambda *_: None, RemotingLimits()), request)
+        member.forwarder.serve_forwarded(
+            Connection(loop, lambda *_: None, RemotingLimits()), request
+        )
     loop.run_until_complete(member.forwarder.close())
     loop.close()
 

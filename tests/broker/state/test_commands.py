@@ -15,6 +15,7 @@ from broker.state.commands import (
     DeleteTopic,
     Expire,
     Proof,
+    PutAccess,
     PutGroup,
     PutSetting,
     PutTopic,
@@ -50,6 +51,7 @@ commands: st.SearchStrategy[Command] = st.one_of(
     st.builds(Schedule, numbers, numbers),
     st.builds(Timer, numbers, numbers, numbers),
     st.builds(PutSetting, names, names),
+    st.builds(PutAccess, names, st.binary()),
     st.builds(Proof, numbers, st.binary()),
 )
 

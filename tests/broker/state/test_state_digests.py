@@ -18,6 +18,7 @@ from broker.state.commands import (
     DeleteTopic,
     EndTransaction,
     Expire,
+    PutAccess,
     PutGroup,
     PutSetting,
     PutTopic,
@@ -63,6 +64,7 @@ COMMANDS = st.one_of(
     st.builds(EndTransaction, NUMBERS, st.integers(0, 5000)),
     st.builds(CheckTransaction, NUMBERS, st.integers(0, 5000), NUMBERS),
     st.builds(PutSetting, NAMES, NAMES),
+    st.builds(PutAccess, NAMES, st.binary(max_size=2)),
     st.builds(lambda keys: StoreRequests(bytes(4) + keys), st.binary(min_size=4, max_size=4)),
 )
 MESSAGES = st.tuples(
@@ -153,6 +155,7 @@ def test_each_command_changes_the_digest_of_its_own_table_alone() -> None:
         (PutTopic.of(TopicConfig("t1", 9), 2), "topics"),
         (PutGroup.of(GroupConfig("g"), 2), "groups"),
         (PutSetting("a", "b"), "settings"),
+        (PutAccess("a", b"b"), "settings"),
         (StoreRequests(bytes(4)), "requests"),
         (Schedule(1, 1), "waiting"),
         (Timer(1, 1, 0), "waiting"),

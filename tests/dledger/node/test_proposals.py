@@ -8,7 +8,9 @@ from random import Random
 from types import NoneType
 from typing import TypeVar
 
-from dledger.errors import OutcomeUnknownError, ProposeError
+import pytest
+
+from dledger.errors import NotServingError, OutcomeUnknownError, ProposeError
 from dledger.node.executor import Executors
 from dledger.node.node import Node
 from dledger.raft.messages import AppendAccepted, AppendRequest, VoteRequest, VoteResponse
@@ -80,6 +82,36 @@ async def _elect(node: Node, transport: Recorder) -> None:
 Deposed = Callable[[Node, int], tuple[AppendRequest, Entry]]
 
 
+async def _leader(
+    loop: VirtualLoop,
+    transport: Recorder,
+    applied: Callable[[Entry], None],
+    failed: Callable[[BaseException], None],
+) -> Node:
+    """A node of three that leads and serves."""
+    fs = SimulatedFileSystem(Random(1))
+    store = ReplicaStore.open(fs, "/data", StoreConfig("g", "n0", 1 << 16, min_free_bytes=0))
+    lane = PromptExecutor(loop)
+    node = Node(
+        node="n0",
+        voters=("n0", "n1", "n2"),
+        store=store,
+        transport=transport,
+        machine=HashChainStateMachine(
+            lambda entry, _digest: applied(entry),
+            lambda _leadership: None,
+            lambda _index, _digest: None,
+        ),
+        executors=Executors(lane, lane, lane),
+        loop=loop,
+        rng=Random(1),
+        on_fatal=failed,
+    )
+    await node.start()
+    await _elect(node, transport)
+    return node
+
+
 def _outcomes_when(deposed: Deposed) -> list[type]:
     """What the client of an entry is told when one append deposes its leader and commits what
     stands at its index, which must be applied then.
@@ -91,26 +123,7 @@ def _outcomes_when(deposed: Deposed) -> list[type]:
     outcomes: list[ProposeError | None] = []
 
     async def script() -> None:
-        fs = SimulatedFileSystem(Random(1))
-        store = ReplicaStore.open(fs, "/data", StoreConfig("g", "n0", 1 << 16, min_free_bytes=0))
-        transport, lane = Recorder(), PromptExecutor(loop)
-        node = Node(
-            node="n0",
-            voters=("n0", "n1", "n2"),
-            store=store,
-            transport=transport,
-            machine=HashChainStateMachine(
-                lambda entry, _digest: applied.append(entry),
-                lambda _leadership: None,
-                lambda _index, _digest: None,
-            ),
-            executors=Executors(lane, lane, lane),
-            loop=loop,
-            rng=Random(1),
-            on_fatal=lambda error: outcomes.append(None),
-        )
-        await node.start()
-        await _elect(node, transport)
+        node = await _leader(loop, Recorder(), applied.append, lambda _: outcomes.append(None))
         append, entry = deposed(node, node.propose(3, lambda _position: [b"our"], outcomes.append))
         node.driver.on_message("n2", append)
         assert applied[-1] == entry
@@ -119,6 +132,33 @@ def _outcomes_when(deposed: Deposed) -> list[type]:
     loop.run_until_complete(script())
     loop.close()
     return [type(outcome) for outcome in outcomes]
+
+
+def test_a_leader_that_has_failed_proposes_nothing_more() -> None:
+    """It may be there for a while yet. What it sent then was committed by the next leader, though
+    the proposer had been told nothing, or that nothing was written."""
+    loop = VirtualLoop()
+    outcomes: list[ProposeError | None] = []
+    reasons: list[BaseException] = []
+
+    async def script() -> None:
+        transport = Recorder()
+        node = await _leader(loop, transport, lambda _: None, reasons.append)
+        node.propose(3, lambda _position: [b"one"], outcomes.append)
+        node.fail(OSError(5, "Input/output error"))
+        assert [type(outcome) for outcome in outcomes] == [OutcomeUnknownError]
+        transport.sent.clear()
+        assert not node.serving
+        with pytest.raises(NotServingError):
+            node.propose(3, lambda _position: [b"two"], outcomes.append)
+        node.driver.advance()
+        await asyncio.sleep(2.0)
+        assert transport.sent == []
+        await node.stop()
+
+    loop.run_until_complete(script())
+    loop.close()
+    assert len(reasons) == 1
 
 
 def test_another_leaders_entry_at_the_same_index_acknowledges_nothing() -> None:

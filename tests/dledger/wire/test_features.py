@@ -26,8 +26,8 @@ from tests.dledger.wire.test_websocket_transport import (
     ("value", "known"),
     [
         ("", ()),
-        ("state-proof", FEATURES),
-        ("of-the-future, state-proof", FEATURES),
+        ("state-proof", ("state-proof",)),
+        ("of-the-future, state-proof", ("state-proof",)),
         ("x" * 8000, ()),
         ("," * FEATURES_MAX + "state-proof", ()),
     ],

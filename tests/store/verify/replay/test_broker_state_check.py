@@ -44,6 +44,7 @@ commands = st.one_of(
     st.tuples(st.just("end-transaction"), small, st.sampled_from([48, 200, 1000])),
     st.tuples(st.just("check-transaction"), small, st.sampled_from([48, 200, 1000]), small),
     st.tuples(st.just("setting"), names, names),
+    st.tuples(st.just("access"), names, st.binary(max_size=2)),
     st.tuples(st.just("requests"), st.binary(max_size=12).map(lambda data: data[: len(data) & ~3])),
 )  # fmt: skip
 topics = st.sampled_from(["orders", HALF_TOPIC, TIMER_TOPIC])

@@ -1,0 +1,91 @@
+"""What a NameServer is told: the file of ``dledger namesrv --config FILE``. ::
+
+host = "127.0.0.1"
+port = 9876
+cluster = "DefaultCluster"      # brokers of other clusters may not register, with security on
+name = "namesrv"                # of its certificate, namesrv.pem
+insecure = false                # true: listens for other machines though nothing protects it
+
+[security]                      # see broker/config/security_config.py; without it all is off
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+
+from broker.config.node_config import GROUP_NAME
+from broker.config.security_config import SECURITY_OFF, SecurityConfig
+from broker.config.setting_checks import require, require_between
+from broker.config.toml_file import (
+    check_keys,
+    parse_toml,
+    read_settings,
+    refuse_exposed,
+    require_types,
+    take_security,
+    types_of,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameServerConfig:
+    """The settings of one NameServer; see the module.
+
+    Raises :class:`~broker.config.setting_checks.ConfigError`.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 9876
+    cluster: str = "DefaultCluster"
+    name: str = "namesrv"
+    insecure: bool = False
+    security: SecurityConfig = SECURITY_OFF
+
+    def __post_init__(self) -> None:
+        for key, name in (("cluster", self.cluster), ("name", self.name)):
+            require(GROUP_NAME.fullmatch(name), key, name, "letters, digits, - and _, up to 127")
+        require_between("port", self.port, 0, 65535)
+        require(self.host.isprintable() and self.host, "host", self.host, "a name or an address")
+
+    @property
+    def exposed(self) -> bool:
+        """Whether others than this machine reach a port that nothing protects."""
+        return not self.security.protects and not _is_loopback(self.host)
+
+    def refuse_exposed(self) -> None:
+        """Raises :class:`~broker.config.setting_checks.ConfigError` where it is exposed and
+        ``insecure`` does not say that it shall be."""
+        if self.exposed and not self.insecure:
+            refuse_exposed("host", f"{self.host}:{self.port}")
+
+
+def read_name_server_config(path: str, changed: Mapping[str, object]) -> NameServerConfig:
+    """Reads and checks a file; ``changed`` settings go before what it says.
+
+    Raises :class:`~broker.config.setting_checks.ConfigError`.
+    """
+    return read_settings(path, partial(parse_name_server_config, changed=changed))
+
+
+def parse_name_server_config(
+    text: str, directory: str, changed: Mapping[str, object] = MappingProxyType({})
+) -> NameServerConfig:
+    """As :func:`read_name_server_config`, for a text that would stand in ``directory``."""
+    given, types = parse_toml(text), types_of(NameServerConfig)
+    check_keys(given, list(types), "")
+    take_security(given, directory)
+    require_types(given, types)
+    config = NameServerConfig(**{**given, **changed})
+    config.refuse_exposed()
+    return config
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,90 @@
+"""Who may ask what over HTTP: the one place in which a request's caller is known and allowed.
+
+A caller is known by ``Authorization: Basic`` with an access key and its secret key, or ``Bearer``
+with a token (:mod:`broker.security.tokens`). A browser asks its user for the keys when it is
+answered 401, and sends them with all that the console asks.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Iterable, Mapping
+
+from aiohttp import hdrs, web
+from aiohttp.typedefs import Handler
+
+from broker.errors import UnauthenticatedError
+from broker.security.access_control import AccessControl
+from broker.security.authorize import ADMINISTER, DESCRIBE, Access, Caller, consume, publish
+
+
+def _describe(_request: web.Request) -> Iterable[Access]:
+    return DESCRIBE
+
+
+def _administer(_request: web.Request) -> Iterable[Access]:
+    return ADMINISTER
+
+
+def _publish(request: web.Request) -> Iterable[Access]:
+    return (publish(request.match_info["topic"]),)
+
+
+def _consume(request: web.Request) -> Iterable[Access]:
+    return (consume(request.match_info["topic"]),)
+
+
+HTTP_ACCESS: Mapping[str, Callable[[web.Request], Iterable[Access]]] = {
+    "/": _describe,
+    "/cluster": _describe,
+    "/groups": _describe,
+    "/nodes": _describe,
+    "/snapshot": _administer,
+    "/status": _describe,
+    "/topics": _describe,
+    "/topics/{topic}/messages": _publish,
+    "/topics/{topic}/queues/{queue}/messages": _consume,
+}
+"""By path: what a request needs."""
+
+WITHOUT_ACCOUNT = frozenset(("/healthz",))
+"""Asked by load balancers, and tells whether this node serves."""
+
+
+class HttpAccess:
+    """Checks the requests of one HTTP port."""
+
+    def __init__(self, access: AccessControl) -> None:
+        self._access = access
+
+    @web.middleware
+    async def check(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Raises :class:`~broker.errors.AccessDeniedError` for what must not be done. A path that
+        is none of ours goes on to its refusal."""
+        resource = request.match_info.route.resource
+        path = "" if resource is None else resource.canonical
+        if path and path not in WITHOUT_ACCOUNT:
+            host = request.remote or ""
+            self._access.check(
+                lambda: self._caller(request, host),
+                lambda: HTTP_ACCESS.get(path, _administer)(request),
+                f"HTTP, {host}",
+            )
+        return await handler(request)
+
+    def _caller(self, request: web.Request, host: str) -> Caller:
+        values = request.headers.getall(hdrs.AUTHORIZATION, [])
+        if not values:
+            return self._access.unknown(host)
+        scheme, _, told = values[0].strip().partition(" ")
+        if len(values) == 1 and scheme.lower() == "bearer":
+            return self._access.with_token(told.strip(), host)
+        if len(values) == 1 and scheme.lower() == "basic":
+            try:
+                keys = base64.b64decode(told.strip(), validate=True).decode()
+            except (binascii.Error, ValueError):
+                raise UnauthenticatedError("Authorization is no Basic of RFC 7617") from None
+            access_key, _, secret_key = keys.partition(":")
+            return self._access.with_password(access_key, secret_key, host)
+        raise UnauthenticatedError("Authorization is neither Basic nor Bearer")

@@ -1,0 +1,90 @@
+"""A request that one broker of a group passes on to another, and how it travels.
+
+Wire: request code :data:`RequestCode.FORWARD`. Its body is that of the request. It has two fields:
+``forwarded`` holds the request's code, its version and the address of the client, separated by
+spaces; ``fields`` holds the ext fields of the request as a JSON object. So nothing of the request
+is mistaken for what the forwarding broker says of itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import orjson
+
+from broker.remoting.connection import Connection
+from broker.remoting.protocol.addresses import NO_HOST, host_bytes, split_address
+from broker.remoting.protocol.codes import RequestCode
+from broker.remoting.protocol.errors import FieldError
+from broker.remoting.protocol.ext_fields import ext_str
+from broker.remoting.protocol.frame import Frame
+
+FORWARDED = "forwarded"
+FIELDS = "fields"
+
+
+class ForwardedFrame(Frame):
+    """A request that another broker of the group has passed on.
+
+    ``client`` is the address of the client, ``host:port``; ``client_host_bytes`` is the same as a
+    message record stores it.
+    """
+
+    __slots__ = ("client", "client_host_bytes")
+
+    client: str
+    client_host_bytes: bytes
+
+
+def client_host_bytes(connection: Connection, request: Frame) -> bytes:
+    """Where the request comes from, as a message record stores it."""
+    if type(request) is ForwardedFrame:
+        return request.client_host_bytes
+    return connection.remote_host_bytes
+
+
+def client_address(connection: Connection, request: Frame) -> str:
+    """Where the request comes from, as ``host:port``."""
+    return request.client if isinstance(request, ForwardedFrame) else connection.remote_address
+
+
+def pack_forwarded(request: Frame, client: str) -> Mapping[str, str]:
+    """The fields of a request that is passed on for ``client``."""
+    return {
+        FORWARDED: f"{request.code} {request.version} {client}",
+        FIELDS: orjson.dumps(request.ext).decode(),
+    }
+
+
+def unpack_forwarded(request: Frame) -> ForwardedFrame:
+    """The request that was passed on.
+
+    Raises :class:`~broker.remoting.protocol.errors.FieldError`.
+    """
+    words = ext_str(request, FORWARDED).split(" ")
+    if len(words) != 3 or not (words[0].isdecimal() and words[1].isdecimal()):
+        raise FieldError(f"{FORWARDED} is not the code, the version and the client of a request")
+    code, version, client = int(words[0]), int(words[1]), words[2]
+    if code == RequestCode.FORWARD:
+        raise FieldError("a forwarded request is not forwarded again")
+    try:
+        ext = orjson.loads(ext_str(request, FIELDS))
+    except orjson.JSONDecodeError as error:
+        raise FieldError(f"{FIELDS} is not JSON: {error}") from None
+    if type(ext) is not dict:
+        raise FieldError(f"{FIELDS} is not a JSON object")
+    frame = ForwardedFrame(
+        code,
+        request.opaque,
+        request.flag,
+        version,
+        ext=ext,
+        body=request.body,
+        serialization=request.serialization,
+    )
+    frame.client = client
+    try:
+        frame.client_host_bytes = host_bytes(*split_address(client))
+    except ValueError:
+        frame.client_host_bytes = NO_HOST
+    return frame

@@ -1,0 +1,116 @@
+"""Whether a caller may do something: a pure function, the same for every port.
+
+Source: RocketMQ 4.9, ``PlainPermissionManager``. It differs from it in what is stricter here:
+
+- Messages that are not named by their topic can be read by whoever may consume every topic.
+- Topics in which the broker keeps messages of other topics are for admins.
+- An address in the white list of an account replaces the signature, and not the permissions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import NamedTuple
+
+from broker.security.accounts import Account
+from broker.security.permissions import Permission
+from broker.topics_and_groups import (
+    DLQ_PREFIX,
+    RETRY_PREFIX,
+    UNSENDABLE_TOPICS,
+)
+from store.quoting import quoted
+
+
+class Action(Enum):
+    """What a request wants to do with its resource."""
+
+    DESCRIBE = auto()
+    """Ask about topics, groups and brokers. Every account may. Has no resource."""
+
+    PUBLISH = auto()
+    """Store messages in a topic."""
+
+    CONSUME = auto()
+    """Get the messages of a topic, or act as a member of a group."""
+
+    CONSUME_ANY = auto()
+    """Get a message by its place in the log, whatever its topic is. Has no resource."""
+
+    ADMINISTER = auto()
+    """Change topics, groups, settings, members or accounts, or reset offsets. Has no resource."""
+
+
+class Access(NamedTuple):
+    """One action on one resource. At most one of ``topic`` and ``group`` is not empty."""
+
+    action: Action
+    topic: str = ""
+    group: str = ""
+
+
+DESCRIBE = (Access(Action.DESCRIBE),)
+CONSUME_ANY = (Access(Action.CONSUME_ANY),)
+ADMINISTER = (Access(Action.ADMINISTER),)
+
+
+def publish(topic: str) -> Access:
+    """Storing in a topic. A retry topic belongs to its group: its members store there."""
+    if topic.startswith(RETRY_PREFIX):
+        return consume_as(topic.removeprefix(RETRY_PREFIX))
+    return Access(Action.PUBLISH, topic=topic)
+
+
+def consume(topic: str) -> Access:
+    """Getting messages of a topic. Retries and dead letters belong to their group."""
+    for prefix in (RETRY_PREFIX, DLQ_PREFIX):
+        if topic.startswith(prefix):
+            return consume_as(topic.removeprefix(prefix))
+    return Access(Action.CONSUME, topic=topic)
+
+
+def consume_as(group: str) -> Access:
+    """Acting as a member of a group."""
+    return Access(Action.CONSUME, group=group)
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks. ``trusted``: may do everything, by the global white list or as the cluster."""
+
+    name: str
+    account: Account | None = None
+    trusted: bool = False
+
+
+ANONYMOUS = Caller("nobody")
+
+
+def authorize(caller: Caller, access: Access) -> str:
+    """Why the caller may not, for the caller and the log; empty where it may."""
+    action, topic, group = access
+    if caller.trusted:
+        return ""
+    account = caller.account
+    if account is None:
+        return "the request names no account"
+    if account.admin or action is Action.DESCRIBE:
+        return ""
+    who = quoted(account.access_key)
+    if action is Action.CONSUME_ANY:
+        if account.default_topic & Permission.SUB and all(
+            each & Permission.SUB for each in account.topics.values()
+        ):
+            return ""
+        return f"{who} may not consume every topic, as reading by a place in the log needs"
+    if group:
+        if account.group_permission(group) & Permission.SUB:
+            return ""
+        return f"{who} has no permission SUB for the group {quoted(group)}"
+    if topic and topic not in UNSENDABLE_TOPICS:
+        needed = Permission.PUB if action is Action.PUBLISH else Permission.SUB
+        if account.topic_permission(topic) & needed:
+            return ""
+        return f"{who} has no permission {needed.name} for the topic {quoted(topic)}"
+    return f"{who} is no admin, as this request needs"

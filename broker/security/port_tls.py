@@ -1,0 +1,50 @@
+"""TLS on the ports of clients: remoting, HTTP, and that of a NameServer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dledger.wire.tls_contexts import TlsContexts, TlsFiles
+from dledger.wire.tls_server import TlsServer, TlsServerLimits
+from store.quoting import FROM_OUTSIDE
+
+log = logging.getLogger("dledger.tls")
+
+
+@dataclass(frozen=True, slots=True)
+class PortTls:
+    """How a port speaks TLS. ``context`` gives that for a handshake that begins now. With ``plain``
+    it takes connections without TLS, too."""
+
+    context: Callable[[], ssl.SSLContext]
+    plain: bool
+
+    async def listen(
+        self,
+        protocol: Callable[[], asyncio.BaseProtocol],
+        host: str,
+        port: int,
+        limits: TlsServerLimits,
+    ) -> TlsServer:
+        """Serves the port. Raises ``OSError`` where the address cannot be had."""
+        server = TlsServer(protocol, self.context, plain=self.plain, refused=_tell, limits=limits)
+        await server.start(host, port)
+        return server
+
+
+def port_tls(files: TlsFiles, *, plain: bool) -> PortTls:
+    """By the files of a server. Clients may show a certificate, and need none.
+
+    RocketMQ's clients of some years ago speak TLS 1.2. Raises
+    :class:`~dledger.wire.tls_contexts.TlsFilesError`.
+    """
+    contexts = TlsContexts(files, clients_optional=True, minimum=ssl.TLSVersion.TLSv1_2)
+    return PortTls(contexts.server_context, plain)
+
+
+def _tell(host: str, why: str) -> None:
+    log.warning("%s: closed: %s", host, why, extra=FROM_OUTSIDE)

@@ -1,0 +1,73 @@
+"""Tokens for HTTP: an account's keys make one, and it is known by them until it expires.
+
+::
+
+    token   base64url of access key "." time at which it expires, in digits "." base64url of mac
+    mac     HMAC-SHA256 by the secret key of "dledger token " and what stands before it
+
+Times are in milliseconds since 1970. base64url stands without padding (RFC 4648, section 5).
+"""
+
+from __future__ import annotations
+
+import binascii
+import hmac
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import NamedTuple
+
+TOKEN_SIZE_MAX = 400
+"""Format: an access key has 128 characters."""
+
+_PURPOSE = b"dledger token "
+
+
+class TokenError(ValueError):
+    """A text is no token, or one that does not count."""
+
+
+class Token(NamedTuple):
+    """What a token says. Nothing of it counts before :meth:`check`."""
+
+    access_key: str
+    expires_ms: int
+    signed: bytes
+    mac: bytes
+
+    def check(self, secret_key: bytes, now_ms: int) -> None:
+        """Raises :class:`TokenError` unless the key has made it, and it has not expired."""
+        if not hmac.compare_digest(_mac(secret_key, self.signed), self.mac):
+            raise TokenError("the token is not of that account")
+        if now_ms >= self.expires_ms:
+            raise TokenError("the token has expired")
+
+
+def make_token(access_key: str, secret_key: str, expires_ms: int) -> str:
+    """See the module."""
+    signed = _encode(access_key.encode()) + b".%d" % expires_ms
+    return (signed + b"." + _encode(_mac(secret_key.encode(), signed))).decode()
+
+
+def read_token(text: str) -> Token:
+    """Raises :class:`TokenError`."""
+    if len(text) > TOKEN_SIZE_MAX or not text.isascii():
+        raise TokenError("that is no token")
+    parts = text.encode().split(b".")
+    if len(parts) != 3 or not parts[1].isdigit():
+        raise TokenError("that is no token")
+    try:
+        access_key = _decode(parts[0]).decode()
+        return Token(access_key, int(parts[1]), parts[0] + b"." + parts[1], _decode(parts[2]))
+    except (binascii.Error, UnicodeDecodeError) as error:
+        raise TokenError("that is no token") from error
+
+
+def _mac(secret_key: bytes, signed: bytes) -> bytes:
+    return hmac.digest(secret_key, _PURPOSE + signed, "sha256")
+
+
+def _encode(data: bytes) -> bytes:
+    return urlsafe_b64encode(data).rstrip(b"=")
+
+
+def _decode(text: bytes) -> bytes:
+    return urlsafe_b64decode(text + b"=" * (-len(text) % 4))

@@ -1,0 +1,80 @@
+"""Patterns of addresses in white lists.
+
+Source: RocketMQ 4.9, ``RemoteAddressStrategyFactory``. A pattern is ``*``, an address, an IPv4
+address in which the last parts are ``*`` or a range ``1-10``, or one whose last part is a set
+``{1,2}``. A list separates patterns by commas.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from functools import lru_cache
+
+from store.quoting import quoted
+
+PATTERNS_MAX = 64
+"""Setting: patterns in one list."""
+
+_COMMA = re.compile(r",(?![^{]*})")
+_PART = re.compile(r"\*|[0-9]{1,3}(-[0-9]{1,3})?")
+_SET = re.compile(r"\{[0-9]{1,3}(,[0-9]{1,3}){0,31}\}")
+
+
+class WhiteListError(ValueError):
+    """A text is no list of address patterns."""
+
+
+def split_white_list(text: str) -> list[str]:
+    """The patterns of a list, each checked. Raises :class:`WhiteListError`."""
+    patterns = [each.strip() for each in _COMMA.split(text) if each.strip()]
+    if len(patterns) > PATTERNS_MAX:
+        raise WhiteListError(f"{len(patterns)} address patterns, at most {PATTERNS_MAX} may be")
+    for pattern in patterns:
+        if pattern != "*" and not _is_address(pattern) and _ranges(pattern) is None:
+            raise WhiteListError(f"{quoted(pattern)} is no pattern of addresses")
+    return patterns
+
+
+def matches(pattern: str, host: str) -> bool:
+    """Whether the address is one of the pattern's; never for a pattern that cannot be read."""
+    if pattern in {"*", host}:
+        return True
+    ranges = _ranges(pattern)
+    if ranges is None:
+        return False
+    parts = host.split(".")
+    return len(parts) == len(ranges) and all(
+        part.isdigit() and any(first <= int(part) <= last for first, last in allowed)
+        for part, allowed in zip(parts, ranges, strict=True)
+    )
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+@lru_cache(maxsize=1024)
+def _ranges(pattern: str) -> list[list[tuple[int, int]]] | None:
+    """For each part of an IPv4 address the first and last numbers that it may have."""
+    if len(pattern) > 255:
+        return None
+    parts = pattern.split(".")
+    if len(parts) != 4:
+        return None
+    allowed: list[list[tuple[int, int]]] = []
+    for place, part in enumerate(parts):
+        if place == 3 and _SET.fullmatch(part):
+            allowed.append([(int(each), int(each)) for each in part[1:-1].split(",")])
+        elif not _PART.fullmatch(part):
+            return None
+        elif part == "*":
+            allowed.append([(0, 255)])
+        else:
+            first, _, last = part.partition("-")
+            allowed.append([(int(first), int(last or first))])
+    return allowed

@@ -1,0 +1,126 @@
+"""Accounts over HTTP: the same as over the remoting port, by Basic and by Bearer."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import re
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.config.security_config import ENFORCING, PERMISSIVE, SecurityConfig
+from broker.http.access import HTTP_ACCESS, WITHOUT_ACCOUNT
+from broker.http.server import HttpServer
+from broker.remoting.protocol.codes import RequestCode
+from broker.security.cluster_secrets import ClusterSecrets
+from broker.security.credentials import ClientSecurity, Credentials
+from broker.security.tokens import make_token
+from tests.broker.http.test_server import HOST, Site, with_site
+from tests.broker.single_broker import NOW_MS
+
+ADMIN = Credentials("admin-1234", "admin-secret")
+WRITER = Credentials("writer-123", "writer-secret")
+PRODUCE, CONSUME = "/topics/orders/messages", "/topics/orders/queues/0/messages"
+
+
+def with_access(
+    scenario: Callable[[Site], Coroutine[Any, Any, None]], data: Path, mode: str = ENFORCING
+) -> None:
+    async def prepared(site: Site) -> None:
+        fields = {"accessKey": WRITER.access_key, "secretKey": WRITER.secret_key}
+        code = RequestCode.UPDATE_AND_CREATE_ACL_CONFIG
+        await asyncio.sleep(2)  # the first admin is written
+        answer = await site.broker.ask(code, fields | {"topicPerms": "orders=PUB"})
+        assert answer.code == 0, answer
+        await site.broker.create_topic("orders")
+        await scenario(site)
+
+    with_site(
+        prepared,
+        data,
+        secrets=ClusterSecrets((b"\x07" * 32,), ADMIN),
+        client_security=ClientSecurity(ADMIN),
+        security=SecurityConfig(directory="/s", access_control=mode),
+    )
+
+
+def basic(keys: Credentials) -> str:
+    return f"Authorization: {keys.http_header()['Authorization']}"
+
+
+def bearer(keys: Credentials, expires_ms: int = NOW_MS + 1000) -> str:
+    return f"Authorization: Bearer {make_token(keys.access_key, keys.secret_key, expires_ms)}"
+
+
+def test_every_path_has_a_row_and_no_other_has(tmp_path: Path) -> None:
+    async def scenario(site: Site) -> None:
+        routes = HttpServer(site.broker.broker.context).app().router.resources()
+        assert {each.canonical for each in routes} == HTTP_ACCESS.keys() | WITHOUT_ACCOUNT
+
+    with_site(scenario, tmp_path)
+
+
+def test_nobody_gets_more_than_whether_the_node_is_well(tmp_path: Path) -> None:
+    async def scenario(site: Site) -> None:
+        assert (await site.ask("GET", "/healthz"))[0] == 200
+        for path in HTTP_ACCESS:
+            filled = re.sub(r"{queue}", "0", re.sub(r"{topic}", "orders", path))
+            method = "POST" if path in {"/snapshot", "/topics/{topic}/messages"} else "GET"
+            status, document = await site.ask(method, filled)
+            assert status == 401, path
+            assert document["error"].startswith("AclException: ")
+        head = await site.head("GET", "/", (HOST,))
+        assert b'WWW-Authenticate: Basic realm="dledger"' in head
+        assert (await site.ask("GET", "/none"))[0] == 404
+
+    with_access(scenario, tmp_path)
+
+
+@pytest.mark.parametrize("header", [basic, bearer])
+def test_an_account_does_what_it_may(tmp_path: Path, header: Callable[[Credentials], str]) -> None:
+    async def scenario(site: Site) -> None:
+        writer, admin = (HOST, header(WRITER)), (HOST, header(ADMIN))
+        assert (await site.ask("POST", PRODUCE, b'{"body": "a"}', writer))[0] == 200
+        assert (await site.ask("POST", "/topics/bills/messages", b"{}", writer))[0] == 403
+        assert (await site.ask("GET", CONSUME, headers=writer))[0] == 403
+        assert (await site.ask("GET", CONSUME, headers=admin))[0] == 200
+        assert (await site.ask("GET", "/status", headers=writer))[0] == 200
+        assert (await site.ask("POST", "/snapshot", b"{}", writer))[0] == 403
+
+    with_access(scenario, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        basic(Credentials("writer-123", "writer-secreT")),
+        basic(Credentials("nobody-123", "writer-secret")),
+        bearer(Credentials("writer-123", "other-secret")),
+        bearer(WRITER, NOW_MS),
+        "Authorization: Basic ????",
+        "Authorization: Basic " + base64.b64encode(b"\xff:\xff").decode(),
+        "Authorization: Basic",
+        "Authorization: Bearer a.b.c",
+        "Authorization: Digest x",
+        f"{basic(WRITER)}\r\n{basic(WRITER)}",
+    ],
+)
+def test_wrong_keys_and_tokens_are_refused_and_not_repeated(tmp_path: Path, header: str) -> None:
+    async def scenario(site: Site) -> None:
+        status, document = await site.ask("GET", "/status", headers=(HOST, header))
+        assert status == 401
+        assert "secre" not in document["error"].replace("secret key of", "")
+
+    with_access(scenario, tmp_path)
+
+
+def test_permissive_answers_everybody_and_counts(tmp_path: Path) -> None:
+    async def scenario(site: Site) -> None:
+        assert (await site.ask("POST", PRODUCE, b'{"body": "a"}'))[0] == 200
+        _, status = await site.ask("GET", "/status")
+        assert (status["access_control"], status["access_refused"]) == (PERMISSIVE, 2)
+
+    with_access(scenario, tmp_path, PERMISSIVE)
