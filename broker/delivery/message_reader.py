@@ -22,13 +22,13 @@ from store.message.batch import QUEUE_ROW
 from store.message.record import RECORD_FIXED_SIZE, is_record_of
 
 SCAN_ROWS_MIN = 800
-"""How many rows a filtered pull looks at, at least: RocketMQ's 16,000 bytes."""
+"""The rows that a filtered pull reads at least: RocketMQ's 16,000 bytes."""
 
 
 class GetMessageStatus(Enum):
     """How a pull ended; the names are those of RocketMQ's ``GetMessageStatus``.
 
-    ``MESSAGE_WAS_REMOVING`` is not among them: queues forget rows before the log forgets records.
+    ``MESSAGE_WAS_REMOVING`` is not among them: queues forget rows before the log expires.
     """
 
     FOUND = "FOUND"
@@ -41,7 +41,7 @@ class GetMessageStatus(Enum):
 
 
 class RowSpan(NamedTuple):
-    """Rows of a queue whose records lie one behind the other: the first and the last of them."""
+    """Rows of a queue with consecutive records: the first and the last of them."""
 
     queue: ConsumeQueue
     queue_id: int
@@ -52,19 +52,19 @@ class RowSpan(NamedTuple):
 
 
 class LogRange(NamedTuple):
-    """Records that lie one behind the other in the commit log."""
+    """Consecutive records of the commit log."""
 
     position: int
     size: int
     rows: RowSpan | None = None
-    """Which say that these are records, and which; checked once the records are there."""
+    """The rows of these records; they are checked once the records are there."""
 
 
 Done: TypeAlias = Callable[[Sequence[Bytes], StoreError | None], None]
 
 
 class PullLimits(NamedTuple):
-    """How much one pull may bring; it always brings at least one message."""
+    """The limits of one pull; it always returns at least one message."""
 
     messages: int
     bytes: int
@@ -119,7 +119,7 @@ class MessageReader:
         self._leads = leads
 
     def offsets(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """The queue's minimum offset and the offset that its next message will get."""
+        """The queue's minimum offset and the offset of its next message."""
         queue = self._applied.queue(topic, queue_id)
         if queue is None:
             end = self._applied.end_offset(topic, queue_id)
@@ -143,7 +143,7 @@ class MessageReader:
         if first <= offset < end and queue is not None:
             return self._scan(queue, queue_id, offset, limits, codes)
         if offset > end and not self._leads():
-            # A follower may lag: the asked offset can be right, and is not to be corrected.
+            # A follower may lag: the asked offset can be right and stays.
             return GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_ONE, offset, first, end)
         if end == 0:
             return GetMessageResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, first, end)
@@ -196,7 +196,7 @@ class MessageReader:
         ranges: Sequence[LogRange],
         done: Done,
     ) -> None:
-        """Brings the bytes of ``ranges``; ``done`` is called now if all of them are in memory.
+        """Loads the bytes of ``ranges``; ``done`` is called now if all of them are in memory.
 
         The error is :class:`~store.errors.OutOfRangeError` if the records have just expired, or if
         this node's disk does not have them yet. It is :class:`~store.errors.DamagedError` if their
@@ -270,7 +270,7 @@ def row_range(
 
 
 def _corrupt_row(each: LogRange, rows: RowSpan, part: Bytes) -> int | None:
-    """The offset of a row that is not that of the record, if one is."""
+    """The offset of the first row that does not belong to its record, if there is one."""
     position, size, _ = each
     _queue, queue_id, first, first_size, last, last_size = rows
     if not is_record_of(

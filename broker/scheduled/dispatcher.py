@@ -76,7 +76,7 @@ class DispatcherContext(NamedTuple):
 
 
 class DueMessage(NamedTuple):
-    """A message that is due: where it waits, and what its row says."""
+    """A due message: its place, and the time in its row."""
 
     queue: ConsumeQueue
     queue_id: int
@@ -126,7 +126,7 @@ class Dispatcher:
             self._fail(error)
 
     def arrived(self) -> None:
-        """Something has changed for which nobody may be waiting: looks at the end of this turn."""
+        """Something changed that nobody may wait for: looks again at the end of this turn."""
         if not (self._stopped or self._loading or self._failed):
             self._look_soon()
 
@@ -138,8 +138,8 @@ class Dispatcher:
     # --- for the subclass
 
     def _find(self) -> None:
-        """Calls :meth:`_deliver` where something is due, else one of those below, or nothing
-        where nothing waits."""
+        """Calls :meth:`_deliver` if something is due, else one of those below; nothing if no
+        message waits."""
         raise NotImplementedError
 
     def _restart_from_applied(self) -> None:
@@ -149,8 +149,8 @@ class Dispatcher:
     def _deliver(
         self, due: Sequence[DueMessage], command: Command, added: Callable[[], None]
     ) -> None:
-        """Delivers these messages in one entry with ``command``; calls ``added`` when they are on
-        their way, then looks again."""
+        """Delivers these messages in one entry with ``command``. Calls ``added`` once they are in
+        progress, then looks again."""
         self._loading = True
         self._reader.load([each.range for each in due], self._loaded(due, command, added))
 
@@ -176,7 +176,7 @@ class Dispatcher:
                 return
             self._loading = False
             if self._failed:
-                # A step before this one, which says that what is in that one is delivered, too.
+                # An earlier step, which says that the messages of this one are delivered too.
                 self._try_again("are not stored")
                 return
             if error is not None:

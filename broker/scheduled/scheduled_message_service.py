@@ -45,7 +45,7 @@ class ScheduledMessageService:
         self._timers: TimerDispatcher | None = None
 
     def leadership_changed(self, leadership: Leadership) -> None:
-        """A new term goes on with what is applied: nothing of the old one counts."""
+        """A new term continues from the applied state: nothing of the old term counts."""
         term = leadership.term if leadership.serving else None
         if term == self._term:
             return
@@ -79,9 +79,9 @@ class ScheduledMessageService:
     def tracked(self, deliver_ms: int, now_ms: int, waiter: SendWaiter) -> SendWaiter:
         """The waiter for a timed message, instead of ``waiter``.
 
-        ``now_ms`` is what :meth:`now_ms` said when it was found to be due later. If no message
-        waits, the schedule first moves on to this time, so the next leader need not search the time
-        before it. Raises as :meth:`~broker.group_commit.batcher.Batcher.add_command`.
+        ``now_ms`` is the time at which it was found to be due later. If no message waits, the
+        schedule first moves on to this time, so the next leader need not search the time before it.
+        Raises as :meth:`~broker.group_commit.batcher.Batcher.add_command`.
         """
         mark = self._within.machine.state.timer
         if not (mark.waiting or self.in_flight) and slot_of(mark.deliver_ms) < slot_of(now_ms):

@@ -34,10 +34,10 @@ from broker.state.commands import Timer
 from store.message.scheduled_topics import TIMER_TOPIC
 
 SCAN_ROWS = 2048
-"""How many rows of a slot are looked at in one turn of the event loop."""
+"""The rows of a slot that are read in one turn of the event loop."""
 
 SLOTS_A_TURN = 256
-"""How many slots without a message are passed in one turn."""
+"""The slots without a message that are passed in one turn."""
 
 BUCKET_MS = 1000
 
@@ -68,7 +68,7 @@ class TimerDispatcher(Dispatcher):
         """Messages that are due up to there are delivered or in progress."""
         self._slot = slot_of(self._mark[0])
         self._next_offset: int | None = None
-        """In the slot's queue, what is looked at next; unknown where it was not looked at yet."""
+        """The next row to read in the slot's queue; unknown before the first."""
         self._buckets: dict[int, list[_Timed]] = {}
         """The messages of the slot, by second; each second is in order once it is searched."""
         self._seconds: list[int] = []
@@ -102,7 +102,7 @@ class TimerDispatcher(Dispatcher):
         return now_ms if first_ms is None else min(now_ms, first_ms - 1)
 
     def _scan(self) -> bool:
-        """Takes up rows of the slot; False where there are more than this turn is to have."""
+        """Reads rows of the slot; False if there are more than one turn may read."""
         queue = self._machine.queue(TIMER_TOPIC, queue_of(self._slot))
         if queue is None:
             return True
@@ -130,7 +130,7 @@ class TimerDispatcher(Dispatcher):
         insort(bucket, timed)
 
     def _deliver_until(self, limit_ms: int) -> None:
-        """Delivers what is due by then, first of all what was due first."""
+        """Delivers the messages that are due by then, in order of their time."""
         due, size = list[_Timed](), 0
         for second in sorted(self._seconds):
             for timed in self._buckets[second]:
@@ -180,7 +180,7 @@ def _key(of: _Timed | TimerProgress) -> tuple[int, int]:
 def oldest_timer_position(machine: Queues) -> int | None:
     """The position of the first record that waits on the timer wheel, if one does.
 
-    It may be one that is delivered, in the slot whose turn it is.
+    It may be a delivered one, in the present slot.
     """
     mark = machine.state.timer
     if not mark.waiting:

@@ -31,7 +31,7 @@ def first_offsets(
     """For each queue (topic, id) the first offset whose record does not lie below ``position``.
 
     At most two records of each queue are read, and the whole log from ``position`` on if a row is
-    corrupt. Raises :class:`~store.errors.DamagedError` where that cannot be read. Without a ``log``
+    corrupt. Raises :class:`~store.errors.DamagedError` if the log cannot be read. Without a ``log``
     the rows are believed.
     """
     found: list[tuple[ConsumeQueue, int]] = []
@@ -105,7 +105,7 @@ def _first_in_log(
 
 
 def _first_in_memory(queue: ConsumeQueue, position: int) -> int:
-    """The first offset of those whose rows are on no disk yet; the end where there is none."""
+    """The first offset with a row that is on no disk yet; the end if all are."""
     begin = max(queue.first_offset, queue.flushed_end)
     rows = queue.read(begin, queue.end_offset - begin)
     for offset, row in enumerate(QUEUE_ROW.iter_unpack(rows), begin):

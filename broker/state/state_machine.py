@@ -19,6 +19,7 @@ from broker.state.commands import (
     Expire,
     Proof,
     PutAccess,
+    PutSetting,
     PutTopic,
     StoreRequests,
     decode_commands,
@@ -55,7 +56,7 @@ _FirstOffsets: TypeAlias = dict[tuple[str, int], int]
 
 _STORE_TIMESTAMP = Struct(">q")
 STORE_TIMESTAMP_AT = 56
-"""Where a record with an IPv4 born host, and all of ours have one, says when it was stored."""
+"""The place of the store time in a record with an IPv4 born host, as all of ours have."""
 
 
 class StateMachineListener:
@@ -69,6 +70,9 @@ class StateMachineListener:
 
     def topics_changed(self) -> None:
         """A topic was created, changed or deleted."""
+
+    def setting_changed(self, name: str) -> None:
+        """A setting was changed."""
 
     def expired(self, position: int) -> None:
         """The commit log below ``position`` has expired, and the newest checkpoint on disk says so.
@@ -105,7 +109,7 @@ class BrokerCheckpointWork:
         return self._state
 
     def flush(self) -> None:
-        """Writes the derived files. :class:`~store.errors.DiskFullError` where there is no room:
+        """Writes the derived files. :class:`~store.errors.DiskFullError` if there is no room:
         the rows stay in memory, and the next checkpoint writes them again."""
         try:
             for flush in self._flushes:
@@ -330,6 +334,8 @@ class BrokerStateMachine:
                 case Expire():
                     self._expire(command.position)
             self.state.apply(command)
+            if isinstance(command, PutSetting):
+                self.listener.setting_changed(command.name)
         if topics_changed:
             self.listener.topics_changed()
         return proof
@@ -351,8 +357,8 @@ class BrokerStateMachine:
             queue.first_offset = queue.end_offset
 
     def _checkpoint_saved(self, firsts: _FirstOffsets, expired_position: int) -> None:
-        """Gives up files once no checkpoint needs them: the older one has been replaced by that
-        before this one.
+        """Removes files that no checkpoint needs: the older one was replaced by the newer one
+        before this.
 
         Only now is the log cut, too. A member that gets this checkpoint and the log from here on
         makes its ConsumeQueues from them, so the log must have everything that the checkpoint

@@ -44,7 +44,7 @@ from store.log.retention_policy import RetentionPolicy
 
 GROUP = "broker-a"
 RECENT_BYTES = 16 << 10
-"""Of the newest entries in memory: what lies before them, which is most of a log here, is read."""
+"""The newest entries in memory: older ones, most of a log here, are read from the disk."""
 
 PROOF_MS = 400
 
@@ -60,13 +60,13 @@ class BrokerSettings:
     flush: str = "sync"
     retention: RetentionPolicy | None = None
     retains: bool = False
-    """Old segments go as retention has it, not wherever a run wants the log to begin."""
+    """Retention removes old segments, instead of faults that choose where the log begins."""
     transaction_timeout_ms: int = 6_000
     transaction_check_interval_ms: int = 30_000
 
 
 class ObservedStateMachine(BrokerStateMachine):
-    """Tells what is applied, with a digest of the whole state after it."""
+    """Reports each applied entry with a digest of the whole state after it."""
 
     rows_per_file = 24
     """So few that queues have several files."""
@@ -170,6 +170,7 @@ class BrokerHost(Host):
                 loop=self._loop,
                 rng=environment.streams.stream(f"broker {self.name}"),
                 wall_clock=self.clock.wall_ms,
+                clock=self._loop.time,
                 new_incarnation=self._new_incarnation,
                 close=close,
             ),
@@ -225,7 +226,7 @@ class BrokerHost(Host):
         )
 
     def _expire(self, node: Node) -> None:
-        """As retention does: by a command in the log, so that every replica does the same."""
+        """As retention does: by a command in the log, so every replica does the same."""
         if node is not self.node or node.failure is not None:
             return
         node.checkpointer.checkpoint()

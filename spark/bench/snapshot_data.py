@@ -39,8 +39,8 @@ def write_snapshots(
 ) -> list[str]:
     """Three snapshots of about ``size_bytes`` of log each; their directories.
 
-    ``body_size`` is of uniform messages. ``linked`` makes them share the files of the log, where
-    there is no room for all.
+    ``body_size`` is for uniform messages. With ``linked`` they share the files of the log, if there
+    is no room for all.
     """
     fs = OsFileSystem()
     live = f"{directory}/live"
@@ -127,7 +127,7 @@ def copy_as(source: str, target: str, node: str, *, linked: bool = False) -> str
 
 
 def give_to(directory: str, owner: str) -> None:
-    """Makes the vote and the mark of a replica say that they are that node's."""
+    """Makes the vote and the mark of a replica name that node as their owner."""
     for name in (VOTE_NAME, MARK_NAME):
         path = os.path.join(directory, "state", name)
         with open(path, "rb") as file:

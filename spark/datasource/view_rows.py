@@ -111,7 +111,7 @@ def message_row(replica: str, index: int, record: MessageRecord) -> tuple[Any, .
 
 
 def moment(time_ms: int) -> datetime | None:
-    """A time as Arrow takes it; nothing for one that no calendar holds."""
+    """A time for Arrow; nothing for one that no calendar holds."""
     try:
         return _EPOCH + timedelta(milliseconds=time_ms)
     except OverflowError:
@@ -144,7 +144,7 @@ def index_rows(piece: Piece) -> Rows:
 def queue_lengths(snapshot: Snapshot) -> list[QueueLength]:
     """The rows of queues that count, by the snapshot's checkpoint.
 
-    Raises :class:`~spark.errors.ReplicaError` where it cannot be read.
+    Raises :class:`~spark.errors.ReplicaError` if it cannot be read.
     """
     state = snapshot_state(snapshot)
     return [] if state is None else list(state.machine.queues)

@@ -259,7 +259,7 @@ BUGS = (
         STALE,
         20,
         seconds=8.0,
-        # Of its peers alone: clients must reach the leader that nobody hears any more.
+        # Only of its peers: clients must reach the leader that nobody hears any more.
         kinds=("partial partition",),
         world=FOLLOWERS,
     ),
