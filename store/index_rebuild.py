@@ -2,21 +2,20 @@
 
 The rows lie ready made in the entries (``store/message/batch.py``), so this is reading the log
 once. What is made is what the newest checkpoint covers; the entries behind it are applied as at any
-start. Memory is bounded: rows are written whenever enough of them are gathered. An entry that has
-rotted is for the peers to put back; then it goes on there.
+start. Memory is bounded: rows are written whenever enough of them are gathered.
+
+An entry that is damaged is passed over. Its rows are missing: their blocks are unsealed, and the
+scrub makes them again once the entry is whole.
 """
 
 from __future__ import annotations
 
-from store.errors import (
-    CorruptBatchError,
-    DamagedError,
-    DamagedLogError,
-    DiskFullError,
-    FatalDiskError,
-)
-from store.index.consume_queue import BARRIER_QUEUES, ROW_SIZE, ROWS_PER_FILE, ConsumeQueues
+from store.errors import CorruptBatchError, DamagedError, DiskFullError, FatalDiskError
+from store.index.block_seals import ROW_SIZE, Tail, block_of, unsealed
+from store.index.consume_queues import BARRIER_QUEUES, ConsumeQueues, state_directory
 from store.index.key_index import KeyIndex
+from store.index.queue_rows import ROWS_PER_FILE
+from store.index.queue_tails import TAILS_NAME, write_tails
 from store.io.atomic_file import replace_file
 from store.io.filesystem import FileSystem
 from store.log.commit_log import OUT_OF_SPACE
@@ -40,91 +39,44 @@ def rebuild_derived(
 ) -> bool:
     """Makes them again if that was requested; returns whether it was. Blocks.
 
-    ``rows_per_file``: of a ConsumeQueue. See :meth:`Rebuild.run`.
+    ``rows_per_file``: of a ConsumeQueue. A crash in between leaves the request, and all begins
+    again. Raises :class:`~store.errors.DiskFullError` where there is no room, and
+    :class:`~store.errors.FatalDiskError` where the disk fails.
     """
-    return Rebuild(fs, directory, rows_per_file).run(store)
+    request = f"{directory}/state/{REBUILD_NAME}"
+    if not fs.exists(request):
+        return False
+    try:
+        _make(fs, directory, store, rows_per_file)
+        fs.remove(request)
+        fs.sync_directory(f"{directory}/state")
+    except OSError as error:
+        if error.errno in OUT_OF_SPACE:
+            raise DiskFullError(f"no room for derived files: {error.filename}") from error
+        raise FatalDiskError(f"derived files could not be made again: {error}") from error
+    return True
 
 
-class Rebuild:
-    """Making them again, where the log may have to be mended in between."""
-
-    def __init__(self, fs: FileSystem, directory: str, rows_per_file: int = ROWS_PER_FILE) -> None:
-        self._fs = fs
-        self._rows_per_file = rows_per_file
-        self._directory = directory
-        self._rebuilder: _Rebuilder | None = None
-        self._index = 0  # of the next entry
-        self._last_index = -1
-        self._before: Entry | None = None
-
-    def run(self, store: ReplicaStore) -> bool:
-        """Makes them again if that was requested; returns whether it was. Blocks.
-
-        A crash in between leaves the request, and all begins anew. Raises
-        :class:`~store.errors.DamagedLogError` where an entry is not whole: once it is, the next
-        call goes on there, with the store opened anew. Raises
-        :class:`~store.errors.DiskFullError` where there is no room, and
-        :class:`~store.errors.FatalDiskError` where the disk fails.
-        """
-        fs, directory = self._fs, self._directory
-        request = f"{directory}/state/{REBUILD_NAME}"
-        if not fs.exists(request):
-            return False
-        try:
-            self._make(store)
-            fs.remove(request)
-            fs.sync_directory(f"{directory}/state")
-        except OSError as error:
-            if error.errno in OUT_OF_SPACE:
-                raise DiskFullError(f"no room for derived files: {error.filename}") from error
-            raise FatalDiskError(f"derived files could not be made again: {error}") from error
-        return True
-
-    def _make(self, store: ReplicaStore) -> None:
-        checkpoint = store.recovered.checkpoint
-        last_index = -1 if checkpoint is None else checkpoint.index
-        if self._rebuilder is None or last_index != self._last_index:
-            for name in DERIVED:
-                self._fs.remove_tree(f"{self._directory}/{name}")
-            self._fs.sync_directory(self._directory)
-            if checkpoint is None:
-                return
-            state = decode_machine_state(checkpoint.state)
-            self._rebuilder = _Rebuilder(
-                self._fs, self._directory, state.queues, self._rows_per_file
-            )
-            self._index, self._last_index = store.first_index, last_index
-            self._before = None
-        while self._index <= last_index:
-            for entry in self._read(store):
-                self._rebuilder.add(entry)
-                self._before, self._index = entry, entry.index + 1
-        self._rebuilder.write()
-
-    def _read(self, store: ReplicaStore) -> list[Entry]:
-        """The next entries."""
-        try:
-            return store.read_entries(self._index, self._last_index, READ_BYTES)
-        except DamagedError:
-            checked = store.check_entries(self._index, self._last_index, READ_BYTES)
-        damaged = min(checked.damage, default=checked.next_index)
-        if damaged > self._index:
-            return [entry for entry in checked.entries if entry.index < damaged]
-        if store.repair_row(damaged):
-            return []  # its entry is whole, and found now
-        raise self._damage(store, checked.damage[damaged])
-
-    def _damage(self, store: ReplicaStore, error: DamagedError) -> DamagedLogError:
-        damage = DamagedLogError(error.path, error.position, error.what)
-        damage.index = self._index
-        damage.commit_index = damage.known_index = damage.applied_index = self._last_index
-        damage.durable_position = store.end_position
-        if self._before is not None:
-            damage.end, damage.chain_crc = self._before.end, self._before.chain_crc
-        else:
-            damage.end = store.first_position
-            damage.chain_crc = None if self._index else 0
-        return damage
+def _make(fs: FileSystem, directory: str, store: ReplicaStore, rows_per_file: int) -> None:
+    for name in DERIVED:
+        fs.remove_tree(f"{directory}/{name}")
+    tails = f"{directory}/state/{TAILS_NAME}"
+    if fs.exists(tails):
+        fs.remove(tails)
+        fs.sync_directory(f"{directory}/state")
+    fs.sync_directory(directory)
+    checkpoint = store.recovered.checkpoint
+    if checkpoint is None:
+        return
+    state = decode_machine_state(checkpoint.state)
+    rebuilder = _Rebuilder(fs, directory, state.queues, rows_per_file)
+    index = store.first_index
+    while index <= checkpoint.index:
+        checked = store.check_entries(index, checkpoint.index, READ_BYTES)
+        for entry in checked.entries:
+            rebuilder.add(entry)
+        index = checked.next_index
+    rebuilder.end()
 
 
 class _Rebuilder:
@@ -132,15 +84,22 @@ class _Rebuilder:
         self, fs: FileSystem, directory: str, lengths: list[QueueLength], rows_per_file: int
     ) -> None:
         self._fs = fs
-        self._directory = directory
-        self._queues = ConsumeQueues(fs, f"{directory}/consumequeue", rows_per_file=rows_per_file)
+        self._directory = f"{directory}/consumequeue"
+        self._rows_per_file = rows_per_file
+        self._queues = ConsumeQueues(fs, self._directory, rows_per_file=rows_per_file)
         self._keys = KeyIndex(fs, f"{directory}/keyindex")
         self._lengths = {(length.topic, length.queue_id): length for length in lengths}
-        self._rows: dict[tuple[str, int], tuple[int, bytearray]] = {}
+        self._tails: dict[tuple[str, int], Tail] = {}
+        self._rows: dict[tuple[str, int], bytearray] = {}
         self._key_rows = bytearray()
         self._gathered = 0
+        self._next_index = -1
 
     def add(self, entry: Entry) -> None:
+        """Takes the next whole entry."""
+        if entry.index != self._next_index:
+            self._write_keys()  # no file reaches over an entry whose rows it lacks
+        self._next_index = entry.index + 1
         if entry.kind is not EntryKind.DATA:
             return
         try:
@@ -149,9 +108,10 @@ class _Rebuilder:
             raise DamagedError(f"entry {entry.index}", 0, str(error)) from error
         for run in batch.runs:
             length = self._lengths.get((run.topic, run.queue_id))
-            if length is None:
+            if length is None or length.first_offset == length.end_offset:
                 continue
-            first = max(run.first_offset, length.first_offset)
+            kept, _ = block_of(length.first_offset, self._rows_per_file)
+            first = max(run.first_offset, kept)
             end = min(run.first_offset + run.count, length.end_offset)
             if first < end:
                 row = run.first_row + first - run.first_offset
@@ -159,21 +119,48 @@ class _Rebuilder:
         self._key_rows += batch.key_rows
         self._gathered += len(batch.key_rows)
         if self._gathered >= GATHERED_BYTES:
-            self.write()
+            self._write()
 
     def _take(self, length: QueueLength, first: int, rows: memoryview) -> None:
-        _, gathered = self._rows.setdefault((length.topic, length.queue_id), (first, bytearray()))
-        gathered += rows
+        key = (length.topic, length.queue_id)
+        tail, gathered = self._tails.get(key), self._rows.get(key, b"")
+        if tail is not None and tail.end + len(gathered) // ROW_SIZE != first:
+            self._write_rows()
+            tail = None
+        if tail is None:
+            self._tails[key] = unsealed(first, self._rows_per_file)
+        self._rows.setdefault(key, bytearray()).extend(rows)
         self._gathered += len(rows)
 
-    def write(self) -> None:
+    def end(self) -> None:
+        """All entries were given."""
+        self._write()
+        lengths = self._lengths
+        write_tails(
+            self._fs,
+            state_directory(self._directory),
+            [
+                (*key, tail)
+                for key, tail in sorted(self._tails.items())
+                if tail.position >= 0 and tail.end == lengths[key].end_offset
+            ],
+        )
+
+    def _write(self) -> None:
+        self._write_rows()
+        self._write_keys()
+        self._gathered = 0
+
+    def _write_rows(self) -> None:
         few = len(self._rows) < BARRIER_QUEUES
-        for (topic, queue_id), (first, rows) in sorted(self._rows.items()):
-            self._queues.get_or_create(topic, queue_id).write(first, bytes(rows), sync=few)
+        for key, rows in sorted(self._rows.items()):
+            queue = self._queues.get_or_create(*key)
+            self._tails[key] = queue.write_sealed(self._tails[key], bytes(rows), sync=few)
         if not few:
-            self._fs.sync_all(f"{self._directory}/consumequeue")
+            self._fs.sync_all(self._directory)
+        self._rows = {}
+
+    def _write_keys(self) -> None:
         if self._key_rows:
             self._keys.write(bytes(self._key_rows))
-        self._rows = {}
         self._key_rows = bytearray()
-        self._gathered = 0

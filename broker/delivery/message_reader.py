@@ -4,11 +4,9 @@ The answers of a pull are RocketMQ's (``DefaultMessageStore.getMessage``); see
 :class:`GetMessageStatus`. Rows of a ConsumeQueue say where the records lie. Consecutive records are
 read as one range, so a pull costs a few reads and not one for each message.
 
-A corrupt row would lead to bytes that are no record, or another queue's. So each range must begin
-and end with the records of its first and its last row. The rows between lead to consecutive
-records, so they are right too. A filter reads no record of the rows that it skips; they must lead
-to consecutive places. If only the tags code is corrupt, a filter skips the message until the scrub
-has repaired the row, as in RocketMQ.
+Rows have checksums (:mod:`store.index.block_seals`). Each range must still begin and end with the
+records that its first and its last row are of: that holds whoever wrote the rows, and for those of
+format 1 that are not sealed yet.
 """
 
 from __future__ import annotations
@@ -17,18 +15,14 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol, TypeAlias
 
-from broker.delivery.corrupt_rows import CorruptRowError, first_corrupt_row
-from store.errors import DamagedError, MisplacedError, StoreError
-from store.index.consume_queue import ROW_SIZE, ConsumeQueue
+from store.errors import DamagedError, DerivedDamageError, MisplacedError, StoreError
+from store.index.consume_queue import ConsumeQueue
 from store.io.filesystem import Bytes
 from store.message.batch import QUEUE_ROW
 from store.message.record import RECORD_FIXED_SIZE, is_record_of
 
 SCAN_ROWS_MIN = 800
 """The rows that a filtered pull reads at least: RocketMQ's 16,000 bytes."""
-
-ROWS_BEFORE = 1024
-"""How many rows before a wrong one are searched for a whole one: a page of the disk has 205."""
 
 
 class GetMessageStatus(Enum):
@@ -98,8 +92,6 @@ class Log(Protocol):
         done: Callable[[Sequence[Bytes] | None, BaseException | None], None],
     ) -> None: ...
 
-    def suspect_derived(self, position: int) -> None: ...
-
 
 class Applied(Protocol):
     """The part of :class:`~broker.state.state_machine.BrokerStateMachine` that is used here."""
@@ -144,8 +136,7 @@ class MessageReader:
     ) -> GetMessageResult:
         """The messages from ``offset`` on whose tags code is among ``codes`` (None: all).
 
-        Raises :class:`~broker.delivery.corrupt_rows.CorruptRowError` if a skipped row is visibly
-        corrupt; it is repaired soon.
+        Raises :class:`~store.errors.DerivedDamageError` where the rows are not whole.
         """
         queue = self._applied.queue(topic, queue_id)
         first, end = self.offsets(topic, queue_id)
@@ -192,8 +183,6 @@ class MessageReader:
                     start, first, first_size = position, examined, size
                 end, last, last_size = position + size, examined, size
             examined += 1
-        if examined > messages:
-            self._check_passed_over(queue, offset, data[: examined * ROW_SIZE])
         status = GetMessageStatus.NO_MATCHED_MESSAGE
         if messages:
             ranges.append(joined())
@@ -201,13 +190,6 @@ class MessageReader:
         return GetMessageResult(
             status, offset + examined, queue.first_offset, queue.end_offset, ranges, messages
         )
-
-    def _check_passed_over(self, queue: ConsumeQueue, offset: int, data: Bytes) -> None:
-        try:
-            self.check_rows(queue, offset, data)
-        except CorruptRowError as wrong:
-            self.report_corrupt_row(wrong)
-            raise
 
     def load(
         self,
@@ -222,12 +204,7 @@ class MessageReader:
         """
         for each in ranges:
             if each.rows is not None and not self._may_be(each, each.rows):
-                done(
-                    (),
-                    self.report_corrupt_row(
-                        CorruptRowError(each.rows.queue, each.rows.last_offset)
-                    ),
-                )
+                done((), misleading_row(each.rows.queue, each.rows.last_offset))
                 return
         parts: list[Bytes] = []
         missing: list[int] = []
@@ -244,7 +221,7 @@ class MessageReader:
 
         def came(read: Sequence[Bytes] | None, error: BaseException | None) -> None:
             if isinstance(error, StoreError):
-                done((), self._misplaced(ranges, error))
+                done((), _misplaced(ranges, error))
                 return
             if error is not None:
                 raise error
@@ -253,38 +230,6 @@ class MessageReader:
             self._check(ranges, parts, done)
 
         self._log.read([ranges[place][:2] for place in missing], came)
-
-    # --- rows that are wrong
-
-    def check_rows(self, queue: ConsumeQueue, offset: int, data: Bytes) -> None:
-        """Raises :class:`~broker.delivery.corrupt_rows.CorruptRowError` if one of the rows from
-        ``offset`` on is impossible. It is for rows whose records are not read.
-        """
-        applied = self._applied
-        wrong = first_corrupt_row(data, applied.expired_position, applied.applied_end)
-        if wrong is not None:
-            raise CorruptRowError(queue, offset + wrong)
-
-    def report_corrupt_row(self, wrong: CorruptRowError) -> CorruptRowError:
-        """Compares the log from the row before the wrong one on with the queue.
-
-        That row may be corrupt as well. So of the two nearest rows that can lead to a record, the
-        first counts; without one, the log's beginning.
-        """
-        queue, applied = wrong.queue, self._applied
-        first = max(queue.first_offset, wrong.offset - ROWS_BEFORE)
-        try:
-            before = queue.read(first, wrong.offset - first)
-        except DamagedError:
-            before = b""
-        positions = [
-            position
-            for position, size, _ in rows(before)
-            if size >= RECORD_FIXED_SIZE
-            and applied.expired_position <= position <= applied.applied_end - size
-        ]
-        self._log.suspect_derived(min(positions[-2:], default=applied.expired_position))
-        return wrong
 
     def _may_be(self, each: LogRange, rows: RowSpan) -> bool:
         applied = self._applied
@@ -298,18 +243,23 @@ class MessageReader:
         for each, part in zip(ranges, parts, strict=True):
             wrong = None if each.rows is None else _corrupt_row(each, each.rows, part)
             if each.rows is not None and wrong is not None:
-                done((), self.report_corrupt_row(CorruptRowError(each.rows.queue, wrong)))
+                done((), misleading_row(each.rows.queue, wrong))
                 return
         done(parts, None)
 
-    def _misplaced(self, ranges: Sequence[LogRange], error: StoreError) -> StoreError:
-        if isinstance(error, MisplacedError):
-            for each in ranges:
-                if each.position == error.position and each.rows is not None:
-                    return self.report_corrupt_row(
-                        CorruptRowError(each.rows.queue, each.rows.last_offset)
-                    )
-        return error
+
+def misleading_row(queue: ConsumeQueue, offset: int) -> DerivedDamageError:
+    """The row of ``offset`` is that of no such record; its block is compared with the log now."""
+    what = f"the row of offset {offset} leads to no such record"
+    return queue.damaged(offset, DamagedError(*queue.locate(offset), what))
+
+
+def _misplaced(ranges: Sequence[LogRange], error: StoreError) -> StoreError:
+    if isinstance(error, MisplacedError):
+        for each in ranges:
+            if each.position == error.position and each.rows is not None:
+                return misleading_row(each.rows.queue, each.rows.last_offset)
+    return error
 
 
 def row_range(

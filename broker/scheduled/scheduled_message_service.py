@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from broker.delivery.corrupt_rows import CorruptRowError
 from broker.delivery.message_reader import MessageReader, rows
 from broker.group_commit.batcher import Batcher
 from broker.group_commit.pending_batch import SendWaiter
@@ -18,6 +17,7 @@ from broker.scheduled.timer_wheel import slot_of
 from broker.state.commands import Timer
 from broker.state.state_machine import BrokerStateMachine
 from dledger.node.state_machine import Leadership
+from store.errors import DerivedDamageError
 from store.message.scheduled_topics import LEVEL_MAX, SCHEDULE_TOPIC, TIMER_TOPIC
 
 log = logging.getLogger(__name__)
@@ -100,17 +100,20 @@ class ScheduledMessageService:
 
     def oldest_needed_position(self) -> int | None:
         """The position of the first record that still waits, if one does."""
-        machine = self._within.machine
         try:
-            timed = oldest_timer_position(machine)
-        except CorruptRowError as wrong:
-            # It waits until it is repaired.
-            log.warning("keeping the log: %s", self._within.reader.report_corrupt_row(wrong))
+            return min(self._oldest_positions(), default=None)
+        except DerivedDamageError as damage:
+            # Nothing is given up before it is made again.
+            log.warning("keeping the log: %s", damage)
             return 0
+
+    def _oldest_positions(self) -> list[int]:
+        machine = self._within.machine
+        timed = oldest_timer_position(machine)
         positions = [] if timed is None else [timed]
         for level in range(1, LEVEL_MAX + 1):
             queue = machine.queue(SCHEDULE_TOPIC, level - 1)
             if queue is not None:
                 offset = first_undelivered_offset(machine.state, queue, level)
                 positions += [position for position, _, _ in rows(queue.read(offset, 1))]
-        return min(positions, default=None)
+        return positions

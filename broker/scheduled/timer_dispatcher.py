@@ -4,10 +4,6 @@ The dispatcher reads the present slot and delivers its messages in order of thei
 their offset. The progress, in the state, is the last message delivered: everything due before it is
 delivered, nothing behind it. This holds because no message is added for a past time, and no
 delivery passes the time of a message in flight (:mod:`broker.scheduled.in_flight_timers`).
-
-So a row with a wrong time must not be skipped: the schedule would pass its message, and a row that
-is repaired behind the schedule counts as delivered. A row with a time that its queue cannot have is
-repaired before anything of its slot is delivered.
 """
 
 from __future__ import annotations
@@ -17,7 +13,6 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from broker.delivery.corrupt_rows import CorruptRowError
 from broker.delivery.message_reader import rows
 from broker.scheduled.dispatcher import (
     DISPATCH_BYTES,
@@ -28,18 +23,14 @@ from broker.scheduled.dispatcher import (
 )
 from broker.scheduled.in_flight_timers import InFlightTimers
 from broker.scheduled.timer_wheel import (
-    DELAY_MS_MAX,
     SLOT_MS,
     SLOTS,
-    first_corrupt_time,
     first_of_slot,
     queue_of,
     slot_of,
 )
 from broker.state.broker_state import TimerProgress
 from broker.state.commands import Timer
-from store.index.consume_queue import ConsumeQueue
-from store.io.filesystem import Bytes
 from store.message.scheduled_topics import TIMER_TOPIC
 
 SCAN_ROWS = 2048
@@ -116,11 +107,9 @@ class TimerDispatcher(Dispatcher):
         if queue is None:
             return True
         if self._next_offset is None:
-            self._next_offset = first_of_slot(queue, queue_of(self._slot), self._slot)
+            self._next_offset = first_of_slot(queue, self._slot)
         first = max(self._next_offset, queue.first_offset)
         data = queue.read(first, SCAN_ROWS)
-        if data:
-            self._check(queue, first, data)
         mark = self._mark
         offset = first
         for offset, (position, size, deliver_ms) in enumerate(rows(data), first):
@@ -128,13 +117,6 @@ class TimerDispatcher(Dispatcher):
                 self._add(_Timed(deliver_ms, offset, position, size))
         self._next_offset = offset + 1 if data else first
         return self._next_offset >= queue.end_offset
-
-    def _check(self, queue: ConsumeQueue, first: int, data: Bytes) -> None:
-        self._reader.check_rows(queue, first, data)
-        now_ms = max(self._batcher.now_ms(), self._mark[0])
-        wrong = first_corrupt_time(data, queue_of(self._slot), now_ms + DELAY_MS_MAX)
-        if wrong is not None:
-            raise CorruptRowError(queue, first + wrong)
 
     def _overdue(self, due: DueMessage, own_ms: int) -> bool:
         return (own_ms, due.offset) > self._began
@@ -207,6 +189,6 @@ def oldest_timer_position(machine: Queues) -> int | None:
     for number in range(SLOTS):
         queue = machine.queue(TIMER_TOPIC, number)
         if queue is not None:
-            first = first_of_slot(queue, number, slot_of(mark.deliver_ms))
+            first = first_of_slot(queue, slot_of(mark.deliver_ms))
             positions += [position for position, _, _ in rows(queue.read(first, 1))]
     return min(positions, default=None)

@@ -240,16 +240,15 @@ class Broker(StateMachineListener):
         if rebuild_derived(self._fs, data, store, rows_per_file):
             log.info("made the ConsumeQueues and the key index again from the log")
         node = self.context.node
+        machine = self.context.machine
         node.scrubber.derived = DerivedFilesCheck(
-            self._fs, data, store, self.context.machine.keys, rows_per_file
+            store,
+            machine.keys,
+            machine.queue,
+            unwritable=lambda: request_rebuild(self._fs, data),
         )
-        try:
-            await node.start()
-        except DamagedError as error:
-            log.error("%s; making what is derived again from the log", error)
-            request_rebuild(self._fs, data)
-            rebuild_derived(self._fs, data, store, rows_per_file)
-            await node.start()
+        machine.tell_damage(node.checked_reads.suspect_derived)
+        await node.start()
         self.context.clients.start()
         self.context.rates.start()
         self._retention.start()

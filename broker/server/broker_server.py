@@ -20,7 +20,6 @@ from broker.server.environment import BrokerLimits, Environment
 from broker.server.name_server_registration import Registrar
 from broker.system.uncaught_errors import fatal_error_of
 from dledger.node.startup_repair import open_repaired
-from store.index_rebuild import Rebuild
 from store.replica import ReplicaStore, StoreConfig
 
 B = TypeVar("B", bound=Broker)
@@ -135,8 +134,6 @@ async def open_broker(
     with ExitStack() as unless_opened:
         unless_opened.callback(environment.close)
         unless_opened.callback(environment.executors.close)
-        rows_per_file = broker_class.machine_class.rows_per_file
-        rebuild = Rebuild(environment.fs, config.data, rows_per_file)
         store = await open_repaired(
             environment.fs,
             config.data,
@@ -153,7 +150,6 @@ async def open_broker(
             environment.make_transport,
             environment.loop,
             config.peers,
-            prepare=rebuild.run,
         )
         unless_opened.pop_all()
     return BrokerServer(config, store, environment, limits, broker_class)

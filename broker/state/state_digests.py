@@ -25,7 +25,7 @@ from broker.state.commands import (
     PutTopic,
 )
 from broker.topics_and_groups import TopicConfig
-from store.index.consume_queue import ConsumeQueues
+from store.index.consume_queues import ConsumeQueues
 from store.state.state_digests import (
     DIGEST_MODULUS,
     item_digest,

@@ -32,14 +32,10 @@ from broker.topics_and_groups import HALF_TOPIC, TopicConfig
 from dledger.errors import InvariantError, SafetyProperty
 from dledger.node.state_machine import Leadership
 from store.errors import CorruptBatchError, DiskFullError, StoreError
-from store.index.consume_queue import (
-    ROWS_PER_FILE,
-    BatchedQueueFlush,
-    ConsumeQueue,
-    ConsumeQueues,
-    QueueFlush,
-)
+from store.index.consume_queue import ConsumeQueue
+from store.index.consume_queues import ConsumeQueues, QueuesFlush
 from store.index.key_index import KeyFlush, KeyIndex
+from store.index.queue_rows import ROWS_PER_FILE
 from store.io.filesystem import Bytes, FileSystem
 from store.log.commit_log import OUT_OF_SPACE
 from store.log.entry import Entry, EntryKind
@@ -101,7 +97,7 @@ class BrokerCheckpointWork:
     def __init__(
         self,
         state: bytes,
-        flushes: Sequence[QueueFlush | BatchedQueueFlush | KeyFlush],
+        flushes: Sequence[QueuesFlush | KeyFlush],
         saved: Callable[[], None],
     ) -> None:
         self._state = state
@@ -165,6 +161,16 @@ class BrokerStateMachine:
     def add_system_topics(self, topics: Mapping[str, TopicConfig]) -> None:
         """Topics that exist by configuration, also after a restore."""
         self.state.add_system_topics(topics)
+
+    def tell_damage(self, on_damage: Callable[[int], None]) -> None:
+        """Calls ``on_damage`` with a place of the log from which on files that follow from it have
+        to be made again, where one is read that is wrong."""
+
+        def told(position: int) -> None:
+            on_damage(max(position, self.expired_position))
+
+        self._queues.tell_damage(told)
+        self.keys.on_damage = told
 
     # --- what others read
 
@@ -256,11 +262,10 @@ class BrokerStateMachine:
                 self.applied_end,
             )
         )
-        keys = self.keys.begin_flush()
-        flushes: list[QueueFlush | BatchedQueueFlush | KeyFlush] = [*self._queues.begin_flush()]
+        flushes = (self._queues.begin_flush(), self.keys.begin_flush())
         return BrokerCheckpointWork(
             state,
-            flushes if keys is None else [*flushes, keys],
+            [flush for flush in flushes if flush is not None],
             partial(self._checkpoint_saved, _first_offsets(queues), self.expired_position),
         )
 

@@ -7,7 +7,8 @@ import shutil
 from dataclasses import replace
 
 from spark.bench.messages import BORN_MS, HOST, Messages, batches
-from store.index.consume_queue import ROW_SIZE, ConsumeQueues
+from store.index.block_seals import ROW_SIZE
+from store.index.consume_queues import ConsumeQueues
 from store.index.key_index import KeyIndex
 from store.io.os_filesystem import OsFileSystem
 from store.io.two_slot_file import SLOT_COUNT, SLOT_SIZE, decode_slot, encode_slot
@@ -95,13 +96,10 @@ def write_snapshots(
 
 
 def flush(queues: ConsumeQueues, keys: KeyIndex) -> None:
-    for queue in queues.begin_flush():
-        queue.run()
-        queue.finish()
-    key_flush = keys.begin_flush()
-    if key_flush is not None:
-        key_flush.run()
-        key_flush.finish()
+    for flushed in (queues.begin_flush(), keys.begin_flush()):
+        if flushed is not None:
+            flushed.run()
+            flushed.finish()
 
 
 def copy_as(source: str, target: str, node: str, *, linked: bool = False) -> str:

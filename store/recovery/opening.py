@@ -41,6 +41,7 @@ from store.recovery.snapshot_install import install
 from store.state.checkpoint import Checkpoint, Checkpoints
 from store.state.format_file import (
     FORMAT_NAME,
+    FORMAT_VERSION,
     Identity,
     check_identity,
     decode_format,
@@ -116,7 +117,9 @@ def open_parts(fs: FileSystem, directory: str, config: StoreConfig) -> OpenParts
         # Nothing of another node's, or of a later version, is touched: not even to finish a refill.
         incarnation = _claim(fs, directory, config)
         install(fs, directory)
-        return _recover(fs, directory, config, lock, incarnation)
+        parts = _recover(fs, directory, config, lock, incarnation)
+        _bring_forward(fs, directory)
+        return parts
     except (StoreError, OSError):
         lock.release()
         raise
@@ -145,6 +148,18 @@ def _claim(fs: FileSystem, directory: str, config: StoreConfig) -> int:
     TwoSlotFile.create(fs, state, MARK_NAME, DurableMark().pack(), config.owner).close()
     replace_file(fs, state, FORMAT_NAME, encode_format(identity))
     return identity.incarnation
+
+
+def _bring_forward(fs: FileSystem, directory: str) -> None:
+    """Durably notes the newest format, before the first file that only that one has is written.
+
+    Called once the replica is open: until then an earlier program may still open it.
+    """
+    state = f"{directory}/state"
+    path = f"{state}/{FORMAT_NAME}"
+    found = decode_format(read_checked_file(fs, path), path)
+    if found.version < FORMAT_VERSION:
+        replace_file(fs, state, FORMAT_NAME, encode_format(found._replace(version=FORMAT_VERSION)))
 
 
 def begin_incarnation(
