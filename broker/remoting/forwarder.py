@@ -75,8 +75,6 @@ class Forwarder:
         self._closed = False
         self._brokers: set[Connection] = set()
         """Those over which other brokers forward."""
-        self.forwarded = 0
-        """Requests passed on since the start."""
 
     def take(self, connection: Connection, request: Frame, error: Refusal) -> bool:
         """Takes a request over that was refused with one of :data:`NOT_HERE`.
@@ -163,7 +161,6 @@ class Forwarder:
     def _forward(
         self, address: str, connection: Connection, request: Frame, error: Refusal
     ) -> None:
-        self.forwarded += 1
         self._client.call(
             address,
             RequestCode.FORWARD,

@@ -124,7 +124,7 @@ async def test_a_follower_answers_with_what_the_leader_says(loop: VirtualLoop) -
         assert (answer.code, answer.body) == (ResponseCode.SUCCESS, b"body")
         assert answer.ext == {"by": "2", "b": "kept", "n": "kept"}
         assert [stored[0] for stored in group.members[2].stored] == [b"body"]
-        assert group.members[1].forwarder.forwarded == 1
+        assert group.members[1].asked == 1
         assert group.members[3].asked == 0
 
 
