@@ -123,11 +123,6 @@ def test_rows_whose_block_cannot_be_read_are_made_again_while_the_node_serves() 
     assert given == [b"%d" % number for number in range(COUNT)]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="one slot of 512 bytes is written, where the whole block must be",
-)
 @pytest.mark.parametrize("name", ["mark", "held", "vote"])
 def test_a_small_file_whose_block_cannot_be_read_is_written_anew_by_who_knows_what_it_says(
     name: str,
