@@ -2,23 +2,22 @@
 
 The rows lie ready made in the entries (``store/message/batch.py``), so this is reading the log
 once. What is made is what the newest checkpoint covers; the entries behind it are applied as at any
-start. Memory is bounded: rows are written whenever enough of them are gathered. An entry that has
-rotted is for the peers to put back; then it goes on there.
+start. Memory is bounded: rows are written whenever enough of them are gathered.
+
+An entry may be damaged. Its rows stay zeros in the ConsumeQueues, which no read takes for rows, and
+no file of the key index reaches across its place. Once the entry is whole again, the scrub finds
+that its rows are missing.
 """
 
 from __future__ import annotations
 
-from store.errors import (
-    CorruptBatchError,
-    DamagedError,
-    DamagedLogError,
-    DiskFullError,
-    FatalDiskError,
-)
+from collections.abc import Iterator
+
+from store.errors import CorruptBatchError, DamagedError, DiskFullError, FatalDiskError
 from store.index.consume_queue import BARRIER_QUEUES, ROW_SIZE, ROWS_PER_FILE, ConsumeQueues
 from store.index.key_index import KeyIndex
 from store.io.atomic_file import replace_file
-from store.io.filesystem import FileSystem
+from store.io.filesystem import Bytes, FileSystem
 from store.log.commit_log import OUT_OF_SPACE
 from store.log.entry import Entry, EntryKind
 from store.message.batch import decode_batch
@@ -40,91 +39,58 @@ def rebuild_derived(
 ) -> bool:
     """Makes them again if that was requested; returns whether it was. Blocks.
 
-    ``rows_per_file``: of a ConsumeQueue. See :meth:`Rebuild.run`.
+    ``rows_per_file``: of a ConsumeQueue. A crash in between leaves the request, and all begins
+    anew. Raises :class:`~store.errors.DiskFullError` where there is no room, and
+    :class:`~store.errors.FatalDiskError` where the disk fails.
     """
-    return Rebuild(fs, directory, rows_per_file).run(store)
+    request = f"{directory}/state/{REBUILD_NAME}"
+    if not fs.exists(request):
+        return False
+    try:
+        _make(fs, directory, store, rows_per_file)
+        fs.remove(request)
+        fs.sync_directory(f"{directory}/state")
+    except OSError as error:
+        if error.errno in OUT_OF_SPACE:
+            raise DiskFullError(f"no room for derived files: {error.filename}") from error
+        raise FatalDiskError(f"derived files could not be made again: {error}") from error
+    return True
 
 
-class Rebuild:
-    """Making them again, where the log may have to be mended in between."""
+def _make(fs: FileSystem, directory: str, store: ReplicaStore, rows_per_file: int) -> None:
+    for name in DERIVED:
+        fs.remove_tree(f"{directory}/{name}")
+    fs.sync_directory(directory)
+    checkpoint = store.recovered.checkpoint
+    if checkpoint is None:
+        return
+    state = decode_machine_state(checkpoint.state)
+    rebuilder = _Rebuilder(fs, directory, state.queues, rows_per_file)
+    following = store.first_index
+    for entry in _whole_entries(store, checkpoint.index):
+        if entry.index != following:
+            rebuilder.leave_out()
+        rebuilder.add(entry)
+        following = entry.index + 1
+    if following <= checkpoint.index:
+        rebuilder.leave_out()
+    rebuilder.end()
 
-    def __init__(self, fs: FileSystem, directory: str, rows_per_file: int = ROWS_PER_FILE) -> None:
-        self._fs = fs
-        self._rows_per_file = rows_per_file
-        self._directory = directory
-        self._rebuilder: _Rebuilder | None = None
-        self._index = 0  # of the next entry
-        self._last_index = -1
-        self._before: Entry | None = None
 
-    def run(self, store: ReplicaStore) -> bool:
-        """Makes them again if that was requested; returns whether it was. Blocks.
-
-        A crash in between leaves the request, and all begins anew. Raises
-        :class:`~store.errors.DamagedLogError` where an entry is not whole: once it is, the next
-        call goes on there, with the store opened anew. Raises
-        :class:`~store.errors.DiskFullError` where there is no room, and
-        :class:`~store.errors.FatalDiskError` where the disk fails.
-        """
-        fs, directory = self._fs, self._directory
-        request = f"{directory}/state/{REBUILD_NAME}"
-        if not fs.exists(request):
-            return False
+def _whole_entries(store: ReplicaStore, last_index: int) -> Iterator[Entry]:
+    """The entries up to ``last_index`` but for those that are damaged."""
+    index = store.first_index
+    while index <= last_index:
         try:
-            self._make(store)
-            fs.remove(request)
-            fs.sync_directory(f"{directory}/state")
-        except OSError as error:
-            if error.errno in OUT_OF_SPACE:
-                raise DiskFullError(f"no room for derived files: {error.filename}") from error
-            raise FatalDiskError(f"derived files could not be made again: {error}") from error
-        return True
-
-    def _make(self, store: ReplicaStore) -> None:
-        checkpoint = store.recovered.checkpoint
-        last_index = -1 if checkpoint is None else checkpoint.index
-        if self._rebuilder is None or last_index != self._last_index:
-            for name in DERIVED:
-                self._fs.remove_tree(f"{self._directory}/{name}")
-            self._fs.sync_directory(self._directory)
-            if checkpoint is None:
-                return
-            state = decode_machine_state(checkpoint.state)
-            self._rebuilder = _Rebuilder(
-                self._fs, self._directory, state.queues, self._rows_per_file
-            )
-            self._index, self._last_index = store.first_index, last_index
-            self._before = None
-        while self._index <= last_index:
-            for entry in self._read(store):
-                self._rebuilder.add(entry)
-                self._before, self._index = entry, entry.index + 1
-        self._rebuilder.write()
-
-    def _read(self, store: ReplicaStore) -> list[Entry]:
-        """The next entries."""
-        try:
-            return store.read_entries(self._index, self._last_index, READ_BYTES)
+            entries = store.read_entries(index, last_index, READ_BYTES)
+            following = entries[-1].index + 1
         except DamagedError:
-            checked = store.check_entries(self._index, self._last_index, READ_BYTES)
-        damaged = min(checked.damage, default=checked.next_index)
-        if damaged > self._index:
-            return [entry for entry in checked.entries if entry.index < damaged]
-        if store.repair_row(damaged):
-            return []  # its entry is whole, and found now
-        raise self._damage(store, checked.damage[damaged])
-
-    def _damage(self, store: ReplicaStore, error: DamagedError) -> DamagedLogError:
-        damage = DamagedLogError(error.path, error.position, error.what)
-        damage.index = self._index
-        damage.commit_index = damage.known_index = damage.applied_index = self._last_index
-        damage.durable_position = store.end_position
-        if self._before is not None:
-            damage.end, damage.chain_crc = self._before.end, self._before.chain_crc
-        else:
-            damage.end = store.first_position
-            damage.chain_crc = None if self._index else 0
-        return damage
+            checked = store.check_entries(index, last_index, READ_BYTES)
+            if [place for place in checked.damage if store.repair_row(place)]:
+                continue  # these entries are whole, and found now
+            entries, following = checked.entries, checked.next_index
+        yield from entries
+        index = following
 
 
 class _Rebuilder:
@@ -136,6 +102,8 @@ class _Rebuilder:
         self._queues = ConsumeQueues(fs, f"{directory}/consumequeue", rows_per_file=rows_per_file)
         self._keys = KeyIndex(fs, f"{directory}/keyindex")
         self._lengths = {(length.topic, length.queue_id): length for length in lengths}
+        self._ends: dict[tuple[str, int], int] = {}
+        self._incomplete = False
         self._rows: dict[tuple[str, int], tuple[int, bytearray]] = {}
         self._key_rows = bytearray()
         self._gathered = 0
@@ -161,10 +129,31 @@ class _Rebuilder:
         if self._gathered >= GATHERED_BYTES:
             self.write()
 
-    def _take(self, length: QueueLength, first: int, rows: memoryview) -> None:
-        _, gathered = self._rows.setdefault((length.topic, length.queue_id), (first, bytearray()))
+    def leave_out(self) -> None:
+        """Entries are damaged. A file of the key index ends there."""
+        self.write()
+        self._incomplete = True
+
+    def end(self) -> None:
+        """All entries were added. Where none was left out, missing rows are an error, which the
+        start finds."""
+        if self._incomplete:
+            for length in self._lengths.values():
+                self._take(length, length.end_offset, b"")
+        self.write()
+
+    def _take(self, length: QueueLength, first: int, rows: Bytes) -> None:
+        """Rows of a queue from offset ``first`` on; zeros for those that were left out."""
+        queue = (length.topic, length.queue_id)
+        end = self._ends.get(queue, length.first_offset if self._incomplete else first)
+        missing = bytes((first - end) * ROW_SIZE)
+        if not missing and not rows:
+            return
+        _, gathered = self._rows.setdefault(queue, (end, bytearray()))
+        gathered += missing
         gathered += rows
-        self._gathered += len(rows)
+        self._ends[queue] = first + len(rows) // ROW_SIZE
+        self._gathered += len(missing) + len(rows)
 
     def write(self) -> None:
         few = len(self._rows) < BARRIER_QUEUES

@@ -18,8 +18,7 @@ from broker.server.broker import Broker
 from broker.server.environment import BrokerLimits, Environment
 from broker.server.name_server_registration import Registrar
 from broker.system.uncaught_errors import fatal_error_of
-from dledger.node.startup_repair import open_repaired
-from store.index_rebuild import Rebuild
+from dledger.node.recovering_node import open_replica
 from store.replica import ReplicaStore, StoreConfig
 
 B = TypeVar("B", bound=Broker)
@@ -120,16 +119,14 @@ async def open_broker(
 ) -> BrokerServer[B]:
     """Opens the data of a broker, which is then to be started.
 
-    Waits for its peers where the log is damaged and they must put it right. Raises
+    Waits for its peers where the log has a hole that they must fill. Raises
     :class:`~store.errors.StoreError` and ``OSError`` where the data cannot be used; the environment
     is closed then.
     """
     with ExitStack() as unless_opened:
         unless_opened.callback(environment.close)
         unless_opened.callback(environment.executors.close)
-        rows_per_file = broker_class.machine_class.rows_per_file
-        rebuild = Rebuild(environment.fs, config.data, rows_per_file)
-        store = await open_repaired(
+        store = await open_replica(
             environment.fs,
             config.data,
             StoreConfig(
@@ -145,7 +142,7 @@ async def open_broker(
             environment.make_transport,
             environment.loop,
             config.peers,
-            prepare=rebuild.run,
+            on_hole=environment.on_hole,
         )
         unless_opened.pop_all()
     return BrokerServer(config, store, environment, limits, broker_class)

@@ -14,6 +14,7 @@ from broker.security.port_tls import PortTls
 from dledger.config import RaftConfig
 from dledger.node.executor import Executors
 from dledger.wire.transport import Transport
+from store.errors import DamagedError
 from store.io.filesystem import FileSystem
 from store.log.entry_index import ROWS_PER_FILE
 from store.log.retention_policy import RetentionPolicy
@@ -25,9 +26,10 @@ class Environment:
 
     ``loop`` tells the time, and opens connections and ports. ``wall_clock`` gives milliseconds
     since 1970, ``new_incarnation`` a number that no other disk has. ``make_transport`` gives a
-    connection to the peers, one at a time. ``secrets`` are needed where access control is on.
-    ``tls`` is that of the ports of clients, if they speak it. ``close`` gives back what was taken;
-    nothing is running then.
+    connection to the peers, one at a time. ``on_hole`` is told what is wrong with a log that peers
+    must fill before the broker starts. ``secrets`` are needed where access control is on. ``tls``
+    is that of the ports of clients, if they speak it. ``close`` gives back what was taken; nothing
+    is running then.
     """
 
     fs: FileSystem
@@ -37,6 +39,7 @@ class Environment:
     rng: Random
     wall_clock: Callable[[], int]
     new_incarnation: Callable[[], int]
+    on_hole: Callable[[DamagedError], None] = lambda _error: None
     close: Callable[[], None] = lambda: None
     secrets: ClusterSecrets | None = None
     tls: PortTls | None = None

@@ -31,7 +31,7 @@ from store.io.os_filesystem import OsFileSystem
 async def serve(config: NodeConfig) -> BrokerServer[Broker]:
     """Starts the broker of ``config``.
 
-    Waits for its peers where its log is damaged and they must put it right. Raises
+    Waits for its peers where its log has a hole that they must fill. Raises
     :class:`~store.errors.StoreError` where its data cannot be used, ``OSError`` where a port is
     taken, and :class:`~broker.config.setting_checks.ConfigError` where the files of ``[security]``
     cannot be used; nothing keeps running then.
@@ -47,7 +47,7 @@ async def serve(config: NodeConfig) -> BrokerServer[Broker]:
         environment = os_environment(config, connections.peers, security)
         return await open_broker(config, environment, limits, Broker)
 
-    return await start_service(open_it, alone=not config.peers)
+    return await start_service(open_it)
 
 
 def os_environment(

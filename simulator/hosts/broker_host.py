@@ -161,6 +161,7 @@ class BrokerHost(Host):
                 rng=environment.streams.stream(f"broker {self.name}"),
                 wall_clock=self.clock.wall_ms,
                 new_incarnation=self._new_incarnation,
+                on_hole=self._has_hole,
                 close=close,
             ),
             BrokerLimits(

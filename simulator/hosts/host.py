@@ -8,16 +8,15 @@ from functools import partial
 
 from dledger.errors import InvariantError, ReopenError, SnapshotInstalledError
 from dledger.node.node import Node
+from dledger.node.recovering_node import open_replica
 from dledger.node.service import Service, StopSignal, run_service, start_service
-from dledger.node.startup_repair import StartupRepair, open_repaired
 from dledger.raft.configuration import FIRST_INCARNATION
 from dledger.wire.features import FEATURES
 from dledger.wire.greeting import Greeting
 from dledger.wire.peer_identity import PeerIdentity
-from dledger.wire.transport import TransportHandler
 from simulator.engine.disk_executor import executors_of
 from simulator.engine.machine_clock import MachineClock
-from simulator.engine.peer_network import Network, SimulatedTransport
+from simulator.engine.peer_network import SimulatedTransport
 from simulator.engine.process import Process
 from simulator.engine.process_loop import ProcessLoop
 from simulator.engine.tcp_sockets import Interface
@@ -26,7 +25,7 @@ from simulator.hosts.disk_host import DiskHost
 from simulator.hosts.hash_state_machine import HashChainStateMachine
 from simulator.hosts.node_service import NodeService
 from simulator.hosts.observed_host import Ending, Environment, GroupConfig
-from store.errors import DamagedLogError, DiskFullError, FatalDiskError, StoreError
+from store.errors import DamagedError, DiskFullError, FatalDiskError, StoreError
 from store.replica import StoreConfig
 
 DIRECTORY = "/data"
@@ -39,20 +38,6 @@ outside of them missing."""
 
 EXPIRY_SECONDS = (0.0, 0.3, 0.6)
 """When a host gives up what it can: it keeps two checkpoints, and what the older one needs."""
-
-
-class HostTransport(SimulatedTransport):
-    """Tells its host who listens."""
-
-    def __init__(self, network: Network, host: Host, process: Process) -> None:
-        super().__init__(network, host, process)
-        self._machine = host
-
-    async def start(self, handler: TransportHandler) -> None:
-        """See :class:`dledger.wire.transport.Transport`."""
-        if isinstance(handler, StartupRepair):
-            self._machine.waits_for_repair(handler._damage)
-        await super().start(handler)
 
 
 class Host(DiskHost):
@@ -227,7 +212,7 @@ class Host(DiskHost):
         life.add_done_callback(self._over)
 
     async def _start_service(self) -> Service:
-        return await start_service(self._open, alone=False)
+        return await start_service(self._open)
 
     async def _open(self) -> Service:
         """Opens what runs on the machine. The node is there from now on, and is started next."""
@@ -253,7 +238,7 @@ class Host(DiskHost):
         """Opens the data; here of a bare node: its state is a hash of the applied entries."""
         group, environment, process = self._group, self._environment, self.process
         assert process is not None  # noqa: S101 - it is an event of it
-        store = await open_repaired(
+        store = await open_replica(
             self.fs,
             DIRECTORY,
             StoreConfig(
@@ -268,6 +253,7 @@ class Host(DiskHost):
             partial(self._make_transport, process),
             self._loop,
             group.voters,
+            on_hole=self._has_hole,
         )
         executors, close = executors_of(self, process, environment.loop, environment.streams)
         failed: asyncio.Future[BaseException] = self._loop.create_future()
@@ -289,12 +275,12 @@ class Host(DiskHost):
         return self._incarnations.randrange(FIRST_INCARNATION, 1 << 62)
 
     def _make_transport(self, process: Process) -> SimulatedTransport:
-        self._transport = HostTransport(self._environment.network, self, process)
+        self._transport = SimulatedTransport(self._environment.network, self, process)
         self._transport.features = self.features
         return self._transport
 
-    def waits_for_repair(self, damage: DamagedLogError) -> None:
-        """Its peers are to put back what keeps its log from being opened."""
+    def _has_hole(self, damage: DamagedError) -> None:
+        """Its peers are to fill a hole of its log before a node can be made."""
         self.note(f"must be repaired: {damage}")
         if not (self.damaged or self.damaged_parts or self._disk_failed):
             raise Violation(f"{self.name} takes its log for damaged: {damage}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.dledger.node.test_startup_repair import (
+from tests.dledger.node.test_recovering_node import (
     KNOWN,
     OTHER,
     THIRD,

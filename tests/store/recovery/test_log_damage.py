@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from simulator.engine.disk import Fault, SimulatedFileSystem
 from store.errors import DamagedError, DiskFullError, FatalDiskError
 from tests.store.small_logs import (
+    CONFIG,
     DIRECTORY,
     Writer,
     contents,
@@ -121,6 +123,8 @@ def test_a_missing_segment_below_the_mark_is_damage() -> None:
     fs, _ = marked_log()
     fs.vanish(f"{LOG}/{400:020d}")
     with pytest.raises(DamagedError, match=f"{400:020d}.*missing"):
+        open_store(fs, replace(CONFIG, alone=True))
+    with pytest.raises(DamagedError, match=f"{400:020d}, byte 0: the file ends here"):
         open_store(fs)
 
 
@@ -128,6 +132,8 @@ def test_a_missing_first_segment_is_damage() -> None:
     fs, _ = marked_log()
     fs.vanish(f"{LOG}/{0:020d}")
     with pytest.raises(DamagedError, match=f"{0:020d}.*missing"):
+        open_store(fs, replace(CONFIG, alone=True))
+    with pytest.raises(DamagedError, match=f"{0:020d}.*cut short.*entry 0 is not whole"):
         open_store(fs)
 
 
@@ -135,7 +141,7 @@ def test_a_segment_cut_short_below_the_mark_is_damage() -> None:
     fs, writer = marked_log()
     path, byte = place(writer.entries[MARKED].position)
     fs.cut(path, byte + 20)
-    with pytest.raises(DamagedError, match="cut short"):
+    with pytest.raises(DamagedError, match=f"byte {byte + 20}: the file ends here"):
         open_store(fs)
 
 
