@@ -60,7 +60,8 @@ class Host(DiskHost):
         self.features: Collection[str] = FEATURES
         """The announcements that its process makes to its peers and has heard; its next one knows
         all."""
-        self.files_swapped = False  # since the log was opened last, with every file in its place
+        self.files_swapped = False  # since the log was opened last
+        self._holds_old_bytes = False  # of another file, in a place that was not read yet
         self._incarnations = environment.streams.stream(f"incarnations of {name}")
         self._group = group
         self._ended = ended
@@ -112,6 +113,15 @@ class Host(DiskHost):
         """Whether damage keeps it from running: it refuses to, or waits for a repair. A host that
         is stopping, or is down between two processes, is not kept: it will be back."""
         return self.node is None and self.damaged and (self.refuses or self.process is not None)
+
+    @property
+    def holds_old_bytes(self) -> bool:
+        """Whether a file may still hold what another one held as they were swapped. Swapped once
+        more, it would bring back an old copy of the log's end, which nobody could notice."""
+        if self._holds_old_bytes and self.node is not None:
+            scrubber = self.node.scrubber
+            self._holds_old_bytes = scrubber.passes < PASSES_TO_FIND or bool(scrubber.damage)
+        return self._holds_old_bytes
 
     def part_is_doubtful(self, part: str) -> bool:
         """Whether damage to that part of what is derived may not have been found yet."""
@@ -227,6 +237,7 @@ class Host(DiskHost):
         )
         if self._is_repaired:
             self.coverage_mark("damage repaired before the node started")
+        self._holds_old_bytes |= self.files_swapped
         self.refuses = self.files_swapped = self._is_repaired = False
         self.node = node
         for observer in self.observers:
