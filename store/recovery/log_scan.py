@@ -1,23 +1,15 @@
-"""Recovery: finding the end of the log after any crash, and telling a torn tail from damage.
+"""Scanning the log from the newest checkpoint on, and making durable what was found.
 
-From the newest checkpoint on, every entry is read and checked: header, index, position, order of
-terms, chain and body. The first bytes that are no such entry end the log. What that means depends
-on where they lie:
+Every entry is read and checked: header, index, position, order of terms, chain and body. The first
+bytes that are no such entry are a hole, and what that means is for
+:mod:`store.recovery.recovery` to say. Behind the durable position it may be a torn tail. A torn
+tail is zeroed, and later segments are removed.
 
-* Below the *durable_position* (the durable mark, or the checkpoint if that is higher) the bytes
-  were known to
-  be on stable storage, and perhaps counted by a leader. They are damage: reported, never cut.
-* At or above the durable_position they are the torn tail of writes whose sync never returned. They
-  were
-  never acknowledged; they are zeroed, and later segments removed. But where the disk cannot read
-  them, no write that was torn did that: they may have been confirmed, and are lost
-  (:mod:`store.recovery.lost_suffix`).
-
-What recovery keeps above the durable_position may live only in the page cache: if the process died
+What a scan finds behind the durable position may live in the page cache only. If a process died
 because a sync failed, the kernel may hold those pages as clean although the disk lacks them, and
-another sync would say yes without writing ("Can Applications Recover from fsync Failures?", ATC
-'20). So they are written once more, over themselves, and synced before anyone may count on them;
-and so are zeros where the next entry would begin, or one that a truncation dropped could come back.
+another sync would succeed without writing ("Can Applications Recover from fsync Failures?", ATC
+'20). So they are written once more, over themselves, and synced before anyone counts on them. The
+place of the next entry gets zeros, or an entry that a truncation dropped could come back.
 """
 
 from __future__ import annotations
