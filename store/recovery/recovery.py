@@ -194,6 +194,9 @@ class Recovery:
         position = next_position(found.end, entry.size, size)
         if entry.position != position:
             raise StoreError(f"it belongs at {position}, and was at {entry.position}")
+        segment = self._log.segments.get(segment_start(position, size))
+        if segment is None:
+            raise StoreError(f"no segment had anything at {position}")
         pieces: list[tuple[int, Bytes]] = []
         if position != found.end:
             pieces.append((found.end, padding(position - found.end)))
@@ -209,7 +212,7 @@ class Recovery:
         for place in places:
             overwrite_noted(*place)
         self._log.sync_directory()
-        self._log.segments[segment_start(position, size)].adopt()
+        segment.adopt()
 
     def _holds(self, entry: Entry) -> bool:
         return self._log.reader.read(entry.position, entry.size).data == entry.data

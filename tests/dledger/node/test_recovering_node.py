@@ -244,6 +244,25 @@ def test_the_entry_that_does_not_fit_is_named(caplog: pytest.LogCaptureFixture) 
     assert contents(open_store(fs)) == data_of(writer.entries)
 
 
+def test_an_entry_that_reaches_beyond_all_that_was_durable_does_not_fit(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A chain CRC that fits is no proof: anybody can compute one."""
+    fs, writer, other = SimulatedFileSystem(Random(1)), Writer(), Writer()
+    store = open_store(fs)
+    store.save_hard_state(1, "n0")
+    store.append(writer.make_many(3))
+    store.sync()
+    save_mark(store, writer.entries[2], 2)
+    store.close()
+    fs.flip_bit(f"{DIRECTORY}/commitlog/{segment_name(0)}", writer.entries[2].position + 50)
+    other.make_many(2)
+    other.make(bytes(300))
+    repair(fs, {"n1": other.entries, "n2": writer.entries}, config=ABOVE)
+    assert "entry 2 of n1 does not fit: no segment had anything at 400" in caplog.messages
+    assert contents(open_store(fs)) == data_of(writer.entries)
+
+
 def test_an_entry_that_comes_too_early_does_not_fit(caplog: pytest.LogCaptureFixture) -> None:
     fs = SimulatedFileSystem(Random(1))
     writer = damaged_replica(fs, 6, 7)
