@@ -119,7 +119,7 @@ lock:
 	rm -rf build/lock && $(PYTHON) -m venv build/lock
 	build/lock/bin/python $(PIP_INSTALL) pip-tools==7.6.2
 	$(PIP_COMPILE) --build-deps-for editable -o requirements.lock pyproject.toml
-	$(PIP_COMPILE) --build-deps-for editable --extra spark --extra test -c requirements.lock \
+	$(PIP_COMPILE) --build-deps-for editable --extra spark --extra tracing --extra test -c requirements.lock \
 		-o requirements-test.lock pyproject.toml
 	echo "rocketmq==0.4.4" | $(PIP_COMPILE) -o tests/clients/rocketmq.lock -
 	echo "rocketmq-python-cvs==2.1.0.3" | $(PIP_COMPILE) -o tests/clients/rocketmq_2.lock -

@@ -6,14 +6,16 @@ The flows raise these and know no wire. Each wire turns them into its answers in
 
 from __future__ import annotations
 
+import re
+
 from dledger.errors import ProposeError
 from store.errors import EntryTooLargeError
 from store.quoting import shortened
 
 
 class RefusedError(Exception):
-    """Base of all refusals. The text is for the caller. It is one line of bounded length, as many
-    repeat a name or a text of the request, which is as long as its sender likes."""
+    """Base of all refusals. The text is for the caller. It is one line of bounded length, because
+    many repeat a name or a text of the request, which may be of any length."""
 
     def __init__(self, what: str) -> None:
         super().__init__(shortened(what))
@@ -47,11 +49,11 @@ class UnauthenticatedError(AccessDeniedError):
 
 
 class UnknownTopicError(RefusedError):
-    """The topic is not there, and does not come into being by being used."""
+    """The topic does not exist, and use does not create it."""
 
 
 class UnknownGroupError(RefusedError):
-    """The subscription group is not there, and does not come into being by being used."""
+    """The subscription group does not exist, and use does not create it."""
 
 
 class UnknownQueueError(RefusedError):
@@ -59,7 +61,7 @@ class UnknownQueueError(RefusedError):
 
 
 class UnknownSubscriptionError(RefusedError):
-    """No member of the group that is connected here has said what it wants of the topic."""
+    """No connected member of the group has subscribed to the topic."""
 
 
 class StaleSubscriptionError(RefusedError):
@@ -79,11 +81,11 @@ class TransactionMismatchError(RefusedError):
 
 
 class UnavailableError(RefusedError):
-    """It cannot be done now. Another try may succeed, here or on another node."""
+    """It is impossible now. Another try may succeed, here or on another node."""
 
 
 class WrongStateError(UnavailableError):
-    """The state of this node is not that of its group, so nothing is told of it."""
+    """The state of this node is not that of its group, so it gives no answer from it."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -92,6 +94,12 @@ class WrongStateError(UnavailableError):
         )
 
 
+def reason_of(error: Exception) -> str:
+    """The word under which a refusal is counted: the name of its class, ``not_leader``."""
+    name = type(error).__name__.removesuffix("Error")
+    return re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower()
+
+
 Refusal = RefusedError | ProposeError | EntryTooLargeError
 REFUSALS = (RefusedError, ProposeError, EntryTooLargeError)
-"""All that says no: the broker's own refusals, and those of the layers below."""
+"""All refusals: the broker's own, and those of the layers below."""

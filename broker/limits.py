@@ -16,14 +16,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RemotingLimits:
-    """Of the remoting port. Defaults are RocketMQ's where it has them (idle, connect)."""
+    """Limits of the remoting port. Defaults are RocketMQ's if it has them (idle, connect)."""
 
     idle_seconds: float = 120.0
-    """A connection over which nothing went in either direction for so long is closed."""
+    """A connection without traffic in either direction for so long is closed."""
 
     connections_max: int = 20_000
-    """The server closes a connection beyond these as soon as it is accepted. Fewer, where the
-    process may not have so many files open (:mod:`broker.system.file_descriptor_limits`)."""
+    """The server closes further connections as soon as they are accepted. The limit is lower if the
+    process may not open so many files (:mod:`broker.system.file_descriptor_limits`)."""
 
     backlog: int = 1024
     """Connections that wait to be accepted; RocketMQ's ``serverSocketBacklogSize``."""
@@ -32,7 +32,7 @@ class RemotingLimits:
     write_buffer_high: int = 1024 * 1024
     """Bytes that wait for the peer to read; above, the server stops reading its requests."""
     write_buffer_max: int = 64 * 1024 * 1024
-    """Answers to earlier requests still come after that; a peer that lets so much wait is cut."""
+    """Answers to earlier requests still come after that; a peer that leaves more unread is cut."""
 
     pending_max: int = 65_536
     """Requests of one connection that may wait for an answer."""
@@ -41,16 +41,14 @@ class RemotingLimits:
     """Frames, or KiB of body, that are handled before heartbeats and disks have their turn."""
 
     incomplete_max: int = 128 * 1024 * 1024
-    """Bytes of frames that were begun and not finished, of all connections of a server. Above, the
-    connection is closed whose frame was begun first."""
+    """Bytes of incomplete frames, of all connections. Above, the oldest one's link is closed."""
 
     incomplete_each: int = 16 * 1024
-    """Bytes of such a frame that each connection may keep all the same."""
+    """Bytes of such a frame that each connection may keep in any case."""
 
     progress_seconds: float = 15.0
     progress_bytes: int = 8 * 1024
-    """Of a frame that was begun so many bytes must come in so many seconds, or the rest of it. A
-    link that carries 5 kbit/s is quick enough."""
+    """An incomplete frame must get so many bytes in so many seconds: 5 kbit/s are quick enough."""
     header_template_size_max: int = 4096
     header_templates_max: int = 64
     """Headers that others of one connection are compared with; then it starts again."""
@@ -69,8 +67,7 @@ class ForwardingLimits:
     """Of the requests that a follower passes on to the leader."""
 
     wait_seconds: float = 1.0
-    """How long requests wait for a leader. After that they are refused at once until there is one:
-    a client of several broker groups then turns to another."""
+    """Requests wait so long for a leader. After that all are refused at once until there is one."""
 
     waiting_max: int = 10_000
     waiting_bytes_max: int = 32 * 1024 * 1024
@@ -85,21 +82,19 @@ FORWARDING = ForwardingLimits()
 
 @dataclass(frozen=True, slots=True)
 class StateLimits:
-    """Of the replicated state: what a group of brokers keeps of topics, groups and offsets."""
+    """Limits of the replicated state: topics, groups and offsets of a broker group."""
 
     topics_max: int = 20_000
-    """Of a group of brokers. With names of any length their settings fit one frame, in a
-    registration and in the answer to code 21."""
+    """With names of any length their settings fit one frame, also in the answer to code 21."""
 
     automatic_topics_max: int = 10_000
-    """Beyond these sending to an unknown topic creates none: what a faulty producer leaves is room
-    enough for an operator."""
+    """Sending creates no topic beyond these: a faulty producer leaves room for an operator."""
 
     queues_max: int = 16_384
     """Of one topic. A queue costs nothing before its first message."""
 
     all_queues_max: int = 262_144
-    """Of all topics. Lists of them take a step for each that ever had a message."""
+    """The queues of all topics. Lists of them take a step for each that ever had a message."""
 
     automatic_queues_max: int = 131_072
     """Of all topics, beyond which sending creates no topic."""
@@ -113,8 +108,7 @@ class StateLimits:
     retry_queues_max: int = 256
     """Of one group's retry topic."""
     offsets_max: int = 262_144
-    """Committed offsets: of each group one for each queue that it consumes. They are packed for
-    each checkpoint, which takes 0.2 s for so many."""
+    """Committed offsets, one for each queue of a group. A checkpoint packs as many in 0.2 s."""
 
     transactions_max: int = 65_536
     """Half messages are refused while so many transactions are open."""
@@ -131,35 +125,31 @@ STATE = StateLimits()
 
 @dataclass(frozen=True, slots=True)
 class ProduceLimits:
-    """Of what is taken in and not yet applied, and of what is remembered of it."""
+    """Limits of requests that are not applied yet, and of the memory for them."""
 
     pending_bytes_max: int = 64 << 20
     """The waiting proposals; beyond it requests are refused as busy."""
 
     suspect_bytes_max: int = 64 << 20
-    """Of requests that may have been stored before, until that is found out; beyond it they are
-    refused as busy."""
+    """Possible retries that are being looked up; further ones are refused as busy."""
 
     recent_bytes_max: int = 32 << 20
-    """Of the newest applied entries, which are kept in memory for those who read them."""
+    """The newest applied entries, in memory for readers."""
 
     keys_max: int = 256
-    """Words in the ``KEYS`` of a message: each is a row of the key index, several times larger than
-    a short word. A message has a few."""
+    """Words in the ``KEYS`` of a message, which has a few: each is a row of the key index."""
 
     key_size_max: int = 4096
     """Bytes of one of them."""
 
     batch_keys_max: int = 131_072
-    """Keys of all messages in one request, which takes 0.1 s for so many. It is several for each
-    message even where 4 MiB are full of short ones."""
+    """Keys of all messages in one request, which takes 0.1 s for this many."""
 
     property_templates_max: int = 4096
     """How many templates of properties are remembered; then it starts again."""
 
     property_template_bytes_max: int = 1024
-    """Of properties that are longer, each with a template of its own, memory would be full of
-    templates."""
+    """Longer properties get no template: each would have its own and fill the memory."""
 
 
 PRODUCE = ProduceLimits()
@@ -173,14 +163,13 @@ class ConsumeLimits:
     pull_bytes_max: int = 4 << 20
 
     long_poll_seconds_max: float = 60.0
-    """Longer than any client waits; a client that asks for more is answered then."""
+    """Longer than any client waits; a request for a longer time is answered then."""
 
     held_pulls_max: int = 65_536
-    """Pulls held at once; one more is told at once that there is nothing."""
+    """Pulls held at once; a further one is answered at once without a message."""
 
     held_expressions_max: int = 8 << 20
-    """Characters of the expressions of all held pulls: what is made of them takes up to 30 bytes
-    for each, unless several have the same."""
+    """Characters of the expressions of all held pulls; parsed, each takes up to 30 bytes."""
 
     query_messages_max: int = 64
     """RocketMQ's ``maxMsgsNumBatch``."""
@@ -195,8 +184,7 @@ class ConsumeLimits:
     """Of parentheses and signs within each other, in an SQL92 expression."""
 
     expression_links_max: int = 200
-    """Of ``AND``, ``OR`` and tests for equality in a row: each is evaluated within the next, and
-    the interpreter's stack has an end. Longer lists of values are what ``IN`` is for."""
+    """``AND``, ``OR`` and ``=`` in a row: evaluation nests them. ``IN`` takes long lists."""
 
 
 CONSUME = ConsumeLimits()
@@ -204,7 +192,7 @@ CONSUME = ConsumeLimits()
 
 @dataclass(frozen=True, slots=True)
 class ClientLimits:
-    """Of what heartbeats say, and of other things that clients hold on a broker."""
+    """Limits of heartbeats, and of other things that clients hold on a broker."""
 
     groups_max: int = 1024
     """Of producers and consumers, over one connection. An application has a few."""
@@ -230,7 +218,7 @@ class ClientLimits:
     """Queues that are locked by the members of groups."""
 
     topic_metrics_max: int = 65_536
-    """Pairs of a topic and a group whose messages are counted; what others get is not."""
+    """Pairs of a topic and a group with counters; further pairs are not counted."""
 
 
 CLIENTS = ClientLimits()
@@ -256,7 +244,7 @@ class NameServerLimits:
     """Of one topic: clients make an object of each."""
 
     members_max: int = 64
-    """Addresses of one broker name, and those that a leader tells; also filter servers."""
+    """Addresses of one broker name, and those that a leader reports; also filter servers."""
     name_size_max: int = 512
     """Characters of a name or an address."""
 
@@ -271,8 +259,8 @@ class NameServerLimits:
     """Key-value pairs in all namespaces."""
 
     key_value_bytes_max: int = 4 << 20
-    """Of their namespaces, keys and values. Those of the order configuration are in the answer to
-    each registration."""
+    """Bytes of their namespaces, keys and values. Those of the order configuration are in the
+    answer to each registration."""
 
     routes_kept_max: int = 10_000
     """Answers that are kept as they were encoded."""
@@ -286,20 +274,41 @@ class AdminLimits:
     """Of the answers to operators."""
 
     queues_listed_max: int = 100_000
-    """In one answer about the progress of groups; some 100 bytes each, so that it fits a frame.
-    Beyond, the question is refused, and may be asked for one group and one topic."""
+    """Entries of one answer about the progress of groups, some 100 bytes each, so that it fits a
+    frame. A larger answer is refused; a tool may ask for one group and one topic."""
 
     empty_queues_max: int = 1024
-    """A topic with more queues is listed with those alone that ever had a message."""
+    """Of a topic with more queues, only those that ever had a message are listed."""
 
     nodes_asked_max: int = 256
     """The most nodes that the console asks, even if a NameServer names more."""
 
     answer_bytes_max: int = 16 << 20
-    """Of a node that the console asks; what is larger counts as no answer."""
+    """Bytes of a node's answer to the console; a larger one counts as no answer."""
 
 
 ADMIN = AdminLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class MetricLimits:
+    """Of ``/metrics``. A series is one line for each combination of labels; what is beyond a limit
+    is told as one series, whose labels are ``(other)``."""
+
+    topics_max: int = 1_000
+    """Topics with a series of their own."""
+
+    topic_groups_max: int = 2_000
+    """Pairs of a topic and a group."""
+
+    lag_queues_max: int = 2_000
+    """Queues for which the lag of a group is told."""
+
+    connected_groups_max: int = 1_000
+    """Groups whose connections are told."""
+
+
+METRICS = MetricLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,35 +316,33 @@ class HttpLimits:
     """Of the HTTP port of a broker."""
 
     connections_max: int = 512
-    """The server closes a connection beyond these as soon as it is accepted."""
+    """The server closes further connections as soon as they are accepted."""
     backlog: int = 128
     """Connections that wait to be accepted."""
     handshakes_max: int = 128
     """As :attr:`RemotingLimits.handshakes_max`."""
     idle_seconds: float = 60.0
-    """A connection is closed where no request, with all its headers, came for so long."""
+    """A connection without a request, with all its headers, for so long is closed."""
 
     headers_max: int = 64
     """Of one request; each has at most 8,190 bytes."""
 
     stall_seconds: float = 20.0
-    """A connection is closed where no byte of a body came, or none of an answer was taken, for so
-    long."""
+    """A connection is closed after so long without a byte of a body, or of an answer taken."""
 
     body_bytes_per_second: int = 16 << 10
     """The rate of a body that takes longer than ``stall_seconds``."""
 
     memory_max: int = 64 << 20
-    """Bytes of requests and of answers that may be in memory at a time, of all connections
-    together; beyond, a request is refused as busy. One request of the largest size always fits."""
+    """Bytes of requests and answers in memory, of all connections together; beyond, a request is
+    refused as busy. One request of the largest size always fits."""
 
     free_bytes: int = 64 << 10
     """This part of each request and answer is not counted: a small one always fits."""
 
     containers_max: int = 1000
-    """Objects and lists in one request, which needs three. A list of two bytes takes 56 of memory
-    and up to 300 ns: eight megabytes of them would hold the event loop for as long as an
-    election."""
+    """Objects and lists in one request, which needs three. Eight megabytes of them, 300 ns each,
+    would hold the event loop for as long as an election."""
 
     strings_max: int = 50_000
     """As above. All properties of a message together have at most 32,767 bytes."""
@@ -357,62 +364,19 @@ class BodyLimits:
     """Of what requests hold, beyond the size of a frame."""
 
     lenient_json_size: int = 256 * 1024
-    """Bytes of JSON in which keys may lack their quotes. It is read by this program, which takes
-    up to a tenth of a second for so many; standard JSON may fill a frame."""
+    """Bytes of JSON with keys without quotes, which takes up to a tenth of a second for so many."""
 
     lenient_json_depth: int = 1024
-    """Of arrays and objects within each other there; the parser of standard JSON has the same."""
+    """The depth of arrays and objects there; the parser of standard JSON has the same."""
 
     inflated_size: int = 16 * 1024 * 1024
-    """Bytes that a compressed body may become: as many as one that is sent as it is may have. A
-    thousandth of them makes so many."""
+    """Bytes of a body after decompression, as many as of a plain one."""
 
     expression_size: int = 64 * 1024
-    """Characters of a subscription's expression, whether tags or SQL92. They are kept, and sent to
-    every client that asks for a group."""
+    """Characters of a subscription's expression. Clients that ask for its group get all of them."""
 
     expression_size_usual: int = 4 * 1024
     """Parsed expressions are kept: many of up to this length, and few longer ones."""
 
 
 BODY_LIMITS = BodyLimits()
-
-
-@dataclass(frozen=True, slots=True)
-class LogLimits:
-    """Of what a server writes to stderr."""
-
-    line_max: int = 2000
-    """Characters of a line, and as many of a traceback."""
-
-    repeat_seconds: float = 10.0
-    """Of the lines of one kind that anybody outside can cause, one is shown in so long."""
-
-    kinds_max: int = 1024
-    """Kinds of which that is remembered; then it starts again."""
-
-    file_size: int = 32 * 1024 * 1024
-    """Bytes after which another file is begun; 0: never."""
-    files: int = 4
-    """How many are kept, the newest included."""
-
-
-@dataclass(frozen=True, slots=True)
-class DescriptorLimits:
-    """How the descriptors of a process are shared out; what is left is for remoting."""
-
-    files_max: int = 1 << 20
-    """The limit of open files (``ulimit -n``) is raised as far as the system lets it, and no
-    further than to this."""
-
-    broker_files: int = 768
-    """For the files of a broker: up to 256 of queues, 128 segments of the log (twice if they are
-    written past the page cache), and files that are read, checked and made now and then."""
-
-    name_server_files: int = 64
-
-    http: int = HTTP.connections_max
-    """Connections of the HTTP port."""
-
-    peers: int = 256
-    """Connections of the port for peers: those linked, and as many that have not greeted yet."""

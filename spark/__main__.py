@@ -17,7 +17,7 @@ if __name__ == "__main__":
 
         code = main()
     except (KeyboardInterrupt, RuntimeError) as error:
-        # While a module is imported, Python may wrap the one in the other (`__set_name__`).
+        # During the import of a module Python may wrap one error in another (`__set_name__`).
         if not isinstance(error if error.__cause__ is None else error.__cause__, KeyboardInterrupt):
             raise
         code = EXIT_INTERRUPTED

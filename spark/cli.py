@@ -202,7 +202,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def write(out: str | None, root: str, audit: Audit) -> dict[str, Any]:
-    """The files of the audit, where they are wanted; gives the summary."""
+    """Writes the files of the audit; returns the summary."""
     from spark.remote_file_system import open_file_system  # noqa: PLC0415 - PySpark is an extra
     from spark.report.html_report import render  # noqa: PLC0415 - PySpark is an extra
     from spark.report.result_files import (  # noqa: PLC0415 - PySpark is an extra

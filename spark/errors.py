@@ -12,7 +12,7 @@ class OptionError(SparkSideError):
 
 
 class ReplicaError(SparkSideError):
-    """A path holds no snapshot, or bytes of it are not what they should be: file and byte."""
+    """A path holds no snapshot, or wrong bytes: file and byte."""
 
 
 class JavaError(SparkSideError):
@@ -20,4 +20,4 @@ class JavaError(SparkSideError):
 
 
 class PackageError(SparkSideError):
-    """The archive for Spark's workers cannot be made as it was asked for."""
+    """The archive for Spark's workers cannot be made."""

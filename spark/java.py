@@ -21,11 +21,12 @@ MODULE = "jdk.incubator.vector"
 
 
 def use_java(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Lets sessions that this process starts from now on have a Java, and this Python in workers.
+    """Gives sessions that this process starts from now on a Java, and this Python for their
+    workers.
 
     Sets ``JAVA_HOME`` unless ``java`` is on the path. Sets ``PYSPARK_PYTHON`` unless it is set:
     workers would run the first ``python3`` on the path, which may lack packages. Raises
-    :class:`~spark.errors.JavaError` where no Java is found.
+    :class:`~spark.errors.JavaError` if no Java is found.
     """
     home = find_java_home(environment)
     if home is not None:
@@ -34,9 +35,9 @@ def use_java(environment: MutableMapping[str, str] = os.environ) -> None:
 
 
 def find_java_home(environment: Mapping[str, str]) -> str | None:
-    """The ``JAVA_HOME`` that Spark needs; ``None`` where ``java`` on the path is enough.
+    """The ``JAVA_HOME`` that Spark needs; ``None`` if ``java`` on the path is enough.
 
-    Raises :class:`~spark.errors.JavaError` where no Java is found.
+    Raises :class:`~spark.errors.JavaError` if no Java is found.
     """
     home = environment.get("JAVA_HOME")
     if home:
@@ -77,7 +78,7 @@ def has_module(home: str, module: str) -> bool:
 
 
 def write_launcher(home: str, directory: str) -> str:
-    """A Java home whose ``bin/java`` is the one in ``home``, less that argument; its path."""
+    """The path of a Java home with the ``bin/java`` of ``home``, without that argument."""
     java = os.path.join(home, "bin", "java")
     if not os.access(java, os.X_OK):  # an installer may have lost the bit
         os.chmod(java, os.stat(java).st_mode | stat.S_IXUSR)

@@ -22,10 +22,10 @@ _TIME = (1980, 1, 1, 0, 0, 0)
 
 
 def write_package(path: str) -> int:
-    """Writes the archive, whole or not at all; how many files it holds.
+    """Writes the archive, whole or not at all; returns the number of its files.
 
     Raises :class:`~spark.errors.PackageError` for a name that Spark would not put on the path, and
-    where it cannot be written.
+    if it cannot be written.
     """
     if not path.endswith(SUFFIXES):
         raise PackageError(

@@ -48,7 +48,7 @@ def trim(path: str) -> str:
 
 
 def steps(path: str) -> list[str]:
-    """The names that a path is made of, however its slashes stand."""
+    """The names in a path, with any number of slashes between."""
     return [name for name in path.split("/") if name]
 
 
@@ -58,8 +58,8 @@ READ_AHEAD = 4 << 20
 class RemoteFile:
     """One open file, for reading only.
 
-    The check compares replicas by pieces that a processor's cache can hold. Each read of a store is
-    a request. So reads into a buffer, one after the other, are served from a larger buffer.
+    The check compares replicas by pieces that fit a processor's cache. Each read of a store is a
+    request. So reads into a buffer, one after the other, are served from a larger buffer.
     """
 
     def __init__(self, path: str, file: pa.NativeFile) -> None:
@@ -135,7 +135,7 @@ class RemoteFileSystem:
         return found
 
     def list_directory(self, path: str) -> list[str]:
-        # Google's store knows no directories, and of those Arrow lists only what was made as one.
+        # Google's store knows no directories. Arrow lists only those that were made as directories.
         is_deep = self._inner.type_name == "gcs"
         infos = self._inner.get_file_info(arrowfs.FileSelector(path, recursive=is_deep))
         # A store may answer with other paths than it was asked by: with or without slashes at the

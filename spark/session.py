@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from spark.java import use_java
 
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Java only hands out tasks here: compiling that code thoroughly, and threads that collect little
+"""Java only hands out tasks here. Compiling that code thoroughly, and threads that collect little
 garbage, cost more than they bring."""
 
 
@@ -21,8 +21,8 @@ def open_session(
 ) -> Iterator[SparkSession]:
     """An existing session is used and left unchanged; one that was started here is stopped.
 
-    ``master`` is Spark's URL; ``None`` takes what ``spark-submit`` says, else ``local[*]``.
-    Raises :class:`~spark.errors.JavaError` where Spark would find no Java.
+    ``master`` is Spark's URL; ``None`` takes that of ``spark-submit``, else ``local[*]``. Raises
+    :class:`~spark.errors.JavaError` if Spark would find no Java.
     """
     running = SparkSession.getActiveSession()
     if running is not None:
@@ -38,7 +38,7 @@ def open_session(
 def start_session(
     master: str | None, *, progress: bool = False, more: Mapping[str, str]
 ) -> SparkSession:
-    """Starts a session, with the Python that runs this as the Python of its workers."""
+    """Starts a session; its workers use the Python that runs this."""
     builder = SparkSession.builder.appName("dledger audit")
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         # Within spark-submit the Java side runs already, and its settings are the user's.

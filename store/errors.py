@@ -67,6 +67,17 @@ class DamagedError(StoreError):
         super().__init__(f"{path}, byte {position}: {what}")
 
 
+class DerivedDamageError(DamagedError):
+    """Rows that follow from the log are not whole, and are made again from it: ask again later.
+
+    ``log_position`` is a place of the log at or before the first of their records.
+    """
+
+    def __init__(self, path: str, position: int, what: str, log_position: int) -> None:
+        self.log_position = log_position
+        super().__init__(path, position, f"{what}; made again from the log")
+
+
 class UnreadableError(DamagedError):
     """Bytes that may be right, and could not be read: ``what`` has the reason."""
 

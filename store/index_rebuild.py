@@ -4,20 +4,20 @@ The rows lie ready made in the entries (``store/message/batch.py``), so this is 
 once. What is made is what the newest checkpoint covers; the entries behind it are applied as at any
 start. Memory is bounded: rows are written whenever enough of them are gathered.
 
-An entry may be damaged. Its rows stay zeros in the ConsumeQueues, which no read takes for rows, and
-no file of the key index reaches across its place. Once the entry is whole again, the scrub finds
-that its rows are missing.
+An entry that is damaged is passed over. Its rows are missing: their blocks are unsealed, and the
+scrub makes them again once the entry is whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from store.errors import CorruptBatchError, DamagedError, DiskFullError, FatalDiskError
-from store.index.consume_queue import BARRIER_QUEUES, ROW_SIZE, ROWS_PER_FILE, ConsumeQueues
+from store.index.block_seals import ROW_SIZE, Tail, block_of, unsealed
+from store.index.consume_queues import BARRIER_QUEUES, ConsumeQueues, state_directory
 from store.index.key_index import KeyIndex
+from store.index.queue_rows import ROWS_PER_FILE
+from store.index.queue_tails import TAILS_NAME, write_tails
 from store.io.atomic_file import replace_file
-from store.io.filesystem import Bytes, FileSystem
+from store.io.filesystem import FileSystem
 from store.log.commit_log import OUT_OF_SPACE
 from store.log.entry import Entry, EntryKind
 from store.message.batch import decode_batch
@@ -40,7 +40,7 @@ def rebuild_derived(
     """Makes them again if that was requested; returns whether it was. Blocks.
 
     ``rows_per_file``: of a ConsumeQueue. A crash in between leaves the request, and all begins
-    anew. Raises :class:`~store.errors.DiskFullError` where there is no room, and
+    again. Raises :class:`~store.errors.DiskFullError` where there is no room, and
     :class:`~store.errors.FatalDiskError` where the disk fails.
     """
     request = f"{directory}/state/{REBUILD_NAME}"
@@ -60,37 +60,25 @@ def rebuild_derived(
 def _make(fs: FileSystem, directory: str, store: ReplicaStore, rows_per_file: int) -> None:
     for name in DERIVED:
         fs.remove_tree(f"{directory}/{name}")
+    tails = f"{directory}/state/{TAILS_NAME}"
+    if fs.exists(tails):
+        fs.remove(tails)
+        fs.sync_directory(f"{directory}/state")
     fs.sync_directory(directory)
     checkpoint = store.recovered.checkpoint
     if checkpoint is None:
         return
     state = decode_machine_state(checkpoint.state)
     rebuilder = _Rebuilder(fs, directory, state.queues, rows_per_file)
-    following = store.first_index
-    for entry in _whole_entries(store, checkpoint.index):
-        if entry.index != following:
-            rebuilder.leave_out()
-        rebuilder.add(entry)
-        following = entry.index + 1
-    if following <= checkpoint.index:
-        rebuilder.leave_out()
-    rebuilder.end()
-
-
-def _whole_entries(store: ReplicaStore, last_index: int) -> Iterator[Entry]:
-    """The entries up to ``last_index`` but for those that are damaged."""
     index = store.first_index
-    while index <= last_index:
-        try:
-            entries = store.read_entries(index, last_index, READ_BYTES)
-            following = entries[-1].index + 1
-        except DamagedError:
-            checked = store.check_entries(index, last_index, READ_BYTES)
-            if [place for place in checked.damage if store.repair_row(place)]:
-                continue  # these entries are whole, and found now
-            entries, following = checked.entries, checked.next_index
-        yield from entries
-        index = following
+    while index <= checkpoint.index:
+        checked = store.check_entries(index, checkpoint.index, READ_BYTES)
+        if [place for place in checked.damage if store.repair_row(place)]:
+            continue  # these entries are whole, and found now
+        for entry in checked.entries:
+            rebuilder.add(entry)
+        index = checked.next_index
+    rebuilder.end()
 
 
 class _Rebuilder:
@@ -98,17 +86,22 @@ class _Rebuilder:
         self, fs: FileSystem, directory: str, lengths: list[QueueLength], rows_per_file: int
     ) -> None:
         self._fs = fs
-        self._directory = directory
-        self._queues = ConsumeQueues(fs, f"{directory}/consumequeue", rows_per_file=rows_per_file)
+        self._directory = f"{directory}/consumequeue"
+        self._rows_per_file = rows_per_file
+        self._queues = ConsumeQueues(fs, self._directory, rows_per_file=rows_per_file)
         self._keys = KeyIndex(fs, f"{directory}/keyindex")
         self._lengths = {(length.topic, length.queue_id): length for length in lengths}
-        self._ends: dict[tuple[str, int], int] = {}
-        self._incomplete = False
-        self._rows: dict[tuple[str, int], tuple[int, bytearray]] = {}
+        self._tails: dict[tuple[str, int], Tail] = {}
+        self._rows: dict[tuple[str, int], bytearray] = {}
         self._key_rows = bytearray()
         self._gathered = 0
+        self._next_index = -1
 
     def add(self, entry: Entry) -> None:
+        """Takes the next whole entry."""
+        if entry.index != self._next_index:
+            self._write_keys()  # no file reaches over an entry whose rows it lacks
+        self._next_index = entry.index + 1
         if entry.kind is not EntryKind.DATA:
             return
         try:
@@ -117,9 +110,10 @@ class _Rebuilder:
             raise DamagedError(f"entry {entry.index}", 0, str(error)) from error
         for run in batch.runs:
             length = self._lengths.get((run.topic, run.queue_id))
-            if length is None:
+            if length is None or length.first_offset == length.end_offset:
                 continue
-            first = max(run.first_offset, length.first_offset)
+            kept, _ = block_of(length.first_offset, self._rows_per_file)
+            first = max(run.first_offset, kept)
             end = min(run.first_offset + run.count, length.end_offset)
             if first < end:
                 row = run.first_row + first - run.first_offset
@@ -127,42 +121,48 @@ class _Rebuilder:
         self._key_rows += batch.key_rows
         self._gathered += len(batch.key_rows)
         if self._gathered >= GATHERED_BYTES:
-            self.write()
+            self._write()
 
-    def leave_out(self) -> None:
-        """Entries are damaged. A file of the key index ends there."""
-        self.write()
-        self._incomplete = True
+    def _take(self, length: QueueLength, first: int, rows: memoryview) -> None:
+        key = (length.topic, length.queue_id)
+        tail, gathered = self._tails.get(key), self._rows.get(key, b"")
+        if tail is not None and tail.end + len(gathered) // ROW_SIZE != first:
+            self._write_rows()
+            tail = None
+        if tail is None:
+            self._tails[key] = unsealed(first, self._rows_per_file)
+        self._rows.setdefault(key, bytearray()).extend(rows)
+        self._gathered += len(rows)
 
     def end(self) -> None:
-        """All entries were added. Where none was left out, missing rows are an error, which the
-        start finds."""
-        if self._incomplete:
-            for length in self._lengths.values():
-                self._take(length, length.end_offset, b"")
-        self.write()
+        """All entries were given."""
+        self._write()
+        lengths = self._lengths
+        write_tails(
+            self._fs,
+            state_directory(self._directory),
+            [
+                (*key, tail)
+                for key, tail in sorted(self._tails.items())
+                if tail.position >= 0 and tail.end == lengths[key].end_offset
+            ],
+        )
 
-    def _take(self, length: QueueLength, first: int, rows: Bytes) -> None:
-        """Rows of a queue from offset ``first`` on; zeros for those that were left out."""
-        queue = (length.topic, length.queue_id)
-        end = self._ends.get(queue, length.first_offset if self._incomplete else first)
-        missing = bytes((first - end) * ROW_SIZE)
-        if not missing and not rows:
-            return
-        _, gathered = self._rows.setdefault(queue, (end, bytearray()))
-        gathered += missing
-        gathered += rows
-        self._ends[queue] = first + len(rows) // ROW_SIZE
-        self._gathered += len(missing) + len(rows)
+    def _write(self) -> None:
+        self._write_rows()
+        self._write_keys()
+        self._gathered = 0
 
-    def write(self) -> None:
+    def _write_rows(self) -> None:
         few = len(self._rows) < BARRIER_QUEUES
-        for (topic, queue_id), (first, rows) in sorted(self._rows.items()):
-            self._queues.get_or_create(topic, queue_id).write(first, bytes(rows), sync=few)
+        for key, rows in sorted(self._rows.items()):
+            queue = self._queues.get_or_create(*key)
+            self._tails[key] = queue.write_sealed(self._tails[key], bytes(rows), sync=few)
         if not few:
-            self._fs.sync_all(f"{self._directory}/consumequeue")
+            self._fs.sync_all(self._directory)
+        self._rows = {}
+
+    def _write_keys(self) -> None:
         if self._key_rows:
             self._keys.write(bytes(self._key_rows))
-        self._rows = {}
         self._key_rows = bytearray()
-        self._gathered = 0

@@ -3,7 +3,7 @@
 Whoever writes to a port chooses how long a field is, and how often it is wrong. An error that
 repeats such a field shows it with :func:`quoted`, an error that repeats another's text with
 :func:`shortened`, and a log line that anybody can cause has ``extra=FROM_OUTSIDE``: the log then
-shows one line of a kind in ten seconds (:mod:`broker.system.log_output`).
+shows one line of a kind in ten seconds (:mod:`broker.system.log_lines`).
 """
 
 from __future__ import annotations

@@ -269,10 +269,10 @@ class ReplicaStore(ReplicaReads):
             if self._index.row(place).position == position:
                 return place
         place = confirmed_entry_at(self._log, self._index, position, last_index)
-        repair_row(self._log, self._index, place)
+        if place > self.first_index:
+            repair_row(self._log, self._index, place)
         if self._index.row(place).position != position:
-            path, byte = self._log.locate(position)
-            raise DamagedError(path, byte, "no row of the entry index says what begins here")
+            raise DamagedError(*self._log.locate(position), "no row says what entry begins here")
         return place
 
     def begin_snapshot(self, target: str, time_ms: int) -> SnapshotWriter:

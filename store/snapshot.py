@@ -17,7 +17,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from store.errors import DamagedError, SnapshotError, StoreError
-from store.index.consume_queue import ROW_SIZE as QUEUE_ROW_SIZE
+from store.index.block_seals import ROW_SIZE as QUEUE_ROW_SIZE
+from store.index.block_seals import SEAL_SUFFIX
+from store.index.queue_tails import TAILS_NAME
 from store.io.atomic_file import read_file, replace_file
 from store.io.filesystem import FileSystem
 from store.io.two_slot_file import SLOT_COUNT, SLOT_SIZE, decode_slot, encode_slot, slot_owner
@@ -126,6 +128,9 @@ class SnapshotWriter:
             if self._fs.exists(f"{self._directory}/{name}"):
                 self._make(name)
                 self._take_rows(name, queue.end_offset * QUEUE_ROW_SIZE)
+                self._take_seals(name)
+        if self._fs.exists(f"{self._directory}/state/{TAILS_NAME}"):
+            self._link(f"state/{TAILS_NAME}")
         for name in self._names("keyindex"):
             position = parse_segment_name(name)
             if position is not None and position < end:
@@ -149,6 +154,15 @@ class SnapshotWriter:
                 self._link(f"{directory}/{name}")
             elif start < end:
                 self._copy_later(f"{directory}/{name}", end - start)
+
+    def _take_seals(self, directory: str) -> None:
+        """The seals of a queue's blocks: of rows that the snapshot does not have they count for
+        nothing, so files that still grow are copied as they are."""
+        names = [name for name in self._names(directory) if name.endswith(SEAL_SUFFIX)]
+        for name in names[:-1]:
+            self._link(f"{directory}/{name}")
+        for name in names[-1:]:
+            self._copy_later(f"{directory}/{name}", None)
 
     def _link(self, name: str) -> None:
         try:

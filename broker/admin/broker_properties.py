@@ -24,6 +24,7 @@ def broker_properties(context: BrokerContext) -> dict[str, str]:
         "autoCreateTopicEnable": current.auto_create_topics,
         "autoCreateSubscriptionGroup": True,
         "slaveReadEnable": current.follower_reads,
+        "logLevel": current.log_level,
         "accessMessageInMemoryMaxRatio": config.follower_reads_percent,
         "enablePropertyFilter": current.property_filter,
         "maxMessageSize": config.max_message_size,

@@ -128,7 +128,7 @@ class GroupProgress:
 class ConsumerGroups:
     """The consumer groups of one broker.
 
-    It looks at what is applied when it is asked, and remembers nothing.
+    It reads the applied state at each question and remembers nothing.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class ConsumerGroups:
                 yield self._group(name, topics[name], contents)
 
     def find(self, name: str) -> GroupProgress | None:
-        """One group; None where it does not exist."""
+        """One group; None if it does not exist."""
         state = self._machine.state
         topics = {topic for group, topic in state.offsets if group == name}
         if not self._exists(name, topics):
@@ -238,7 +238,7 @@ class ConsumerGroups:
         members: ConsumerGroup | None,
         contents: dict[str, TopicContents | None],
     ) -> TopicProgress | None:
-        """None where there is no such topic any more: its offsets wait for one of that name."""
+        """None if there is no such topic any more: its offsets wait for one of that name."""
         if topic not in contents:
             config = self._machine.state.topics.get(topic)
             contents[topic] = None if config is None else TopicContents.of(self._machine, config)

@@ -58,7 +58,7 @@ class GroupHealth:
 
     @property
     def problem(self) -> str:
-        """The mistakes, in words; empty where the group is healthy."""
+        """The mistakes, in words; empty if the group is healthy."""
         problems = []
         if self.leader is None:
             problems.append("it has no leader")
@@ -77,13 +77,14 @@ class GroupHealth:
 
 
 def leader_of(reports: Sequence[MemberReport]) -> MemberReport | None:
-    """Of two that call themselves leader, the one of the later term is."""
+    """Of two nodes that call themselves leader, the one with the later term is."""
     leaders = [report for report in reports if report.role == LEADER]
     return max(leaders, key=lambda report: report.term, default=None)
 
 
 def group_health(group: str, reports: Sequence[MemberReport]) -> GroupHealth:
-    """Judges by the nodes that answered. The leader knows best who votes, else the furthest."""
+    """Decides by the nodes that answered. The leader knows best who votes, else the node with the
+    longest log."""
     leader = leader_of(reports)
     best = leader or max(reports, key=lambda each: (each.term, each.last_index), default=None)
     quorums = [] if best is None else [set(voters) for voters in (best.voters, best.old_voters)]

@@ -23,7 +23,7 @@ def member_addresses(
 ) -> Mapping[str, MemberAddress]:
     """Every member, by name, in order; addresses that this node does not know are empty.
 
-    Its own are those of its settings: the log's may be from before it moved.
+    Its own addresses are those of its settings: the log's may be from before it moved.
     """
     added = {**configuration.addresses, config.node: own_address(config)}
     return {

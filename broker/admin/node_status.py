@@ -20,6 +20,10 @@ _ROLES = {
 }
 
 
+ROLES = (*dict.fromkeys(_ROLES.values()), "learner")
+"""What :func:`role_name` says."""
+
+
 def role_name(context: BrokerContext) -> str:
     """leader, follower, candidate or learner.
 

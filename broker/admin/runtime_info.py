@@ -17,7 +17,7 @@ def _capacity(space: DiskSpace) -> str:
 
 
 def runtime_info(context: BrokerContext) -> dict[str, str]:
-    """RocketMQ's keys where they mean something here, and what there is to say of the group."""
+    """RocketMQ's keys that mean something here, and the state of the group."""
     node, stats = context.node, context.stats
     refill = node.snapshot_receiver.progress
     status = NodeStatus.of(context)

@@ -72,7 +72,7 @@ class ProbeJob:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One measurement. Latencies are of requests, in milliseconds; None where none was taken."""
+    """One measurement. Latencies are of requests, in milliseconds; None if none was taken."""
 
     messages: int
     seconds: float

@@ -67,7 +67,7 @@ class ClosedLoop:
         """Of each acknowledged request, in seconds."""
 
     async def run(self, seconds: float) -> int:
-        """Sends for so long; returns how many messages were acknowledged, all that were sent.
+        """Sends for so long; returns how many messages were acknowledged, which is all of them.
 
         That is one request at least, even where the process was paused for all that time.
         """

@@ -32,7 +32,7 @@ DEADLINE_SECONDS = 60.0
 
 
 async def work(name_servers: str) -> int:
-    """Does jobs until there are no more; 1 where one could not be done."""
+    """Does jobs until there are no more; 1 if one failed."""
     config = ProducerConfig(group="dledger-bench", deadline_seconds=DEADLINE_SECONDS)
     rng = Random()
     lines = _stdin_lines()

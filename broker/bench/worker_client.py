@@ -43,7 +43,7 @@ class LoadClient:
         self._process.communicate()
 
     def measure(self, job: ProduceJob | ReplayJob) -> list[Round]:
-        """The rounds of a job. Raises :class:`LoadError` where it could not be done."""
+        """The rounds of a job. Raises :class:`LoadError` if it could not be done."""
         return [Round(**fields) for fields in self._ask(encode_job(job))]
 
     def fill(self, job: FillJob) -> None:

@@ -56,6 +56,7 @@ COMMANDS = {
     "leader": "hand the leadership of a group to another voter",
     "member": "add, promote, remove, replace and list the members of a group",
     "security": "certificates and secrets of a cluster, and its accounts",
+    "config": "show and change settings of running groups",
     "verify": "check the data of stopped replicas, or of snapshots, and compare them",
     "bench": "measure producing, consuming and failover",
 }
@@ -132,7 +133,7 @@ def _shortened(text: str) -> str:
 
 
 def _is_text(argument: str) -> bool:
-    """Whether it can be written anywhere: bytes that are none come as halves of characters."""
+    """Whether every stream can write it: bytes that are no UTF-8 come as halves of characters."""
     try:
         argument.encode()
     except UnicodeEncodeError:
@@ -181,8 +182,8 @@ def _nothing() -> None:
 
 @contextmanager
 def _quiet_interrupt() -> Iterator[None]:
-    """Ctrl-C ends the process by the signal, because nothing has begun yet, and not by a traceback
-    out of the imports. A process that ignores it goes on to ignore it."""
+    """Ctrl-C ends the process by the signal, not by a traceback out of the imports, because nothing
+    has begun yet. A process that ignores it goes on to ignore it."""
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
@@ -214,7 +215,7 @@ class _Version(argparse.Action):
 
 
 def _parse_command(arguments: Sequence[str]) -> str:
-    """The command's name. Prints help or a complaint and leaves where there is none."""
+    """The command's name. Without one it prints help or a complaint and exits."""
     width = max(map(len, COMMANDS))
     listing = "\n".join(f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items())
     parser = _Parser(

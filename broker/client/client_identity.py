@@ -80,7 +80,7 @@ def unique_keys(first: str, count: int) -> list[str]:
 
 
 def _local_address() -> str:
-    """The address that a packet to elsewhere would carry; nothing is sent to find out."""
+    """The source address of a packet to elsewhere; nothing is sent to find out."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))

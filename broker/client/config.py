@@ -22,11 +22,11 @@ class ProducerConfig:
     """How long one try waits for its answer (``sendMsgTimeout``)."""
 
     idempotent: bool = True
-    """A message that may be stored in one group of brokers is not sent to another, which would not
-    know it. Without, it may, as RocketMQ's producers do, and may then be stored in both."""
+    """A message that may be stored in one broker group is not sent to another, which would not know
+    it. If False, it may be, as by RocketMQ's producers, and may then be stored in both."""
 
     doubtful_tries: int = 3
-    """In all, where brokers refuse with a code that says little (1 and
+    """All tries, if brokers refuse with a code that says little (1 and
     ``retryTimesWhenSendFailed``)."""
 
     missing_topic_seconds: float = 3.0
@@ -62,13 +62,13 @@ class ConsumerConfig:
     request_seconds: float = 3.0
 
     suspend_seconds: float = 15.0
-    """How long a broker may hold a pull that finds nothing (``brokerSuspendMaxTimeMillis``)."""
+    """How long a broker may hold a pull without a message (``brokerSuspendMaxTimeMillis``)."""
 
     pull_seconds: float = 30.0
     """How long a pull waits for its answer (``consumerTimeoutMillisWhenSuspend``)."""
 
     pull_messages_max: int = 1024
-    """Asked for in one pull; the broker has limits of its own."""
+    """The messages of one pull; the broker has limits of its own."""
 
     buffered_bytes_max: int = 64 * 1024 * 1024
     """The limit for messages that all queues together have pulled and not yet handed out."""

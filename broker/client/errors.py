@@ -26,7 +26,7 @@ UNAVAILABLE_CODES = frozenset(
         ResponseCode.GO_AWAY,
     }
 )
-"""Not this node or not now: asking the leader, or again in a moment, will do."""
+"""Not this node or not now: the leader may do it, or this node in a moment."""
 
 DOUBTFUL_CODES = frozenset(
     {
@@ -98,12 +98,12 @@ class RefusedError(ClientError):
         self.code = code
         self.remark = remark
         self.perhaps_stored = False
-        """Whether the server says itself that nobody knows what becomes of the message."""
+        """Whether the server itself says that the outcome is unknown."""
         super().__init__(f"{address} refused: {refusal_words(code, remark)}")
 
 
 class UnavailableError(RefusedError):
-    """Refused for now: by a node that does not lead, or that has too much to do."""
+    """Refused for now: the node does not lead, or has too much to do."""
 
     retriable = True
 
@@ -113,7 +113,7 @@ class AccessDeniedError(RefusedError):
 
 
 class DoubtfulRefusalError(RefusedError):
-    """Refused with a code that says little; worth a few more tries, not patience."""
+    """Refused with a code that says little; worth a few more tries."""
 
 
 class DeadlineError(ClientError):
@@ -131,7 +131,7 @@ class TransactionEndedError(ClientError):
 
 
 class NoReplyError(ClientError):
-    """No reply came in time, or none could be handed to the client that asked."""
+    """No reply came in time, or none reached the client that asked."""
 
     retriable = True
 
@@ -145,7 +145,7 @@ class UndecodableBodyError(ClientError):
 
 
 class BadAnswerError(ClientError):
-    """An answer that lacks a field it must have, or holds nonsense in it."""
+    """An answer without a necessary field, or with a wrong one."""
 
     def __init__(self, address: str, what: str) -> None:
         super().__init__(f"{address}: {what}")
@@ -163,7 +163,7 @@ Failure = CallError | ClientError
 
 
 def refusal(address: str, code: int, remark: str | None) -> RefusedError:
-    """The error of a response code, in the class that says how to go on."""
+    """The error of a response code, in the class that says what to do next."""
     if code == ResponseCode.SYSTEM_ERROR and ACCESS_DENIED in (remark or "")[:ACCESS_DENIED_WITHIN]:
         return AccessDeniedError(address, code, remark)
     if code in UNAVAILABLE_CODES:
@@ -182,7 +182,7 @@ def perhaps_stored(failure: Failure) -> bool:
 
 
 def outcome_unknown(failure: Failure) -> bool:
-    """Whether a request that ended so may have been carried out all the same.
+    """Whether a request with this error may have been carried out all the same.
 
     A broker that loses its leadership answers 14 for messages that the next leader may still
     have; code 1 is what Apache's brokers say when the quorum was late.

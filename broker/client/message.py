@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 from broker.client.client_identity import unique_keys
 from broker.client.errors import IllegalMessageError
+from broker.client.trace_context import trace_properties
 from broker.remoting.protocol.codes import ResponseCode
 from store.message.properties import encode_properties
 
@@ -15,7 +16,7 @@ Bytes: TypeAlias = bytes | bytearray | memoryview
 
 BODY_SIZE_MAX = 4 * 1024 * 1024
 PROPERTIES_SIZE_MAX = 32_767 - 64
-"""An i16 in the record; some of it is kept for the unique key."""
+"""An i16 in the record; a part of it is kept for the unique key."""
 
 PROPERTY_KEYS = "KEYS"
 PROPERTY_TAGS = "TAGS"
@@ -39,7 +40,7 @@ class Message:
 
     ``keys``: words by which it can be looked up; ``delay_level``: 1 (1 s) to 18 (2 h), 0 for none.
     Raises :class:`IllegalMessageError` for properties that cannot be encoded, and for a flag that
-    is no i32.
+    is no i32. A message that is made within a span of OpenTelemetry carries its context.
     """
 
     __slots__ = ("body", "delay_level", "flag", "property_bytes", "topic")
@@ -63,7 +64,7 @@ class Message:
         self.delay_level = delay_level
         self.property_bytes = b""
         """All properties but the unique key, as the record stores them."""
-        every = dict(properties or {})
+        every = {**trace_properties(), **(properties or {})}
         if tags:
             every[PROPERTY_TAGS] = tags
         if keys:
@@ -74,7 +75,7 @@ class Message:
             self.property_bytes = _encoded(every)
 
     def with_body(self, body: Bytes) -> Message:
-        """The same message with another body; for many of a kind, cheaper than making each."""
+        """The same message with another body; for many of a kind it is cheaper than a new one."""
         message = Message.__new__(Message)
         message.topic = self.topic
         message.body = body
@@ -91,7 +92,7 @@ class Message:
 
 
 class SendStatus(IntEnum):
-    """All of them mean stored; only the first is what this project's brokers answer."""
+    """All of them mean stored; this project's brokers answer only the first."""
 
     OK = ResponseCode.SUCCESS
     FLUSH_DISK_TIMEOUT = ResponseCode.FLUSH_DISK_TIMEOUT
@@ -118,7 +119,7 @@ class SendResult(NamedTuple):
 
     @property
     def message_ids(self) -> list[str]:
-        """Offset message ids, in order; the first alone where the broker does not tell others."""
+        """Offset message ids, in order; only the first if the broker gives no others."""
         return self.joined_message_ids.split(",")
 
     @property

@@ -41,8 +41,8 @@ TagFilter: TypeAlias = frozenset[bytes] | None
 
 
 class ReceivedMessage:
-    """One message of a queue. Everything but its place is decoded when it is first asked for, and
-    then raises :class:`~store.errors.CorruptRecordError` where the record is bad.
+    """One message of a queue. Everything but its place is decoded on first access, which raises
+    :class:`~store.errors.CorruptRecordError` if the record is bad.
     """
 
     __slots__ = ("_buffer", "_record", "_start", "queue", "queue_offset")
@@ -67,7 +67,7 @@ class ReceivedMessage:
     def body(self) -> bytes:
         """The body as it was given to the producer.
 
-        Raises :class:`UndecodableBodyError` where it was compressed in a way not known here.
+        Raises :class:`UndecodableBodyError` for an unknown compression.
         """
         record = self.record
         if record.sys_flag & SYS_FLAG_COMPRESSED:
@@ -89,7 +89,7 @@ class ReceivedMessage:
 
     @property
     def original_topic(self) -> str:
-        """The topic that it was sent to, also when it comes again from the retry topic."""
+        """The topic to which it was sent, also if it comes again from the retry topic."""
         return self.properties.get(PROPERTY_RETRY_TOPIC) or self.topic
 
     @property
@@ -103,7 +103,7 @@ class ReceivedMessage:
 
     @property
     def unique_key(self) -> str:
-        """The producer's name for it; empty where that made none."""
+        """The producer's name for it; empty if that made none."""
         return self.properties.get(PROPERTY_UNIQUE_KEY, "")
 
     @property
@@ -159,13 +159,13 @@ class PulledBatch:
     ) -> None:
         """Finds where the records are. Raises :class:`~store.errors.CorruptRecordError`.
 
-        ``tags``: the broker filters by hash codes, so what has another tag is left out here.
+        ``tags``: the broker filters by hash codes, so messages with another tag are left out here.
         """
         self.queue = queue
         self._body = body
         self._places = _places(body)
         self.next_offset = next_offset
-        """Where the queue goes on; messages that were filtered out may lie before it."""
+        """Where the queue goes on; filtered messages may lie before it."""
         if tags is not None:
             self._places = [place for place in self._places if _tag(body, place) in tags]
 

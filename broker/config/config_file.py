@@ -40,6 +40,10 @@ found the day it was needed. ::
                                     # snapshots/ in the data directory
     logging_file_mib = 32           # the size at which a new log/node.log begins; 0: none
     logging_files = 4               # how many of them are kept
+    log_level = "info"              # or "debug", "warning", "error": the least that is logged
+    log_format = "text"             # or "json"; SIGHUP has these four read again
+    tracing = ""                    # where OpenTelemetry spans go, such as
+                                    # "http://127.0.0.1:4318/v1/traces"; needs dledger[tracing]
     refill_mib_per_second = 32      # most that this node sends to members that lack old entries
 
     join = false                    # true: this node waits to be added to the group by

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from broker.config.node_config import HOURS_MAX, NodeConfig
 from broker.state.broker_state import BrokerState
+from broker.system.log_lines import LEVELS
 from store.log.retention_policy import HOUR_MS
 from store.quoting import quoted
 
@@ -20,9 +21,10 @@ AUTO_CREATE_TOPICS = "autoCreateTopicEnable"
 PROPERTY_FILTER = "enablePropertyFilter"
 FOLLOWER_READS = "slaveReadEnable"
 FILE_RESERVED_HOURS = "fileReservedTime"
+LOG_LEVEL = "logLevel"
 
 SWITCHES = frozenset((AUTO_CREATE_TOPICS, PROPERTY_FILTER, FOLLOWER_READS))
-CHANGEABLE = (AUTO_CREATE_TOPICS, PROPERTY_FILTER, FILE_RESERVED_HOURS, FOLLOWER_READS)
+CHANGEABLE = (AUTO_CREATE_TOPICS, PROPERTY_FILTER, FILE_RESERVED_HOURS, FOLLOWER_READS, LOG_LEVEL)
 
 
 class SettingError(ValueError):
@@ -61,8 +63,13 @@ class DynamicSettings:
         changed = self._applied.state.settings.get(FILE_RESERVED_HOURS)
         return self._config.file_reserved_hours if changed is None else int(changed)
 
+    @property
+    def log_level(self) -> str:
+        """One of ``LEVELS``. A node that is told by SIGHUP may have another one since."""
+        return self._applied.state.settings.get(LOG_LEVEL, self._config.log_level)
+
     def reserved_ms(self, usual: int | None) -> int | None:
-        """How old a message may become; ``usual`` where nothing was changed."""
+        """How old a message may become; ``usual`` if nothing was changed."""
         if FILE_RESERVED_HOURS not in self._applied.state.settings:
             return usual
         return self.file_reserved_hours * HOUR_MS or None
@@ -100,6 +107,10 @@ def _checked(name: str, value: str) -> str:
     if name in SWITCHES:
         if value.lower() not in {"true", "false"}:
             raise SettingError(f"{name} is true or false, not {quoted(value)}")
+        return value.lower()
+    if name == LOG_LEVEL:
+        if value.lower() not in LEVELS:
+            raise SettingError(f"{name} is {' or '.join(LEVELS)}, not {quoted(value)}")
         return value.lower()
     if not re.fullmatch("[0-9]{1,9}", value) or int(value) > HOURS_MAX:
         raise SettingError(

@@ -5,6 +5,9 @@ port = 9876
 cluster = "DefaultCluster"      # brokers of other clusters may not register, with security on
 name = "namesrv"                # of its certificate, namesrv.pem
 insecure = false                # true: listens for other machines though nothing protects it
+http_port = 8079                # of /metrics, /livez and /readyz; without it there is no HTTP
+log_level = "info"              # or "debug", "warning", "error"
+log_format = "text"             # or "json"
 
 [security]                      # see broker/config/security_config.py; without it all is off
 """
@@ -29,6 +32,7 @@ from broker.config.toml_file import (
     take_security,
     types_of,
 )
+from broker.system.log_lines import FORMATS, LEVELS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +47,19 @@ class NameServerConfig:
     cluster: str = "DefaultCluster"
     name: str = "namesrv"
     insecure: bool = False
+    http_port: int | None = None
+    log_level: str = "info"
+    log_format: str = "text"
     security: SecurityConfig = SECURITY_OFF
 
     def __post_init__(self) -> None:
         for key, name in (("cluster", self.cluster), ("name", self.name)):
             require(GROUP_NAME.fullmatch(name), key, name, "letters, digits, - and _, up to 127")
         require_between("port", self.port, 0, 65535)
+        if self.http_port is not None:
+            require_between("http_port", self.http_port, 0, 65535)
+        require(self.log_level in LEVELS, "log_level", self.log_level, " or ".join(LEVELS))
+        require(self.log_format in FORMATS, "log_format", self.log_format, " or ".join(FORMATS))
         require(self.host.isprintable() and self.host, "host", self.host, "a name or an address")
 
     @property

@@ -15,7 +15,8 @@ from typing import NamedTuple
 from broker.config.endpoint import Endpoint
 from broker.config.security_config import SECURITY_OFF, SecurityConfig
 from broker.config.setting_checks import ConfigError, require, require_between
-from broker.limits import LogLimits
+from broker.system.log_lines import FORMATS, LEVELS, LogLimits
+from broker.system.server_log import LogSettings
 from store.io.disk_watermarks import DiskWatermarks
 from store.log.layout import SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN
 from store.log.retention_policy import HOUR_MS, RetentionPolicy
@@ -25,6 +26,7 @@ FLUSH_MODES = ("sync", "async")
 READ_MODES = ("linearizable", "stale")
 NODE_NAME = re.compile(r"n(0|[1-9][0-9]{0,3})")
 GROUP_NAME = re.compile(r"[A-Za-z0-9_-]{1,127}")
+TRACING_URL = re.compile(r"https?://[!-~]{1,2000}")
 HOST_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,252}")
 MESSAGE_SIZE_MAX = 15 << 20
 """Setting: a frame of the remoting protocol holds 16 MiB, header and properties included."""
@@ -94,6 +96,9 @@ class NodeConfig:
     logging_files: int = 4
     insecure: bool = False
     security: SecurityConfig = SECURITY_OFF
+    log_level: str = "info"
+    log_format: str = "text"
+    tracing: str = ""
 
     def __post_init__(self) -> None:
         for key, name in (("group", self.group), ("cluster", self.cluster)):
@@ -137,6 +142,14 @@ class NodeConfig:
         require_between("dedup_window_seconds", self.dedup_window_seconds, 0, 86_400)
         require_between("logging_file_mib", self.logging_file_mib, 0, 1 << 20)
         require_between("logging_files", self.logging_files, 1, 1_000)
+        require(self.log_level in LEVELS, "log_level", self.log_level, " or ".join(LEVELS))
+        require(self.log_format in FORMATS, "log_format", self.log_format, " or ".join(FORMATS))
+        require(
+            not self.tracing or TRACING_URL.fullmatch(self.tracing),
+            "tracing",
+            self.tracing,
+            'a URL such as "http://127.0.0.1:4318/v1/traces", or empty',
+        )
         require_between("refill_mib_per_second", self.refill_mib_per_second, 1, 100_000)
         require_between("follower_reads_percent", self.follower_reads_percent, 0, 100)
         require_between("scrub_mib_per_second", self.scrub_mib_per_second, 1, 100_000)
@@ -181,9 +194,10 @@ class NodeConfig:
         )
 
     @property
-    def logging(self) -> LogLimits:
-        """The limit of the node's own log on the disk."""
-        return LogLimits(file_size=self.logging_file_mib << 20, files=self.logging_files)
+    def logging(self) -> LogSettings:
+        """What the node's own log says, and what it may take on the disk."""
+        limits = LogLimits(file_size=self.logging_file_mib << 20, files=self.logging_files)
+        return LogSettings(self.log_level, self.log_format, limits)
 
     @property
     def peers(self) -> dict[str, str]:
@@ -196,7 +210,7 @@ class NodeConfig:
         return broker_id_of(self.node)
 
     def to_toml(self) -> str:
-        """The text of the ``node.toml`` that stands in the data directory and reads as this.
+        """The text of a ``node.toml`` in the data directory that reads as this.
 
         ``data`` is left out of it, so that the directory may be moved.
         """

@@ -3,8 +3,7 @@
     [security]
     directory = "security"            # relative to the file that names it; `dledger security init`
                                       # writes it
-    peers = "enforcing"               # off, permissive or enforcing: mutual TLS between nodes, and
-                                      # on registrations at the NameServer
+    peers = "enforcing"               # off, permissive or enforcing: mutual TLS between nodes
     tls = "permissive"                # disabled, permissive or enforcing: TLS on the ports of
                                       # clients (remoting, HTTP), found by the first byte
     access_control = "enforcing"      # off, permissive or enforcing: signatures and permissions;

@@ -39,6 +39,7 @@ from broker.group_commit.batcher import Batcher
 from broker.limits import CONSUME, STATE
 from broker.metrics.broker_metrics import MessageRates
 from broker.state.state_machine import BrokerStateMachine
+from dledger.histogram import Histogram
 from store.errors import StoreError
 from store.io.filesystem import Bytes
 
@@ -46,15 +47,14 @@ MESSAGES_USUAL = 32
 BYTES_USUAL = 256 << 10
 
 NO_GROUP = "(http)"
-"""Under which what is read without a group is counted. No group has such a name."""
+"""The name under which reads without a group are counted. No group has such a name."""
 
 
 def fetch_limits(messages: int, size: int | None = None) -> PullLimits:
-    """How much one fetch brings, where ``messages`` and ``size`` bytes are asked for.
+    """The limits of one fetch that asks for ``messages`` and ``size`` bytes.
 
-    As from RocketMQ: at most 32 messages and 256 KiB where up to 32 messages are asked for. A
-    request for more than 32 messages, RocketMQ's limit, may get up to 1,024 messages and 4 MiB. A
-    ``size`` that is given counts, up to 4 MiB.
+    RocketMQ's limits hold for requests of up to 32 messages: 32 messages and 256 KiB. A request for
+    more may get up to 1,024 messages and 4 MiB. A given ``size`` counts, up to 4 MiB.
     """
     messages = max(1, min(messages, CONSUME.pull_messages_max))
     bytes_max = CONSUME.pull_bytes_max
@@ -73,18 +73,18 @@ class FetchRequest(NamedTuple):
     group: str = ""
     """Empty: nothing that a group says or may do counts."""
     expression: str | None = ALL
-    """Its filter; None: what the members of the group have said, in a heartbeat of ``version`` or a
+    """Its filter; None: the subscription of the group's members, in a heartbeat of ``version`` or a
     later one."""
     expression_type: str = TAG_TYPE
     version: int = 0
     commit_offset: int | None = None
-    """Committed for the group on the way, if it is given and can be."""
+    """Committed for the group beside the fetch, if it is given and possible."""
     hold_seconds: float = 0.0
     """How long the fetch waits for a message if there is none yet."""
     owner: Owner | None = None
     """The fetch is forgotten when this is closed."""
     admit: Callable[[int], None] | None = None
-    """Told how many bytes are about to be loaded. It may raise a
+    """Called with the number of bytes that are about to be loaded. It may raise a
     :class:`~broker.errors.RefusedError`, which then ends the fetch."""
 
 
@@ -100,14 +100,14 @@ class Fetched(NamedTuple):
 
 
 Done: TypeAlias = Callable[[Fetched | None, RefusedError | StoreError | None], None]
-"""Told once, at once or later. A :class:`~store.errors.StoreError` never moves the client on: the
-message is there, on other nodes at least."""
+"""Called once, now or later. A :class:`~store.errors.StoreError` never moves the client on: other
+nodes at least have the message."""
 
 
 class Fetch:
-    """A fetch on its way; it may be held, and run again, until its deadline."""
+    """A fetch in progress; it may be held, and run again, until its deadline."""
 
-    __slots__ = ("deadline", "done", "held", "request", "wanted")
+    __slots__ = ("begun_at", "deadline", "done", "held", "request", "wanted")
 
     def __init__(
         self, request: FetchRequest, wanted: MessageFilter, deadline: float, done: Done
@@ -118,6 +118,8 @@ class Fetch:
         """By the loop's time."""
         self.done = done
         self.held: HeldPull | None = None
+        self.begun_at = 0.0
+        """When it was run last, by the clock for latencies."""
 
 
 class Consumers(Protocol):
@@ -144,8 +146,13 @@ class Delivery:
         rates: MessageRates,
         ensure_group: Callable[[str], None],
         loop: asyncio.AbstractEventLoop,
+        clock: Callable[[], float],
     ) -> None:
-        """``ensure_group`` creates a group that somebody uses and nobody has created."""
+        """``ensure_group`` creates a group on its first use. ``clock`` gives seconds that never
+        run backward."""
+        self.fetch_seconds = Histogram()
+        """The time to find, load and filter messages, without that of held fetches."""
+        self._clock = clock
         self._machine = machine
         self._reader = reader
         self._batcher = batcher
@@ -169,7 +176,7 @@ class Delivery:
     def fetch(self, request: FetchRequest, done: Done) -> Fetch:
         """Gives ``done`` what there is, now or later.
 
-        Raises one of :data:`~broker.errors.REFUSALS` where the request is refused.
+        Raises one of :data:`~broker.errors.REFUSALS` if the request is refused.
         """
         group, topic, queue_id = request.group, request.topic, request.queue_id
         if group:
@@ -191,7 +198,7 @@ class Delivery:
         return fetch
 
     def cancel(self, fetch: Fetch) -> None:
-        """Nobody waits for it any more. It is not answered if it is held."""
+        """Its client is gone. A held fetch is not answered."""
         if fetch.held is not None:
             self.long_polling.drop(fetch.held)
 
@@ -257,6 +264,7 @@ class Delivery:
         request = fetch.request
         if self.resets and self._was_moved(fetch):
             return
+        fetch.begun_at = self._clock()
         codes, selector, _ = fetch.wanted
         limits = request.limits if selector is None else SCAN_LIMITS
         try:
@@ -275,7 +283,7 @@ class Delivery:
             self._answer(fetch, found)
 
     def _was_moved(self, fetch: Fetch) -> bool:
-        """Sends a group that an operator has moved to where it has to go on."""
+        """Sends a group to its new offset after an operator's reset."""
         group, topic, queue_id = fetch.request.group, fetch.request.topic, fetch.request.queue_id
         offset = self.resets.take(group, topic, queue_id)
         if offset is None or offset == fetch.request.offset:
@@ -313,6 +321,7 @@ class Delivery:
                 return
         if error is None:
             size = sum(map(len, parts))
+            self.fetch_seconds.observe(self._clock() - fetch.begun_at)
             self._rates.pulled(request.topic, request.group or NO_GROUP, found.messages, size)
             self._answer(fetch, found, parts)
         elif request.offset < self._reader.offsets(request.topic, request.queue_id)[0]:
@@ -332,7 +341,7 @@ class Delivery:
 
 
 def _is_nothing_yet(found: GetMessageResult, offset: int) -> bool:
-    """Whether the next message that is stored may be what the fetch from ``offset`` on wants."""
+    """Whether the fetch from ``offset`` on may want the next stored message."""
     status = found.status
     return status is GetMessageStatus.OFFSET_OVERFLOW_ONE or (
         status is GetMessageStatus.NO_MESSAGE_IN_QUEUE and offset == 0

@@ -28,7 +28,7 @@ class Owner(Protocol):
 
 @dataclass(slots=True, eq=False)
 class HeldPull:
-    """A pull that waits for messages of one queue; of any tag where ``codes`` is None.
+    """A pull that waits for messages of one queue; of any tag if ``codes`` is None.
 
     ``run`` is called once, unless ``owner`` closes before; a pull over HTTP has none.
     """
@@ -39,7 +39,7 @@ class HeldPull:
     run: Callable[[], None]
     owner: Owner | None = None
     expression_size: int = 0
-    """Characters of what says which messages it wants; what was made of it is kept as well."""
+    """The characters of its filter; the parsed filter is kept as well."""
     timer: asyncio.TimerHandle | None = field(default=None, init=False)
 
 
@@ -61,7 +61,7 @@ class LongPolling:
         return self._count
 
     def hold(self, pull: HeldPull, deadline: float) -> bool:
-        """Keeps ``pull`` until then (the loop's time); False where no more can be kept."""
+        """Keeps ``pull`` until then (the loop's time); False if no more can be kept."""
         if self._count >= self._held_max:
             return False
         expression_sizes = self._expression_sizes + pull.expression_size
@@ -83,7 +83,7 @@ class LongPolling:
         return True
 
     def arrived(self, topic: str, queue_id: int, new_rows: Bytes) -> None:
-        """Messages were applied; those who want one of them run at the end of this turn."""
+        """Messages were applied: pulls that want one of them run at the end of this turn."""
         waiting = self._by_queue.get((topic, queue_id))
         if waiting is None:
             return

@@ -17,12 +17,12 @@ from store.message.properties import decode_properties
 from store.message.record import record_bounds
 
 SCAN_LIMITS = PullLimits(messages=256, bytes=1 << 20)
-"""How much one pull looks at that filters by properties: for that it has to read the messages."""
+"""The limit of a pull that filters by properties, because it must read the messages."""
 
 
 _BODY_SIZE_AT = 84
-"""In a record with IPv4 hosts, as ours are; the topic with its size, one byte, follows the body,
-and behind it the size of the properties, two bytes, and the properties."""
+"""In a record with IPv4 hosts, as ours are. The topic with its size, one byte, follows the body;
+then the size of the properties, two bytes, and the properties."""
 
 _I32 = Struct(">i")
 
@@ -37,9 +37,8 @@ class MessageFilter(NamedTuple):
 
 
 def message_filter(settings: DynamicSettings, kind: str, expression: str) -> MessageFilter:
-    """Raises :class:`~broker.filter.subscription.ExpressionError` for an expression that means
-    nothing, and :class:`~broker.errors.UnsupportedFilterError` for a kind that cannot be filtered
-    by.
+    """Raises :class:`~broker.filter.subscription.ExpressionError` for an invalid expression, and
+    :class:`~broker.errors.UnsupportedFilterError` for an unknown kind of filter.
     """
     if kind == TAG_TYPE:
         return MessageFilter(codes=tag_codes(expression), size=len(expression))
@@ -57,7 +56,7 @@ def selected(
     parts: Sequence[Bytes],
     limits: PullLimits,
 ) -> tuple[GetMessageResult, list[Bytes]]:
-    """Of the messages found from ``offset`` on, those that the selector wants, within limits.
+    """The messages from ``offset`` on that the selector wants, within limits.
 
     Raises :class:`~store.errors.CorruptRecordError`.
     """
@@ -75,7 +74,7 @@ def selected(
 
 
 def _properties(part: Bytes, start: int, end: int) -> dict[str, str]:
-    """Of the record there, without a look at its body: it is what makes a record large."""
+    """The properties of the record there, without reading its body, which is the largest part."""
     (body_size,) = _I32.unpack_from(part, start + _BODY_SIZE_AT)
     topic_at = start + _BODY_SIZE_AT + _I32.size + body_size
     if body_size < 0 or topic_at >= end:

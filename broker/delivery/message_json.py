@@ -32,7 +32,7 @@ def messages_json(parts: Iterable[Bytes]) -> list[dict[str, Any]]:
 
 
 def message_json(record: MessageRecord, body: bytes) -> dict[str, Any]:
-    """``body`` is text; where it is not UTF-8 there is ``body_base64`` instead."""
+    """``body`` is text; ``body_base64`` replaces it if it is not UTF-8."""
     properties = decode_properties(record.properties)
     document: dict[str, Any] = {
         "topic": record.topic,

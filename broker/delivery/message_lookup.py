@@ -18,7 +18,7 @@ from store.io.filesystem import Bytes
 from store.message.record import RECORD_FIXED_SIZE, RECORD_MAGIC, key_hash
 
 _START = Struct(">ii20xq")
-"""Of a record: total size, magic, and at 28 its own position."""
+"""Parts of a record: total size, magic, and at 28 its own position."""
 
 _I32 = Struct(">i")
 _I64 = Struct(">q")
@@ -27,7 +27,7 @@ NumberDone: TypeAlias = Callable[[int, StoreError | None], None]
 
 
 class _NotInMemoryError(Exception):
-    """The store time of the record at ``position`` has to be read from the disk first."""
+    """The store time of the record at ``position`` must be read from the disk first."""
 
     def __init__(self, position: int) -> None:
         self.position = position
@@ -77,8 +77,8 @@ class MessageLookup:
         count: int,
         done: Callable[[Sequence[Bytes], StoreError | None], None],
     ) -> None:
-        """The newest records of ``topic`` whose key has the hash of ``key``, newest first: as many
-        as ``count`` and ``query_bytes_max`` allow, one at least."""
+        """The newest records of ``topic`` whose key has the hash of ``key``, newest first: at least
+        one, at most ``count`` and ``query_bytes_max``."""
         try:
             found = self._machine.keys.lookup(
                 key_hash(topic, key.encode()), begin_ms, end_ms, count
@@ -86,7 +86,7 @@ class MessageLookup:
         except StoreError as error:
             done((), error)
             return
-        # The index gives up whole files, so it may still know what the log has given up.
+        # The index drops whole files, so it may still have rows of expired messages.
         positions = [position for position in found if position >= self._machine.expired_position]
 
         def sized(parts: Sequence[Bytes], error: StoreError | None) -> None:
@@ -106,7 +106,7 @@ class MessageLookup:
         self._reader.load([LogRange(position, _I32.size) for position in positions], sized)
 
     def store_time(self, topic: str, queue_id: int, offset: int, done: NumberDone) -> None:
-        """When the message at ``offset`` was stored, ms; -1 where there is none."""
+        """When the message at ``offset`` was stored, ms; -1 if there is none."""
 
         def find(store_time: Callable[[int, int], int]) -> int:
             queue = self._machine.queue(topic, queue_id)
@@ -118,8 +118,8 @@ class MessageLookup:
     def search_time(
         self, topic: str, queue_id: int, timestamp_ms: int, boundary: str, done: NumberDone
     ) -> None:
-        """The offset for a store time: ``boundary`` is ``lower`` or ``upper`` as in RocketMQ 5,
-        or empty for the nearest message, as RocketMQ 4.9 has it."""
+        """The offset for a store time. ``boundary`` is ``lower`` or ``upper`` as in RocketMQ 5, or
+        empty for the nearest message as in RocketMQ 4.9."""
 
         def find(store_time: Callable[[int, int], int]) -> int:
             queue = self._machine.queue(topic, queue_id)
@@ -139,7 +139,7 @@ class MessageLookup:
         known: dict[int, int],
         done: NumberDone,
     ) -> None:
-        """Runs ``find``, again and again, until all store times that it wants are known."""
+        """Runs ``find`` again and again until all store times that it needs are known."""
 
         def store_time(position: int, _size: int) -> int:
             if position not in known:

@@ -4,11 +4,9 @@ The answers of a pull are RocketMQ's (``DefaultMessageStore.getMessage``); see
 :class:`GetMessageStatus`. Rows of a ConsumeQueue say where the records lie. Consecutive records are
 read as one range, so a pull costs a few reads and not one for each message.
 
-A corrupt row would lead to bytes that are no record, or another queue's. So each range must begin
-and end with the records of its first and its last row. The rows between lead to consecutive
-records, so they are right too. A filter reads no record of the rows that it skips; they must lead
-to consecutive places. If only the tags code is corrupt, a filter skips the message until the scrub
-has repaired the row, as in RocketMQ.
+Rows have checksums (:mod:`store.index.block_seals`). Each range must still begin and end with the
+records that its first and its last row are of: that holds whoever wrote the rows, and for those of
+format 1 that are not sealed yet.
 """
 
 from __future__ import annotations
@@ -17,24 +15,20 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol, TypeAlias
 
-from broker.delivery.corrupt_rows import CorruptRowError, first_corrupt_row
-from store.errors import DamagedError, MisplacedError, StoreError
-from store.index.consume_queue import ROW_SIZE, ConsumeQueue
+from store.errors import DamagedError, DerivedDamageError, MisplacedError, StoreError
+from store.index.consume_queue import ConsumeQueue
 from store.io.filesystem import Bytes
 from store.message.batch import QUEUE_ROW
 from store.message.record import RECORD_FIXED_SIZE, is_record_of
 
 SCAN_ROWS_MIN = 800
-"""How many rows a filtered pull looks at, at least: RocketMQ's 16,000 bytes."""
-
-ROWS_BEFORE = 1024
-"""How many rows before a wrong one are searched for a whole one: a page of the disk has 205."""
+"""The rows that a filtered pull reads at least: RocketMQ's 16,000 bytes."""
 
 
 class GetMessageStatus(Enum):
     """How a pull ended; the names are those of RocketMQ's ``GetMessageStatus``.
 
-    ``MESSAGE_WAS_REMOVING`` is not among them: queues forget rows before the log forgets records.
+    ``MESSAGE_WAS_REMOVING`` is not among them: queues forget rows before the log expires.
     """
 
     FOUND = "FOUND"
@@ -47,7 +41,7 @@ class GetMessageStatus(Enum):
 
 
 class RowSpan(NamedTuple):
-    """Rows of a queue whose records lie one behind the other: the first and the last of them."""
+    """Rows of a queue with consecutive records: the first and the last of them."""
 
     queue: ConsumeQueue
     queue_id: int
@@ -58,19 +52,19 @@ class RowSpan(NamedTuple):
 
 
 class LogRange(NamedTuple):
-    """Records that lie one behind the other in the commit log."""
+    """Consecutive records of the commit log."""
 
     position: int
     size: int
     rows: RowSpan | None = None
-    """Which say that these are records, and which; checked once the records are there."""
+    """The rows of these records; they are checked once the records are there."""
 
 
 Done: TypeAlias = Callable[[Sequence[Bytes], StoreError | None], None]
 
 
 class PullLimits(NamedTuple):
-    """How much one pull may bring; it always brings at least one message."""
+    """The limits of one pull; it always returns at least one message."""
 
     messages: int
     bytes: int
@@ -97,8 +91,6 @@ class Log(Protocol):
         ranges: Sequence[tuple[int, int]],
         done: Callable[[Sequence[Bytes] | None, BaseException | None], None],
     ) -> None: ...
-
-    def suspect_derived(self, position: int) -> None: ...
 
 
 class Applied(Protocol):
@@ -127,7 +119,7 @@ class MessageReader:
         self._leads = leads
 
     def offsets(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """The queue's minimum offset and the offset that its next message will get."""
+        """The queue's minimum offset and the offset of its next message."""
         queue = self._applied.queue(topic, queue_id)
         if queue is None:
             end = self._applied.end_offset(topic, queue_id)
@@ -144,15 +136,14 @@ class MessageReader:
     ) -> GetMessageResult:
         """The messages from ``offset`` on whose tags code is among ``codes`` (None: all).
 
-        Raises :class:`~broker.delivery.corrupt_rows.CorruptRowError` if a skipped row is visibly
-        corrupt; it is repaired soon.
+        Raises :class:`~store.errors.DerivedDamageError` where the rows are not whole.
         """
         queue = self._applied.queue(topic, queue_id)
         first, end = self.offsets(topic, queue_id)
         if first <= offset < end and queue is not None:
             return self._scan(queue, queue_id, offset, limits, codes)
         if offset > end and not self._leads():
-            # A follower may lag: the asked offset can be right, and is not to be corrected.
+            # A follower may lag: the asked offset can be right and stays.
             return GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_ONE, offset, first, end)
         if end == 0:
             return GetMessageResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, first, end)
@@ -192,8 +183,6 @@ class MessageReader:
                     start, first, first_size = position, examined, size
                 end, last, last_size = position + size, examined, size
             examined += 1
-        if examined > messages:
-            self._check_passed_over(queue, offset, data[: examined * ROW_SIZE])
         status = GetMessageStatus.NO_MATCHED_MESSAGE
         if messages:
             ranges.append(joined())
@@ -202,19 +191,12 @@ class MessageReader:
             status, offset + examined, queue.first_offset, queue.end_offset, ranges, messages
         )
 
-    def _check_passed_over(self, queue: ConsumeQueue, offset: int, data: Bytes) -> None:
-        try:
-            self.check_rows(queue, offset, data)
-        except CorruptRowError as wrong:
-            self.report_corrupt_row(wrong)
-            raise
-
     def load(
         self,
         ranges: Sequence[LogRange],
         done: Done,
     ) -> None:
-        """Brings the bytes of ``ranges``; ``done`` is called now if all of them are in memory.
+        """Loads the bytes of ``ranges``; ``done`` is called now if all of them are in memory.
 
         The error is :class:`~store.errors.OutOfRangeError` if the records have just expired, or if
         this node's disk does not have them yet. It is :class:`~store.errors.DamagedError` if their
@@ -222,12 +204,7 @@ class MessageReader:
         """
         for each in ranges:
             if each.rows is not None and not self._may_be(each, each.rows):
-                done(
-                    (),
-                    self.report_corrupt_row(
-                        CorruptRowError(each.rows.queue, each.rows.last_offset)
-                    ),
-                )
+                done((), misleading_row(each.rows.queue, each.rows.last_offset))
                 return
         parts: list[Bytes] = []
         missing: list[int] = []
@@ -244,7 +221,7 @@ class MessageReader:
 
         def came(read: Sequence[Bytes] | None, error: BaseException | None) -> None:
             if isinstance(error, StoreError):
-                done((), self._misplaced(ranges, error))
+                done((), _misplaced(ranges, error))
                 return
             if error is not None:
                 raise error
@@ -253,38 +230,6 @@ class MessageReader:
             self._check(ranges, parts, done)
 
         self._log.read([ranges[place][:2] for place in missing], came)
-
-    # --- rows that are wrong
-
-    def check_rows(self, queue: ConsumeQueue, offset: int, data: Bytes) -> None:
-        """Raises :class:`~broker.delivery.corrupt_rows.CorruptRowError` if one of the rows from
-        ``offset`` on is impossible. It is for rows whose records are not read.
-        """
-        applied = self._applied
-        wrong = first_corrupt_row(data, applied.expired_position, applied.applied_end)
-        if wrong is not None:
-            raise CorruptRowError(queue, offset + wrong)
-
-    def report_corrupt_row(self, wrong: CorruptRowError) -> CorruptRowError:
-        """Has what the log says from the row before the wrong one on compared with the queue.
-
-        That row may be corrupt as well. So of the two nearest rows that can lead to a record, the
-        first counts; the log's beginning where there is none.
-        """
-        queue, applied = wrong.queue, self._applied
-        first = max(queue.first_offset, wrong.offset - ROWS_BEFORE)
-        try:
-            before = queue.read(first, wrong.offset - first)
-        except DamagedError:
-            before = b""
-        positions = [
-            position
-            for position, size, _ in rows(before)
-            if size >= RECORD_FIXED_SIZE
-            and applied.expired_position <= position <= applied.applied_end - size
-        ]
-        self._log.suspect_derived(min(positions[-2:], default=applied.expired_position))
-        return wrong
 
     def _may_be(self, each: LogRange, rows: RowSpan) -> bool:
         applied = self._applied
@@ -298,18 +243,23 @@ class MessageReader:
         for each, part in zip(ranges, parts, strict=True):
             wrong = None if each.rows is None else _corrupt_row(each, each.rows, part)
             if each.rows is not None and wrong is not None:
-                done((), self.report_corrupt_row(CorruptRowError(each.rows.queue, wrong)))
+                done((), misleading_row(each.rows.queue, wrong))
                 return
         done(parts, None)
 
-    def _misplaced(self, ranges: Sequence[LogRange], error: StoreError) -> StoreError:
-        if isinstance(error, MisplacedError):
-            for each in ranges:
-                if each.position == error.position and each.rows is not None:
-                    return self.report_corrupt_row(
-                        CorruptRowError(each.rows.queue, each.rows.last_offset)
-                    )
-        return error
+
+def misleading_row(queue: ConsumeQueue, offset: int) -> DerivedDamageError:
+    """The row of ``offset`` is that of no such record; its block is compared with the log now."""
+    what = f"the row of offset {offset} leads to no such record"
+    return queue.damaged(offset, DamagedError(*queue.locate(offset), what))
+
+
+def _misplaced(ranges: Sequence[LogRange], error: StoreError) -> StoreError:
+    if isinstance(error, MisplacedError):
+        for each in ranges:
+            if each.position == error.position and each.rows is not None:
+                return misleading_row(each.rows.queue, each.rows.last_offset)
+    return error
 
 
 def row_range(
@@ -320,7 +270,7 @@ def row_range(
 
 
 def _corrupt_row(each: LogRange, rows: RowSpan, part: Bytes) -> int | None:
-    """The offset of a row that is not that of the record, if one is."""
+    """The offset of the first row that does not belong to its record, if there is one."""
     position, size, _ = each
     _queue, queue_id, first, first_size, last, last_size = rows
     if not is_record_of(

@@ -32,7 +32,7 @@ class _Reset(NamedTuple):
 
 
 class PendingResets:
-    """False while there are none. ``now`` gives seconds of a clock that only goes forward."""
+    """False while there are none. ``now`` gives the seconds of a monotonic clock."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -70,7 +70,8 @@ class PendingResets:
         return reset is not None and reset.until > self._now()
 
     def take(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Where the group has to go on in this queue, if it was moved; said only once."""
+        """The offset at which the group must go on in this queue, if it was moved; said only
+        once."""
         key = (group, topic, queue_id)
         reset = self._resets.get(key)
         if reset is None or not reset.is_committed:
@@ -88,7 +89,7 @@ TO_THE_END = -1
 
 
 class ResetRequest(NamedTuple):
-    """Where a group is to go on in queues of a topic."""
+    """The target of a group in the queues of a topic."""
 
     group: str
     topic: str
@@ -98,11 +99,11 @@ class ResetRequest(NamedTuple):
     offset: int = -1
     """Unless negative, it counts instead of the time."""
     force: bool = False
-    """Also where that is forward; otherwise a group is only moved back."""
+    """Moves it forward, too; otherwise a group is only moved back."""
 
 
 Done: TypeAlias = Callable[[Mapping[int, int] | None, Refusal | StoreError | None], None]
-"""Told once: the new offset of each queue, or why the group is not moved."""
+"""Called once: the new offset of each queue, or why the group is not moved."""
 
 
 class OffsetResetter:
@@ -151,7 +152,7 @@ class OffsetReset:
         self._failure: Refusal | StoreError | None = None
 
     def found(self, queue_id: int, offset: int, error: StoreError | None) -> None:
-        """Where the queue is to go; commits once that is known of all of them."""
+        """Finds the target of the queue; commits once all queues have theirs."""
         self._offsets[queue_id] = offset
         if error is not None:
             self._failure = error

@@ -19,7 +19,7 @@ LOCK_SECONDS = 60.0
 
 
 FORGET_SECONDS = 1.0
-"""Between two looks at all locks for those that have run out."""
+"""The pause between two searches for expired locks."""
 
 
 class LockedQueue(NamedTuple):
@@ -48,9 +48,9 @@ class QueueLocks:
         self._forget_at = 0.0
 
     def lock(self, group: str, client_id: str, queues: Iterable[LockedQueue]) -> list[LockedQueue]:
-        """Locks what nobody else has locked, or renews it; returns what the client holds now.
+        """Locks a free queue, or renews its lock; returns the client's locks.
 
-        Only queues that are there are locked, and no further ones while there are too many locks.
+        Only existing queues are locked, and no further ones while there are too many locks.
         """
         now = self._now()
         if now >= self._forget_at:

@@ -27,7 +27,7 @@ def memory_bytes() -> int:
 
 
 class ReplicaSelection:
-    """Says where a consumer shall read on; costs a comparison for each pull."""
+    """Names the member to read from next; costs a comparison for each pull."""
 
     def __init__(self, config: NodeConfig, settings: DynamicSettings, node: Node) -> None:
         self._config = config
@@ -36,15 +36,16 @@ class ReplicaSelection:
         self._far_bytes = memory_bytes() * config.follower_reads_percent // 100
 
     def is_far(self, position: int, end: int) -> bool:
-        """Whether that part of a log up to ``end`` has left the memory, by RocketMQ's rule."""
+        """Whether this part of a log that ends at ``end`` has left the memory, by RocketMQ's
+        rule."""
         return end - position > self._far_bytes
 
     def suggested_broker_id(self, ranges: Sequence[LogRange], end: int, wished: int | None) -> int:
-        """The broker id for the pull after one that brought ``ranges`` of a log up to ``end``.
+        """The broker id for the next pull, after one that returned ``ranges`` of a log up to
+        ``end``.
 
-        ``wished`` is what the group is set to (``whichBrokerWhenConsumeSlowly``); if no follower
-        has that id, as RocketMQ's usual 1 may be the leader's, it is the follower with the longest
-        log.
+        ``wished`` is the group's setting (``whichBrokerWhenConsumeSlowly``). If no follower has
+        that id, as RocketMQ's usual 1 may be the leader's, it is the follower with the longest log.
         """
         if not ranges or not self._settings.follower_reads:
             return LEADER_ID

@@ -16,7 +16,7 @@ Place: TypeAlias = tuple[str, int, int]
 def store_times(
     lookup: MessageLookup, places: Sequence[Place], done: Callable[[dict[Place, int]], None]
 ) -> None:
-    """``done`` gets the time of each place in ms: 0, as RocketMQ says, where no message is there
+    """``done`` gets the time of each place in ms. It is 0, as in RocketMQ, if there is no message
     any more, or its record cannot be read here."""
     found: dict[Place, int] = {}
     missing = len(set(places))

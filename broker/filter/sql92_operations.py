@@ -52,7 +52,7 @@ def negative(operand: Operand) -> Operand:
 
 
 def condition(operand: Operand) -> Operand:
-    """The operand where a condition has to stand. A property, being text, is never true there."""
+    """The operand in the place of a condition. A property, being text, is never true there."""
     if operand.is_boolean:
         return operand
     if operand.is_property:

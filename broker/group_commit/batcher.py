@@ -64,7 +64,7 @@ _LAZY_OFFSET_BYTES = 512  # an offset with the longest names
 
 
 class Batcher:
-    """Makes batches of messages and commands on the leader, and tells how each ended."""
+    """Makes batches of messages and commands on the leader, and reports how each ended."""
 
     def __init__(
         self,
@@ -112,12 +112,17 @@ class Batcher:
         return self._serving
 
     @property
+    def pending_bytes(self) -> int:
+        """What waits to be proposed."""
+        return self._pending_bytes
+
+    @property
     def term(self) -> int:
-        """The term in which this node leads, or last knew who does; -1 before any."""
+        """The term in which this node leads, or last knew a leader; -1 before any."""
         return -1 if self._leadership is None else self._leadership.term
 
     def check_serving(self) -> None:
-        """Raises :class:`~dledger.errors.NotLeaderError` where nothing can be added."""
+        """Raises :class:`~dledger.errors.NotLeaderError` if nothing can be added."""
         if not self._serving:
             raise self._not_leader()
 
@@ -141,8 +146,8 @@ class Batcher:
         return self._pending_state.group(name)
 
     def end_offset(self, topic: str, queue_id: int) -> int:
-        """The offset behind the last message of the queue that this leader has proposed: nobody
-        can have consumed more."""
+        """The offset behind the last message of the queue that this leader has proposed: nobody can
+        have consumed more."""
         return self._next_offsets.end_offset(topic, queue_id)
 
     def offset(self, group: str, topic: str, queue_id: int) -> int | None:
@@ -170,7 +175,7 @@ class Batcher:
         """Adds messages of one queue, all of which will be in the same entry.
 
         Raises :class:`~dledger.errors.NotLeaderError`, :class:`~dledger.errors.BusyError`, and
-        :class:`~store.errors.EntryTooLargeError` where no entry could hold them.
+        :class:`~store.errors.EntryTooLargeError` if no entry could hold them.
         """
         size = pending_bytes(messages)
         queue = self._queue(topic, queue_id, size + REQUEST_BYTES)
@@ -184,7 +189,7 @@ class Batcher:
             self.deduplication_index.newer[hashes[0]] = batch.place
 
     def add_barrier(self, completion: Completion) -> None:
-        """Tells when all that was added before is applied or refused. Raises as
+        """Reports when everything added before is applied or refused. Raises as
         :meth:`add_command`."""
         self._reserve(0).completions.append(completion)
 
@@ -196,7 +201,7 @@ class Batcher:
     ) -> None:
         """Adds messages of any queues and commands, all of which will be in the same entry.
 
-        Raises as :meth:`add_messages`; nothing is added then. ``completion`` is told after the
+        Raises as :meth:`add_messages`; nothing is added then. ``completion`` is called after the
         messages' waiters.
         """
         size = sum(map(command_bytes, commands))
@@ -233,8 +238,8 @@ class Batcher:
             self._lazy_timer = self._loop.call_later(LAZY_SECONDS, self._lazy_due)
 
     def refuse_messages(self, why: Callable[[int], ProposeError] | None) -> None:
-        """While the disk is full, messages are refused and commands are not: one of them may be
-        what makes room. ``why`` makes the error for a size."""
+        """A full disk refuses messages, but no commands: one of them may be what makes room.
+        ``why`` makes the error for a size."""
         self._reserve_for_messages = (
             self._reserve if why is None else partial(self._refuse_for_full_disk, why)
         )
@@ -290,7 +295,7 @@ class Batcher:
         return queue
 
     def _reserve(self, size: int) -> PendingBatch:
-        """The batch to which ``size`` bytes will be added; sees to it that it is proposed."""
+        """The batch for the next ``size`` bytes; makes sure that it is proposed."""
         if not self._serving:
             self.check_serving()
         if self._pending_bytes + size > _pending_bytes_max:

@@ -21,8 +21,8 @@ class NextOffsets:
         self._next: dict[tuple[str, int], int] = {}
 
     def end_offset(self, topic: str, queue_id: int) -> int:
-        """The offset of the queue's next message. A follower that is read from may have applied
-        what the leader has not yet."""
+        """The offset of the queue's next message. A follower may have applied less than the
+        leader."""
         end = self._next.get((topic, queue_id))
         return self._applied.end_offset(topic, queue_id) if end is None else end
 

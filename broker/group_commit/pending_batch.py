@@ -19,7 +19,7 @@ _SIZE = attrgetter("size")
 _COMMAND_BYTES = 96  # more than the numbers of any command; its names are counted
 
 Completion: TypeAlias = Callable[[ProposeError | None], None]
-"""Told once: None when committed and applied, else why not, or that nobody knows."""
+"""Called once: None when committed and applied, else the refusal, or an unknown outcome."""
 
 
 class StoredEarlier(NamedTuple):
@@ -47,7 +47,8 @@ class SendWaiter(Waiter, Protocol):
     def stored(
         self, first_offset: int, positions: Sequence[int], earlier: StoredEarlier | None = None
     ) -> None:
-        """As for any waiter. ``earlier`` is given where not this try was stored, but one before."""
+        """As for any waiter. ``earlier`` is given if an earlier try was stored, and not this
+        one."""
 
 
 class _Nobody:
@@ -125,7 +126,7 @@ class PendingBatch:
             completion(None)
 
     def fail(self, error: ProposeError) -> None:
-        """Tells everybody that there is no such entry, or that its outcome is unknown."""
+        """Tells all waiters that there is no such entry, or that its outcome is unknown."""
         for queue in self.queues.values():
             for waiter, _count in queue.waiters:
                 waiter.failed(error)

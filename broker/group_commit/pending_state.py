@@ -48,7 +48,7 @@ class PendingState:
         self._offsets: _Pending[_OffsetKey, int] = {}
         self._lazy: dict[_OffsetKey, int] = {}
         self._totals: Totals | None = None
-        """None where they must be counted: while something is pending, they only change by that."""
+        """None if they must be counted: while something is pending, they only change by that."""
 
     def totals(self) -> Totals:
         """How many topics, their queues and groups there are then."""

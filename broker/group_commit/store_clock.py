@@ -30,7 +30,7 @@ class StoreClock:
         """When the wall clock was found to be behind, and the time then: from there it goes on."""
 
     def reached(self, now_ms: int) -> None:
-        """An earlier leader's clock said that, and wrote it into the log beside the records."""
+        """An earlier leader's clock gave that time and wrote it into the log beside the records."""
         self._last_ms = max(self._last_ms, now_ms)
 
     def now_ms(self) -> int:

@@ -39,6 +39,7 @@ HTTP_ACCESS: Mapping[str, Callable[[web.Request], Iterable[Access]]] = {
     "/": _describe,
     "/cluster": _describe,
     "/groups": _describe,
+    "/metrics": _describe,
     "/nodes": _describe,
     "/snapshot": _administer,
     "/status": _describe,
@@ -48,8 +49,8 @@ HTTP_ACCESS: Mapping[str, Callable[[web.Request], Iterable[Access]]] = {
 }
 """By path: what a request needs."""
 
-WITHOUT_ACCOUNT = frozenset(("/healthz",))
-"""Asked by load balancers, and tells whether this node serves."""
+WITHOUT_ACCOUNT = frozenset(("/healthz", "/livez", "/readyz"))
+"""Asked by load balancers: the answers say only whether this node runs, and serves."""
 
 
 class HttpAccess:

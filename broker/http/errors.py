@@ -6,6 +6,7 @@ and flows raise them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from http import HTTPStatus
 
@@ -22,6 +23,7 @@ from broker.errors import (
     UnauthenticatedError,
     UnavailableError,
     UnknownTopicError,
+    reason_of,
 )
 from dledger.errors import OutcomeUnknownError, ProposeError
 from store.quoting import shortened
@@ -59,12 +61,12 @@ def refusal_response(error: HttpRefusedError) -> web.Response:
     return json_response({"error": error.what}, error.status)
 
 
-def refuse_as_json(leader: Callable[[], str | None]) -> Middleware:
+def refuse_as_json(leader: Callable[[], str | None], refusals: Counter[str]) -> Middleware:
     """Turns refusals, ours and aiohttp's, into JSON.
 
     ``leader`` gives the HTTP address of the leader, or None where that is this node or nobody
     knows; an answer 503 names it. ``"outcome": "unknown"`` says that what was sent may have been
-    stored.
+    stored. ``refusals`` counts them by reason.
     """
 
     @web.middleware
@@ -72,11 +74,14 @@ def refuse_as_json(leader: Callable[[], str | None]) -> Middleware:
         try:
             return await handler(request)
         except HttpRefusedError as error:
+            refusals[f"http_{int(error.status)}"] += 1
             return refusal_response(error)
         except REFUSALS as error:
+            refusals[reason_of(error)] += 1
             return _broker_refusal(error, leader())
         except web.HTTPException as error:
             # Unknown paths, methods, and bodies over the limit.
+            refusals[f"http_{error.status}"] += 1
             return json_response({"error": error.reason}, error.status)
 
     return refuse

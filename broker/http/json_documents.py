@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from broker.admin.consumer_groups import ConsumerGroups
 from broker.admin.node_status import NodeStatus, security_settings
 from broker.admin.topic_contents import all_topics
+from broker.admin.turns import Turn
 from broker.context import BrokerContext
-
-ITEMS_PER_TURN = 4096
-"""Queues and offsets that are looked at before the event loop goes on: a few milliseconds."""
 
 
 def status_document(context: BrokerContext) -> dict[str, Any]:
@@ -55,7 +52,7 @@ async def topics_document(context: BrokerContext) -> dict[str, Any]:
     """
     system = frozenset(context.machine.state.system_names)
     documents = []
-    turn = _Turn()
+    turn = Turn()
     for topic in all_topics(context.machine):
         documents.append(
             {
@@ -79,7 +76,7 @@ async def groups_document(context: BrokerContext) -> dict[str, Any]:
     offsets themselves.
     """
     documents: list[dict[str, Any]] = []
-    turn = _Turn()
+    turn = Turn()
     for group in ConsumerGroups(context.machine, context.clients).all():
         rows: list[tuple[str | None, int, int | None]] = [
             (topic.topic, topic.acknowledged, topic.lag) for topic in group.topics
@@ -96,17 +93,3 @@ async def groups_document(context: BrokerContext) -> dict[str, Any]:
         ]
         await turn.took(sum(len(topic.committed) for topic in group.topics))
     return {"groups": documents}
-
-
-class _Turn:
-    """Lets the event loop go on now and then while a long list is made."""
-
-    def __init__(self) -> None:
-        self._steps = 0
-
-    async def took(self, steps: int) -> None:
-        """An item of the list took so many steps."""
-        self._steps += 1 + steps
-        if self._steps >= ITEMS_PER_TURN:
-            self._steps = 0
-            await asyncio.sleep(0)

@@ -6,7 +6,10 @@
     GET  /cluster                               all broker groups, for that page: their health,
                                                 nodes, topics and consumer groups
     GET  /nodes                                 of that, health and /status of every node
-    GET  /healthz                               200 {"status": "ok", ...}, or 503 and why not
+    GET  /metrics                               for Prometheus (docs/metrics.md)
+    GET  /livez                                 200 while the process is alive
+    GET  /readyz, /healthz                      200 {"status": "ok", ...} while this node serves, or
+                                                503 and why not
     GET  /status                                this node and its group
     GET  /topics                                the topics, their settings and sizes
     GET  /groups                                the consumer groups, and how far behind they are
@@ -24,8 +27,8 @@ ask is said in :mod:`broker.http.origin_guard` and :mod:`broker.http.access`, ho
 
 from __future__ import annotations
 
-import asyncio
-import logging
+from collections import Counter
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 
 from aiohttp import web
@@ -36,29 +39,28 @@ from broker.admin.node_status import role_name
 from broker.context import BrokerContext
 from broker.errors import WrongStateError
 from broker.http.access import HttpAccess
-from broker.http.connections import Connections
 from broker.http.console import Console
 from broker.http.consume import ConsumeHandler
 from broker.http.errors import json_response, refuse_as_json
 from broker.http.json_documents import groups_document, status_document, topics_document
 from broker.http.memory_budget import MEMORY, MemoryBudget
 from broker.http.origin_guard import OriginGuard, protect
+from broker.http.port import HttpPort, runner_of
 from broker.http.produce import ProduceHandler
 from broker.http.snapshot import SnapshotHandler
 from broker.limits import HTTP, HttpLimits
+from broker.metrics.event_loop_lag import EventLoopLag
+from broker.prometheus.broker_page import BrokerPage
+from broker.prometheus.ports import NO_PORT, PortFigures
+from broker.prometheus.text_page import CONTENT_TYPE_HEADER
 from broker.security.port_tls import PortTls
-from dledger.wire.bad_request_log import BadRequestLog
-from dledger.wire.tls_server import TlsServer, TlsServerLimits
-from store.quoting import FROM_OUTSIDE
-
-log = logging.getLogger(__name__)
 
 _JSON_OVERHEAD = 2
 """A body of base64 and escapes may be that much longer than the message."""
 
-SHUTDOWN_SECONDS = 1.0
-
-WITHOUT_STATE = frozenset(("/", "/cluster", "/healthz", "/nodes", "/status"))
+WITHOUT_STATE = frozenset(
+    ("/", "/cluster", "/healthz", "/livez", "/metrics", "/nodes", "/readyz", "/status")
+)
 """What is told of a node whose state is not that of its group; the console asks nodes that lead."""
 
 
@@ -66,14 +68,26 @@ class HttpServer:
     """Serves HTTP for one broker."""
 
     def __init__(
-        self, context: BrokerContext, limits: HttpLimits = HTTP, tls: PortTls | None = None
+        self,
+        context: BrokerContext,
+        limits: HttpLimits = HTTP,
+        tls: PortTls | None = None,
+        *,
+        clock: Callable[[], float] | None = None,
+        remoting: PortFigures = NO_PORT,
+        nameservers: Mapping[str, str] | None = None,
     ) -> None:
+        """``clock`` gives seconds that never run backward, by default the loop's. ``remoting`` and
+        ``nameservers``, which says how the registration there ended, are told in ``/metrics``."""
         self._context = context
         self._limits = limits
-        self._runner: web.AppRunner | None = None
-        self._tls = tls
-        self._server: asyncio.Server | TlsServer | None = None
-        self._connections: Connections | None = None
+        clock = clock or context.loop.time
+        self._port = HttpPort(context.loop, *context.config.own.http, limits, tls)
+        self._refusals: Counter[str] = Counter()
+        self._loop_lag = EventLoopLag(context.loop, clock)
+        own = PortFigures(lambda: self._port.connections, self._refusals)
+        ports = {"remoting": remoting, "http": own}
+        self._metrics = BrokerPage(context, self._loop_lag, ports, nameservers or {}, clock).page
 
     def app(self) -> web.Application:
         """The application, which a test can serve without a port."""
@@ -84,7 +98,7 @@ class HttpServer:
         app = web.Application(
             middlewares=[
                 memory.account,
-                refuse_as_json(self._leader),
+                refuse_as_json(self._leader, self._refusals),
                 guard.refuse_foreign,
                 *([] if access is None else [HttpAccess(access).check]),
                 self._refuse_wrong_state,
@@ -100,7 +114,10 @@ class HttpServer:
                 web.get("/", console.page),
                 web.get("/nodes", console.nodes),
                 web.get("/cluster", console.cluster),
-                web.get("/healthz", self._health),
+                web.get("/metrics", self._metrics_page),
+                web.get("/livez", self._live),
+                web.get("/readyz", self._ready),
+                web.get("/healthz", self._ready),
                 web.get("/status", self._status),
                 web.get("/topics", self._topics),
                 web.get("/groups", self._groups),
@@ -115,44 +132,18 @@ class HttpServer:
         return app
 
     def runner(self) -> web.AppRunner:
-        """What serves the application, with its limits."""
-        return web.AppRunner(
-            self.app(),
-            access_log=None,
-            shutdown_timeout=SHUTDOWN_SECONDS,
-            logger=BadRequestLog(log, FROM_OUTSIDE),
-            keepalive_timeout=self._limits.idle_seconds,
-            max_headers=self._limits.headers_max,
-            handler_cancellation=True,  # who has gone waits for nothing
-        )
+        """What serves the application without a port."""
+        return runner_of(self.app(), self._limits)
 
     async def start(self) -> None:
         """Listens. ``OSError`` if the port is taken."""
-        host, port = self._context.config.own.http
-        limits, loop = self._limits, self._context.loop
-        self._runner = self.runner()
-        await self._runner.setup()
-        assert self._runner.server is not None  # noqa: S101 - it is set up
-        self._connections = Connections(loop, limits, self._runner.server)
-        accept = self._connections.accept
-        if self._tls is None:
-            self._server = await loop.create_server(accept, host, port, backlog=limits.backlog)
-        else:
-            waiting = TlsServerLimits(limits.handshakes_max, limits.stall_seconds, limits.backlog)
-            self._server = await self._tls.listen(accept, host, port, waiting)
-        self._connections.start()
+        await self._port.start(self.app())
+        self._loop_lag.start()
 
     async def stop(self) -> None:
         """Closes the port and the connections."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
-        if self._connections is not None:
-            self._connections.stop()
-            self._connections = None
+        self._loop_lag.stop()
+        await self._port.stop()
 
     @web.middleware
     async def _refuse_wrong_state(
@@ -173,8 +164,18 @@ class HttpServer:
         member = members.get(leader)
         return member.http or None if member is not None else None
 
-    async def _health(self, _request: web.Request) -> web.Response:
-        """Healthy is who serves: a leader that may propose, or a follower that knows its leader."""
+    async def _metrics_page(self, _request: web.Request) -> web.Response:
+        return web.Response(body=await self._metrics.text(), headers=CONTENT_TYPE_HEADER)
+
+    async def _live(self, _request: web.Request) -> web.Response:
+        """A node that has failed ends by itself; if it cannot, it is to be killed."""
+        failure = self._context.node.failure
+        if failure is not None:
+            return json_response({"status": str(failure)}, HTTPStatus.SERVICE_UNAVAILABLE)
+        return json_response({"status": "ok", "node": self._context.config.name})
+
+    async def _ready(self, _request: web.Request) -> web.Response:
+        """Ready is who serves: a leader that may propose, or a follower that knows its leader."""
         context = self._context
         leadership = context.node.leadership
         document = {"node": context.config.name, "role": role_name(context)}

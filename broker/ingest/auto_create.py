@@ -49,11 +49,11 @@ class AutoCreator:
         self._wall_clock = wall_clock
 
     def create_topic(self, name: str, default_topic: str, default_queues: int) -> TopicConfig:
-        """Creates a topic that a producer sends to and nobody has created (section 10.1).
+        """Creates a topic on the first message to it (section 10.1).
 
         Raises :class:`~broker.topics_and_groups.NameRefusedError` for a bad name,
-        :class:`~broker.errors.UnknownTopicError` where topics are not created in this way, or not
-        any more, and :class:`~broker.errors.ForbiddenError` for a topic of the broker's own.
+        :class:`~broker.errors.UnknownTopicError` if topics are not or no longer created in this
+        way, and :class:`~broker.errors.ForbiddenError` for a topic of the broker's own.
         """
         if len(name) > TOPIC_SIZE_MAX:
             raise IllegalMessageError(
@@ -80,11 +80,11 @@ class AutoCreator:
         return created
 
     def ensure_group(self, group: str) -> None:
-        """Creates a group and its retry topic where they are missing; does nothing but on a leader.
+        """Creates a missing group and its retry topic; only a leader does so.
 
         Raises :class:`~broker.topics_and_groups.NameRefusedError` for a bad name, and
         :class:`~broker.errors.UnknownGroupError` or :class:`~broker.errors.QuotaExceededError`
-        where there are too many groups or topics.
+        if there are too many groups or topics.
         """
         batcher = self._batcher
         topic = retry_topic(group)

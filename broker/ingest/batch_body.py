@@ -25,8 +25,8 @@ from store.message.properties import NAME_END, PAIR_END, UNIQUE_KEY
 from store.message.record import PendingMessage
 
 GROWTH_MAX = 16 << 20
-"""Format: as much as a frame has. Bytes that messages of a batch may get of its header, all
-together."""
+"""Format: the size of a frame. Bytes that all messages of a batch together may get of its
+header."""
 
 _START = Struct(">i8xii")
 _FIXED_SIZE = _START.size + SIZE.size
@@ -40,7 +40,7 @@ def decode_batch_body(
     """The messages of a batch, each as ``message_builder`` makes it by itself; the properties
     ``of_all`` are added to each message that lacks them.
 
-    Raises :class:`~broker.errors.IllegalMessageError` where the sizes
+    Raises :class:`~broker.errors.IllegalMessageError` if the sizes
     contradict each other, and as :meth:`~broker.ingest.property_templates.MessageBuilder.build`.
     """
     messages: list[PendingMessage] = []
@@ -91,7 +91,7 @@ def decode_batch_body(
             messages.append(_new(PendingMessage, message))
             continue
         properties = data[body_end + 2 : end]
-        # Read as unsigned: a negative size contradicts the total all the same.
+        # The size is read as unsigned: a negative one contradicts the total all the same.
         if int.from_bytes(data[body_end : body_end + 2], "big") != len(properties):
             (properties_size,) = SIZE.unpack_from(data, body_end)
             raise _illegal(end - total, f"total {total} with {properties_size} bytes of properties")

@@ -91,7 +91,7 @@ class Deduplicator:
     def add(
         self, topic: str, queue_id: int, messages: Sequence[PendingMessage], waiter: SendWaiter
     ) -> None:
-        """Adds a request, or finds out whether it is a retry where that may be.
+        """Adds a request, or finds out whether it is a retry.
 
         Raises as :meth:`~broker.group_commit.batcher.Batcher.add_messages`.
         """
@@ -170,7 +170,7 @@ class Deduplicator:
             self._store(suspect, key)
 
     def _find(self, suspect: _SuspectedRetry, body: Bytes, start: int) -> MessageRecord | None:
-        """The record of the first message among those of an entry, if all of them are there."""
+        """The record of the first of these messages in an entry, if it has all of them."""
         batch = decode_batch(body)
         wanted = suspect.messages[0].key_hashes[0]
         since = self._wall_clock() - self._window_ms
@@ -204,7 +204,7 @@ class Deduplicator:
             waiter.stored(first.queue_offset, positions, StoredEarlier(first.store_host, queue_id))
 
     def _store(self, suspect: _SuspectedRetry, key: bytes) -> None:
-        """It was not stored: it is now, for all who wait.
+        """It was not stored: it is stored now, for all waiters.
 
         If another term began during the look-up, that term's leader may have stored it.
         """
@@ -235,7 +235,7 @@ class Deduplicator:
 
 
 class _Storing:
-    """Waits for a request that was not stored before, for all who sent it meanwhile."""
+    """Waits for a request that was not stored before, for all its senders meanwhile."""
 
     __slots__ = ("_key", "_requests", "_suspect")
 
@@ -252,7 +252,7 @@ class _Storing:
 
 
 def is_retry(topic: str, properties: bytes, others: bytes) -> bool:
-    """Whether messages that are else the same are one and the same by their properties.
+    """Whether two messages that are equal otherwise have the same properties.
 
     A scheduled message has two properties there that a retry may change: its queue, and a delivery
     time that was counted from its arrival.
@@ -265,7 +265,7 @@ def is_retry(topic: str, properties: bytes, others: bytes) -> bool:
 
 
 def _queue_of(topic: str, queue_id: int, properties: bytes) -> int:
-    """The queue for which a message is meant, which may wait in another."""
+    """The real queue of a message, which may wait in another."""
     return real_queue(properties)[1] if topic in REPUBLISHED_TOPICS else queue_id
 
 

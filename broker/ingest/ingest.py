@@ -110,9 +110,9 @@ class Ingest:
     def submit(self, request: SendRequest, body: Bytes, born_host: bytes, waiter: Sender) -> None:
         """Takes one message; ``born_host`` is its producer's address as records hold it.
 
-        Raises :class:`~broker.errors.RefusedError` where it may not be,
-        :class:`~dledger.errors.ProposeError` where it cannot be now, and
-        :class:`~store.errors.EntryTooLargeError`. The waiter is not told then.
+        Raises :class:`~broker.errors.RefusedError` if it is not allowed,
+        :class:`~dledger.errors.ProposeError` if it is impossible now, and
+        :class:`~store.errors.EntryTooLargeError`. The waiter is not called then.
         """
         topic, queue_id, sys_flag, born_timestamp, flag, reconsume_times, properties, options = (
             request
@@ -134,7 +134,7 @@ class Ingest:
             return
         hashes = message.key_hashes
         known = self._deduplication_index
-        # Nearly no message is a retry: this look spares the others a call.
+        # Nearly no message is a retry: this check spares the others a call.
         if hashes and (hashes[0] in known.newer or hashes[0] in known.older):
             self.deduplicator.add(topic, queue_id, (message,), waiter)
         else:
@@ -171,7 +171,7 @@ class Ingest:
             raise BodyTooLargeError(len(body), self._body_size_max)
 
     def _queue_id(self, topic: str, queue_id: int, options: SendOptions) -> int:
-        """The queue that takes the message: the one asked for, or any where that is below 0."""
+        """The queue that takes the message: the requested one, or any if that is below 0."""
         config = self._batcher.topic(topic)
         if config is None:
             config = self.auto_creator.create_topic(
@@ -187,7 +187,7 @@ class Ingest:
             raise _no_queue(config, queue_id)
         return queue_id
 
-    # --- the rare way: what is not to be delivered at once
+    # --- the rare way: messages for later delivery
 
     def _submit_routed(
         self,

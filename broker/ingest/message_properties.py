@@ -19,10 +19,10 @@ _HALF = re.compile(rb"(?:\x02|\A)TRAN_MSG\x01true(?:\x02|\Z)")
 
 
 class NeedsRoutingError(Exception):
-    """The message is not to be delivered at once: it waits, or belongs to a transaction.
+    """The message is delivered later: it waits, or belongs to a transaction.
 
-    Raised where properties are read, which is once for each template of them. So plain messages pay
-    nothing for those that wait.
+    Raised when properties are read, once for each template. So plain messages pay nothing for
+    scheduled ones.
     """
 
 
@@ -36,10 +36,10 @@ def storable_properties(properties: bytes) -> bytes:
 
 def storable_in_batch(properties: bytes) -> bytes:
     """The same for a message inside a batch, which keeps ``WAIT``: RocketMQ's
-    ``SendMessageProcessor`` takes it from single messages alone.
+    ``SendMessageProcessor`` removes it from single messages only.
 
-    Raises :class:`NeedsRoutingError` where they say that the message is not to be delivered
-    at once, and as :func:`checked_properties`.
+    Raises :class:`NeedsRoutingError` if the message is delivered later, and as
+    :func:`checked_properties`.
     """
     _check_size(properties)
     if (
@@ -52,8 +52,8 @@ def storable_in_batch(properties: bytes) -> bytes:
 
 
 def checked_properties(properties: bytes) -> bytes:
-    """Without ``WAIT``, of any single message. Raises
-    :class:`~broker.errors.IllegalMessageError` where they are too long."""
+    """Without ``WAIT``, of any single message. Raises :class:`~broker.errors.IllegalMessageError`
+    if they are too long."""
     _check_size(properties)
     if b"WAIT\x01" in properties:
         properties = _WAIT.sub(b"", properties)
@@ -85,5 +85,5 @@ def check_keys(words: Sequence[bytes], size: int) -> None:
 
 
 def is_half_message(properties: bytes) -> bool:
-    """Whether they say that the message is to be delivered only when its producer says so."""
+    """Whether the message waits for its producer's decision."""
     return _HALF.search(properties) is not None

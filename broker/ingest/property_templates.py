@@ -33,7 +33,7 @@ from store.message.record import (
 
 CLUSTER = b"CLUSTER"
 REPLY_TO = b"REPLY_TO_CLIENT" + NAME_END
-"""A message with this property is a request. RocketMQ's clients find where to send their reply by
+"""A message with this property is a request. RocketMQ's clients find the target of their reply by
 the property ``CLUSTER``, which its brokers put on every message."""
 
 _UNIQUE_KEY_MARK = UNIQUE_KEY + NAME_END
@@ -60,7 +60,7 @@ class PropertyTemplate(NamedTuple):
 class BatchTemplate(NamedTuple):
     """What messages of one template and one size of properties share.
 
-    With all that a batch has beside them: the two bytes of the size come before.
+    With everything that a batch has beside them: the two bytes of the size come before.
     """
 
     size: int
@@ -111,14 +111,14 @@ class MessageBuilder:
         self, cluster: str, storable: Callable[[bytes], bytes] = storable_properties
     ) -> None:
         """``cluster`` is the name that requests get, so that a consumer can send a reply;
-        ``storable`` tells which of the properties that were sent are stored."""
+        ``storable`` selects the sent properties that are stored."""
         self._storable = storable
         self._cluster = CLUSTER + NAME_END + cluster.encode() + PAIR_END
         self._property_templates: dict[tuple[bytes, bytes, bytes], PropertyTemplate] = {}
 
     def build(self, of: Origin, flag: int, body: Bytes, properties: bytes) -> PendingMessage:
-        """The message to store, the same that :func:`~store.message.record.make_pending_message`
-        makes of the properties that are stored.
+        """The message to store, as :func:`~store.message.record.make_pending_message` makes it of
+        the stored properties.
 
         Raises :class:`~broker.errors.IllegalMessageError` for properties that may not
         be.
@@ -165,7 +165,7 @@ class MessageBuilder:
 
     def with_cluster(self, properties: bytes) -> bytes:
         """The properties of a message without a known template; those of a request get the name of
-        the cluster, where there is room for it."""
+        the cluster, if there is room for it."""
         if REPLY_TO in properties and len(properties) + len(self._cluster) <= PROPERTIES_BYTES_MAX:
             return self._cluster + properties
         return properties
@@ -173,7 +173,7 @@ class MessageBuilder:
     def batch_template(self, properties: bytes) -> BatchTemplate | None:
         """What messages share if they have one of these properties and one of them was just built.
 
-        None where there is no unique key, or where its template is not remembered.
+        None if there is no unique key, or if its template is not kept.
         """
         before, mark, rest = properties.partition(_UNIQUE_KEY_MARK)
         unique, end, after = rest.partition(PAIR_END)
@@ -205,8 +205,8 @@ class MessageBuilder:
         if words:
             check_keys(words, len(properties))
         template = PropertyTemplate(stored_prefix, stored_suffix, changed, code, words)
-        # Where each message has keys of its own, or another name to reply to with, to remember
-        # that would be for nothing.
+        # If each message has keys of its own, or another name to reply to, there is nothing to
+        # keep.
         if not words and not is_request and len(properties) <= PRODUCE.property_template_bytes_max:
             if len(self._property_templates) >= PRODUCE.property_templates_max:
                 self._property_templates.clear()

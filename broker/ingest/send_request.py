@@ -15,18 +15,18 @@ class SendOptions(NamedTuple):
     """The template of the topic where that does not exist."""
 
     default_queues: int = 4
-    """How many queues that topic gets, at most as many as its template has."""
+    """The queues of that topic, at most as many as its template has."""
 
     times_max: int = -1
-    """How often a message to a retry topic is tried; below 0 as its group says."""
+    """The attempts of a message to a retry topic; below 0 as its group says."""
 
 
 class SendRequest(NamedTuple):
-    """One request, its numbers checked for their range, its properties as they were sent."""
+    """One request: its numbers are in their range, its properties as sent."""
 
     topic: str
     queue_id: int
-    """Below 0 where any queue will do."""
+    """Below 0 if any queue will do."""
 
     sys_flag: int
     born_timestamp: int
@@ -35,7 +35,7 @@ class SendRequest(NamedTuple):
     flag: int
     reconsume_times: int
     properties: bytes
-    """Of a batch: what is added to those of each message."""
+    """Of a batch: properties that are added to those of each message."""
 
     options: SendOptions = SendOptions()
 
@@ -44,4 +44,4 @@ class Sender(SendWaiter, Protocol):
     """The submitter of a request, who waits for its answer."""
 
     queue_id: int
-    """Set by ingest: the queue for which the message is meant."""
+    """Set by ingest: the real queue of the message."""

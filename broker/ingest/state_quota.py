@@ -12,7 +12,7 @@ from broker.topics_and_groups import TopicConfig
 
 
 def check_topic_quota(batcher: Batcher, topic: TopicConfig) -> None:
-    """Raises :class:`~broker.errors.QuotaExceededError` where an operator may not create or change
+    """Raises :class:`~broker.errors.QuotaExceededError` if an operator may not create or change
     it."""
     totals = batcher.totals()
     known = batcher.topic(topic.name)
@@ -22,8 +22,8 @@ def check_topic_quota(batcher: Batcher, topic: TopicConfig) -> None:
             f"at most {STATE.topics_max} are allowed; delete some first"
         )
     more = topic.queues - (0 if known is None else known.queues)
-    # One queue has room where its topic has: older states may have more queues than are allowed,
-    # and a group must have its retry topic there, too.
+    # A queue has room if its topic has. Older states may have more queues than are allowed, and a
+    # group must have its retry topic there, too.
     if more > 0 and topic.queues > 1 and totals.queues + more > STATE.all_queues_max:
         raise QuotaExceededError(
             f"the topic {topic.name} cannot have {topic.queues} queues: all topics have "
@@ -32,9 +32,8 @@ def check_topic_quota(batcher: Batcher, topic: TopicConfig) -> None:
 
 
 def check_auto_created_topic_quota(batcher: Batcher, topic: TopicConfig) -> None:
-    """The same for a topic that somebody sends to. It raises
-    :class:`~broker.errors.UnknownTopicError`: RocketMQ's clients then try another broker, and tell
-    who sends when there is none."""
+    """The same for a topic of a producer. It raises :class:`~broker.errors.UnknownTopicError`:
+    RocketMQ's clients then try another broker, and report a failure if there is none."""
     totals = batcher.totals()
     if totals.topics >= STATE.automatic_topics_max:
         what = f"{totals.topics} topics, of at most {STATE.automatic_topics_max}"
@@ -49,7 +48,7 @@ def check_auto_created_topic_quota(batcher: Batcher, topic: TopicConfig) -> None
 
 
 def check_group_quota(batcher: Batcher, name: str, *, automatic: bool = False) -> None:
-    """Raises where there are too many groups to create another:
+    """Raises if there are too many groups to create another:
     :class:`~broker.errors.UnknownGroupError` for a consumer, which shows it, and
     :class:`~broker.errors.QuotaExceededError` for an operator."""
     groups = batcher.totals().groups
@@ -67,7 +66,7 @@ def check_offset_quota(
     batcher: Batcher, offsets: int, group: str, topic: str, queue_id: int
 ) -> None:
     """Raises :class:`~broker.errors.QuotaExceededError` for the first offset of a group in a queue
-    where there are ``offsets`` already, and that is too many."""
+    if there are too many ``offsets`` already."""
     if offsets >= STATE.offsets_max and batcher.offset(group, topic, queue_id) is None:
         raise QuotaExceededError(
             f"no offset is kept for queue {queue_id} of {topic}: there are {offsets} offsets of "

@@ -36,6 +36,7 @@ from broker.security.accounts import (
     pack_white_list,
     unpack_account,
 )
+from broker.security.cluster_secrets import CLUSTER_ACCESS_KEY
 from broker.security.credentials import Credentials
 from broker.security.key_sealing import SealedKeyError
 from broker.security.permissions import (
@@ -173,6 +174,8 @@ class AccountChanges:
 
     def _account_command(self, access_key: str, fields: Mapping[str, str]) -> PutAccess:
         check_access_key(access_key)
+        if access_key == CLUSTER_ACCESS_KEY:
+            raise RefusedError(f"{access_key} is the name of the cluster's servers")
         table = self._state().access
         definition = table.get(access_key)
         if definition is None:

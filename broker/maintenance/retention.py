@@ -42,10 +42,10 @@ class Needs(NamedTuple):
     """The part of the log that must stay for now; each is asked at every look."""
 
     refill_index: Callable[[], int | None]
-    """The index of the first entry that a member fetches just now; None where none does."""
+    """The index of the first entry that a member fetches now; None if none does."""
     positions: Sequence[Callable[[], int | None]]
     """The position of the first message that waits: for its time, or for the end of its
-    transaction; None where none waits."""
+    transaction; None if none waits."""
 
 
 class Retention:
@@ -107,19 +107,19 @@ class Retention:
         space = self._store.disk_space()
         if self._policy.watermarks.level(space) >= DiskLevel.FORCE:
             log.warning(
-                "the disk is %.1f %% full: giving up the log below position %d, however new it is",
-                space.used_percent,
-                position,
+                "the disk is %(percent).1f %% full: giving up the log below position %(position)d, "
+                "however new it is",
+                {"percent": space.used_percent, "position": position},
             )
         else:
-            log.info("giving up the log below position %d", position)
+            log.info("giving up the log below position %(position)d", {"position": position})
         try:
             self._batcher.add_command(Expire(position))
         except ProposeError as error:
             log.warning("cannot give up old segments now: %s", error)
 
     def due_position(self) -> int:
-        """Where the log may begin; 0 where nothing is due."""
+        """Where the log may begin; 0 if nothing is due."""
         spans = self._store.segments()
         times = self._machine.segment_times
         stats = [SegmentStats(span.start, span.end, times.get(span.start)) for span in spans]
@@ -136,7 +136,7 @@ class Retention:
         return position if spans and position > spans[0].start else 0
 
     def _refilling_position(self, stats: list[SegmentStats]) -> int:
-        """From where on members that are being refilled have still to fetch the log."""
+        """From where on members in a refill have still to fetch the log."""
         needed = self._needs.refill_index()
         if needed is None:
             return stats[-1].end if stats else 0

@@ -32,10 +32,11 @@ from store.state.state_digests import (
 )
 
 POINTS_KEPT = 8
-"""So many of its own digests a member keeps; the next proof has the last point's."""
+"""A member keeps this number of its own digests; the next proof has the last point's."""
 
 REPORT_WAITS_MAX = 4
-"""Pace: so often the leader misses a report of a member that has the point; then it goes on."""
+"""Pace: the leader waits for missing reports of members that have the point in this number of
+rounds."""
 
 log = logging.getLogger(__name__)
 
@@ -134,7 +135,7 @@ class StateProofs:
             self._reports[peer] = report.digests
 
     def leadership_changed(self, leadership: Leadership) -> None:
-        """A new leader has not heard what was told to the one before."""
+        """A new leader has not heard the reports to the one before."""
         self.stop()
         if leadership.serving:
             if self._seconds:

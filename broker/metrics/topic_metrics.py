@@ -9,10 +9,10 @@ the replicated state: they begin anew with the process, and with a new leader.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import NamedTuple, TypeVar
 
-from broker.limits import CLIENTS
+from broker.limits import CLIENTS, METRICS
 from store.io.filesystem import Bytes
 from store.message.batch import QUEUE_ROW
 
@@ -36,7 +36,7 @@ _FIELDS = 4
 
 _unpack, _ROW_SIZE = QUEUE_ROW.unpack_from, QUEUE_ROW.size
 
-K = TypeVar("K")
+K = TypeVar("K", bound=Hashable)
 
 
 class WindowSums(NamedTuple):
@@ -48,15 +48,31 @@ class WindowSums(NamedTuple):
     seconds: float = 0.0
 
 
+class Totals(NamedTuple):
+    """Since a meter was made."""
+
+    messages: int
+    bytes: int
+
+
 class Meter:
     """One topic, or one group of a topic."""
 
-    __slots__ = ("bytes", "messages", "sampled_at", "spans", "steps")
+    __slots__ = (
+        *("bytes", "messages", "steps"),
+        *("has_series", "past_bytes", "past_messages"),
+        *("sampled_at", "spans"),
+    )
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, now: float, *, has_series: bool = False) -> None:
         self.messages = 0
         self.bytes = 0
         self.steps = 0
+        self.past_messages = 0
+        self.past_bytes = 0
+        """What is put away, and no more among the counts above."""
+        self.has_series = has_series
+        """Whether metrics tell of it by its name; see :class:`Meters`."""
         self.sampled_at = now
         """When there was last something to put away."""
         self.spans = tuple(array("q") for _ in SPANS)
@@ -84,7 +100,14 @@ class Meter:
             else:
                 buckets.extend((number, *counted))
                 del buckets[: -span.units * _FIELDS]
+        self.past_messages += self.messages
+        self.past_bytes += self.bytes
         self.messages = self.bytes = self.steps = 0
+
+    @property
+    def totals(self) -> Totals:
+        """All that was ever counted."""
+        return Totals(self.past_messages + self.messages, self.past_bytes + self.bytes)
 
     def sums(self, span: Span, passed: float) -> WindowSums:
         """The last units of a span, the one that has begun among them."""
@@ -99,24 +122,75 @@ class Meter:
         return WindowSums(messages, size, steps, passed - max(first, 0) * span.unit_seconds)
 
 
+class Meters(dict[K, Meter]):
+    """The meters of one kind, by key.
+
+    The first ``series_max`` have a series of their own in ``/metrics``. What all others count is
+    one series together, and stays there: a key that moved to a series of its own would make both
+    jump.
+    """
+
+    def __init__(self, time: Callable[[], float], series_max: int, meters_max: int) -> None:
+        """Beyond ``meters_max`` no meters are made."""
+        super().__init__()
+        self._time = time
+        self._series_left = series_max
+        self._meters_max = meters_max
+        self._others = Meter(time())
+        """What was counted for keys without a meter, and by meters that are forgotten."""
+
+    def of(self, key: K) -> Meter:
+        """The meter of ``key``; for one beyond the limit, that of all others."""
+        meter = self.get(key)
+        if meter is not None:
+            return meter
+        if len(self) >= self._meters_max:
+            return self._others
+        meter = self[key] = Meter(self._time(), has_series=self._series_left > 0)
+        self._series_left -= meter.has_series
+        return meter
+
+    def sample(self, now: float, passed: float) -> None:
+        """See :meth:`Meter.sample`. What had nothing for longer than a day is forgotten."""
+        old = now - (DAY.units + 1) * DAY.unit_seconds
+        for meter in (self._others, *self.values()):
+            meter.sample(now, passed)
+        for key in [key for key, meter in self.items() if meter.sampled_at < old]:
+            meter = self.pop(key)
+            self._series_left += meter.has_series
+            if not meter.has_series:
+                self._others.past_messages += meter.past_messages
+                self._others.past_bytes += meter.past_bytes
+
+    def series(self) -> tuple[dict[K, Totals], Totals]:
+        """The totals of each key with a series, and those of all others together."""
+        others = [self._others, *(meter for meter in self.values() if not meter.has_series)]
+        totals = [meter.totals for meter in others]
+        return (
+            {key: meter.totals for key, meter in self.items() if meter.has_series},
+            Totals(sum(each.messages for each in totals), sum(each.bytes for each in totals)),
+        )
+
+
 class TopicMetrics:
     """The meters of one process. ``time`` is that of the event loop, in seconds."""
 
     def __init__(self, time: Callable[[], float]) -> None:
         self._time = time
         self._began = time()
-        self.put: dict[str, Meter] = {}
+        topics, pairs = METRICS.topics_max, METRICS.topic_groups_max
+        self.put: Meters[str] = Meters(time, topics, CLIENTS.topic_metrics_max)
         """By topic."""
-        self.got: dict[tuple[str, str], Meter] = {}
+        self.got: Meters[tuple[str, str]] = Meters(time, pairs, CLIENTS.topic_metrics_max)
         """By topic and group."""
-        self.sent_back: dict[tuple[str, str], Meter] = {}
+        self.sent_back: Meters[tuple[str, str]] = Meters(time, pairs, CLIENTS.topic_metrics_max)
         """By topic and group."""
 
     def stored(self, topic: str, rows: Bytes) -> None:
         """A run of messages was committed; ``rows`` are those of its ConsumeQueue."""
         meter = self.put.get(topic)
         if meter is None:
-            meter = self.put[topic] = Meter(self._time())
+            meter = self.put.of(topic)
         # The records of a run lie one behind the other: two rows tell the bytes of all.
         row_bytes = len(rows)
         first, _, _ = _unpack(rows)
@@ -127,11 +201,11 @@ class TopicMetrics:
 
     def pulled(self, topic: str, group: str, messages: int, size: int) -> None:
         """A pull brought messages."""
-        self._of(self.got, topic, group).add(messages, size)
+        self.got.of((topic, group)).add(messages, size)
 
     def returned(self, topic: str, group: str, size: int) -> None:
         """A message of the topic was sent back by the group."""
-        self._of(self.sent_back, topic, group).add(1, size)
+        self.sent_back.of((topic, group)).add(1, size)
 
     def passed(self) -> float:
         """Seconds since the process began to count."""
@@ -146,25 +220,8 @@ class TopicMetrics:
         return sums.messages / sums.seconds if sums.seconds > 0 else 0.0
 
     def sample(self) -> None:
-        """Every ``SAMPLE_SECONDS``. What had nothing for longer than a day is forgotten."""
+        """Every ``SAMPLE_SECONDS``."""
         now, passed = self._time(), self.passed()
-        old = now - (DAY.units + 1) * DAY.unit_seconds
-        self.put = _sampled(self.put, now, passed, old)
-        self.got = _sampled(self.got, now, passed, old)
-        self.sent_back = _sampled(self.sent_back, now, passed, old)
-
-    def _of(self, meters: dict[tuple[str, str], Meter], topic: str, group: str) -> Meter:
-        meter = meters.get((topic, group))
-        if meter is None:
-            meter = Meter(self._time())
-            if len(meters) < CLIENTS.topic_metrics_max:
-                meters[topic, group] = meter
-        return meter
-
-
-def _sampled(meters: dict[K, Meter], now: float, passed: float, old: float) -> dict[K, Meter]:
-    for meter in meters.values():
-        meter.sample(now, passed)
-    if all(meter.sampled_at >= old for meter in meters.values()):
-        return meters
-    return {key: meter for key, meter in meters.items() if meter.sampled_at >= old}
+        self.put.sample(now, passed)
+        self.got.sample(now, passed)
+        self.sent_back.sample(now, passed)

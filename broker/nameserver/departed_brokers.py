@@ -30,8 +30,8 @@ class DepartedBrokers:
         self._gone: dict[str, _Gone] = {}
 
     def left(self, name: str, cluster: str, members: Mapping[str, int]) -> None:
-        """The last process of the name has gone; ``members``: broker ids by address, without those
-        that were removed from the group."""
+        """The last process of the name has gone. ``members``: broker ids by address, without
+        removed members."""
         self._gone.pop(name, None)
         self._gone[name] = _Gone(cluster, dict(members), self._clock())
         while len(self._gone) > NAMESERVER.departed_brokers_max:

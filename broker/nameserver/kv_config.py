@@ -18,7 +18,7 @@ class KvConfig:
         self._bytes = 0
 
     def put(self, namespace: str, key: str, value: str) -> None:
-        """Raises :class:`~broker.remoting.protocol.errors.RequestError` where there is no room."""
+        """Raises :class:`~broker.remoting.protocol.errors.RequestError` if there is no room."""
         known = self.get(namespace, key)
         count = self._count + (known is None)
         size = self._bytes + _size(namespace, key, value)
@@ -37,7 +37,7 @@ class KvConfig:
         return self._namespaces.get(namespace, {}).get(key)
 
     def delete(self, namespace: str, key: str) -> None:
-        """Does nothing where there is no such key."""
+        """Does nothing if there is no such key."""
         table = self._namespaces.get(namespace, {})
         value = table.pop(key, None)
         if value is not None:
@@ -47,7 +47,7 @@ class KvConfig:
                 del self._namespaces[namespace]
 
     def namespace(self, name: str) -> Mapping[str, str] | None:
-        """Its content; None where nothing is."""
+        """Its content; None if nothing is."""
         return self._namespaces.get(name)
 
 

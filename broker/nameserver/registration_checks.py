@@ -45,14 +45,14 @@ class StaleTermError(RegistrationRefusedError):
 
 
 class EarlierConnectionError(RegistrationRefusedError):
-    """A registration over a connection that was opened before the one known of its address."""
+    """A registration over a connection that was opened before the known one of its address."""
 
     def __init__(self, address: str) -> None:
         super().__init__(f"{address}: has registered over a later connection")
 
 
 class ContestedError(RegistrationRefusedError):
-    """A registration for what is another process's, as far as can be known."""
+    """A registration for the place of another process, as far as can be known."""
 
 
 class TooManyError(RegistrationRefusedError):
@@ -73,8 +73,8 @@ class RegistrationChecks:
         self.channel_closed = self._contested_claims.closed
 
     def check_address(self, address: str, channel: int, host: str) -> None:
-        """Another connection may have registered the address, and stand: an earlier process of
-        this broker has left it behind, or one of the two lies."""
+        """Another connection may hold the address: an earlier process of this broker has left it
+        behind, or one of the two lies."""
         known = self._live.get(address)
         if known is None or known.channel == channel:
             return

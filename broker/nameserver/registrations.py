@@ -24,7 +24,7 @@ class Registration:
     http_address: str = ""
     term: int | None = None
     members: tuple[str, ...] = ()
-    """The addresses of all members of the group; none where the process does not tell."""
+    """The addresses of all members of the group; none if the process does not report them."""
     expiry_ms: int = EXPIRY_MS
 
 
@@ -61,7 +61,7 @@ class BrokerName:
 
     @property
     def remaining_members(self) -> dict[str, int]:
-        """Without those that were removed from the group, as far as a leader told who is in it."""
+        """Without removed members, as far as a leader has reported the members."""
         told = self.reported_members or self.members
         return {address: its_id for address, its_id in self.members.items() if address in told}
 

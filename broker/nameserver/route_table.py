@@ -44,6 +44,16 @@ class RegisterResult(NamedTuple):
     master_address: str
 
 
+class RouteCounts(NamedTuple):
+    """What a NameServer knows, in numbers."""
+
+    processes: int
+    broker_names: int
+    without_leader: int
+    """Of the broker names."""
+    topics: int
+
+
 class RouteTable:
     """The tables and the rules that change them. ``clock`` gives milliseconds that only advance.
 
@@ -65,7 +75,8 @@ class RouteTable:
     # Brokers come and go.
 
     def register(self, registration: Registration, channel: int, host: str = "") -> RegisterResult:
-        """Takes in a broker, or that it still lives. ``host``: where the connection comes from.
+        """Registers a broker, or notes that it still lives. ``host``: where the connection comes
+        from.
 
         Raises :class:`~broker.nameserver.registration_checks.RegistrationRefusedError`; nothing has
         changed.
@@ -116,7 +127,7 @@ class RouteTable:
     def unregister(self, broker_name: str, address: str, channel: int, host: str = "") -> None:
         """A broker says goodbye.
 
-        Ignored is one that is not known by that name and address, or has registered over a later
+        Unknown names and addresses are ignored, and so are those that have registered over a later
         connection, or from another host.
         """
         live = self._live.get(address)
@@ -135,7 +146,7 @@ class RouteTable:
         return gone
 
     def drop_one(self, channel: int) -> str | None:
-        """Drops one of them; None where there is none. A channel that is closed may have many."""
+        """Drops one of them; None if there is none. A channel that is closed may have many."""
         addresses = self._by_channel.get(channel)
         if not addresses:
             self._by_channel.pop(channel, None)
@@ -161,9 +172,9 @@ class RouteTable:
     def query_data_version(
         self, address: str, version: DataVersion, channel: int | None = None
     ) -> tuple[bool, DataVersion]:
-        """Whether a broker must register again in full, and the version known of it.
+        """Whether a broker must register again in full, and the known version of it.
 
-        Where it need not, asking counts as a sign of life, if it asks over its own channel.
+        If not, a question over its own channel counts as a sign of life.
         """
         live = self._live.get(address)
         if live is None:
@@ -181,7 +192,8 @@ class RouteTable:
             self._remove_queues(topic, name)
 
     def wipe_write_perm(self, broker_name: str) -> int:
-        """Takes the broker out of all write routes until its table changes; how many topics."""
+        """Takes the broker out of all write routes until its table changes; returns how many
+        topics."""
         return self._set_perm(broker_name, lambda perm: perm & ~PERM_WRITE)
 
     def add_write_perm(self, broker_name: str) -> int:
@@ -191,7 +203,7 @@ class RouteTable:
     # The names that were asked for. Documents are ready for JSON, except for their integer keys.
 
     def route(self, topic: str) -> dict[str, Any] | None:
-        """``TopicRouteData``; None where no living broker has the topic."""
+        """``TopicRouteData``; None if no living broker has the topic."""
         queues = self._queues.get(topic)
         if not queues:
             return None
@@ -218,7 +230,7 @@ class RouteTable:
         }
 
     def cluster_info(self) -> dict[str, Any]:
-        """``ClusterInfo``, and beside it the HTTP address of each broker that has told it."""
+        """``ClusterInfo``, with the HTTP address of each broker that has reported it."""
         return {
             "brokerAddrTable": {name: self._broker_data(name) for name in self._names},
             "clusterAddrTable": self.clusters(),
@@ -228,6 +240,11 @@ class RouteTable:
                 if live.registration.http_address
             },
         }
+
+    def counts(self) -> RouteCounts:
+        """How much is registered."""
+        leaderless = sum(LEADER_ID not in group.addresses for group in self._names.values())
+        return RouteCounts(len(self._live), len(self._names), leaderless, len(self._queues))
 
     def clusters(self) -> dict[str, list[str]]:
         """Broker names by cluster."""

@@ -7,7 +7,7 @@ import logging
 import zlib
 from collections.abc import Callable
 
-from broker.limits import NAMESERVER, DescriptorLimits, RemotingLimits
+from broker.limits import NAMESERVER, RemotingLimits
 from broker.nameserver.kv_config import KvConfig
 from broker.nameserver.registration_checks import RegistrationRefusedError
 from broker.nameserver.registrations import EXPIRY_MS, Registration
@@ -24,7 +24,11 @@ from broker.remoting.protocol.register_broker_body import decode_data_version, d
 from broker.remoting.server import RemotingServer
 from broker.security.access_control import AccessControl
 from broker.security.port_tls import PortTls
-from broker.system.file_descriptor_limits import connections_of_name_server, raise_file_limit
+from broker.system.file_descriptor_limits import (
+    DescriptorLimits,
+    connections_of_name_server,
+    raise_file_limit,
+)
 from store.quoting import FROM_OUTSIDE, shortened
 
 SCAN_SECONDS = 10.0
@@ -51,7 +55,7 @@ logger = logging.getLogger("dledger.nameserver")
 class NameServer:
     """One NameServer. It stores nothing: brokers tell it everything again within seconds.
 
-    ``clock`` gives milliseconds that only advance; by default it is the loop's.
+    ``clock`` gives milliseconds that only advance, by default the loop's.
     """
 
     def __init__(
@@ -70,8 +74,8 @@ class NameServer:
         self.routes = RouteTable(clock or (lambda: int(loop.time() * 1000)))
         self._key_values = KvConfig()
         self._answers: dict[tuple[str, bool, str | None], bytes] = {}
-        """Routes as they were answered at ``_answers_version``: in an outage each is asked for
-        many times, and says the same."""
+        """Answers of routes at ``_answers_version``: in an outage each route is asked for many
+        times and stays the same."""
         self._answers_version = -1
         self._brokers: dict[int, Connection] = {}
         """By their numbers, those over which a broker has registered."""
@@ -219,7 +223,7 @@ class NameServer:
         connection.respond(request, body=(answer,))
 
     def _cluster_info(self, connection: Connection, request: Frame) -> None:
-        """Code 106. ``goneTable`` is for the tools of this project; others pass over it."""
+        """Code 106. ``goneTable`` is for the tools of this project; others ignore it."""
         document = self.routes.cluster_info()
         if gone := self.routes.gone.as_json():
             document["goneTable"] = gone
@@ -342,7 +346,7 @@ def _check_size(what: str, name: str) -> None:
 
 
 def _quotes_keys(request: Frame) -> bool:
-    """Integer keys bare for clients before 4.9.4, which know no other form; else quoted."""
+    """Integer keys are bare for clients before 4.9.4, which know no other form, else quoted."""
     return request.version >= VERSION_STANDARD_JSON or ext_bool(
         request, "acceptStandardJsonOnly", False
     )

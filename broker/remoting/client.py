@@ -64,7 +64,7 @@ class RemotingClient:
         *,
         timeout: float = 3.0,  # noqa: ASYNC109 - one timer serves all requests of a connection
     ) -> Frame:
-        """The answer, with any response code. Raises a :class:`CallError` where none came."""
+        """The answer, with any response code. Raises a :class:`CallError` if none came."""
         return await self.invoke_nowait(address, code, ext, body, timeout=timeout)
 
     def invoke_nowait(

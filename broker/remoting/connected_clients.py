@@ -22,7 +22,7 @@ EXPIRY_SECONDS = 120.0
 SCAN_SECONDS = 10.0
 BROADCASTING = "BROADCASTING"
 NOTIFIED_PER_TURN = 2048
-"""So many members are told of changes before the event loop goes on: some 10 ms."""
+"""Members that are notified of changes before the event loop goes on: some 10 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,8 @@ class _Connected:
 
 
 class ConnectedClients:
-    """The connected clients. ``notifies(group)`` says whether a group's members want to be told."""
+    """The connected clients. ``notifies(group)`` says whether a group's members are notified of
+    changes."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, notifies: Callable[[str], bool]) -> None:
         self._loop = loop
@@ -248,7 +249,7 @@ class ConnectedClients:
             del self.consumers[group]
 
     def _notify(self, group: str) -> None:
-        """At once, as a rule; later where very many are told in this turn of the loop."""
+        """At once, as a rule; later if very many are notified in this turn of the loop."""
         if not self._notifies(group):
             return
         if not self._notified and not self._to_notify:

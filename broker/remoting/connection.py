@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TypeAlias, cast
 
@@ -55,6 +56,7 @@ class Connection(FrameWriter, asyncio.Protocol):
         "_turn_limit",
         "forward",
         "number",
+        "refusals",
         "remote_host_bytes",
     )
 
@@ -70,13 +72,16 @@ class Connection(FrameWriter, asyncio.Protocol):
         budget: IncompleteFrameBudget | None = None,
         turns: TurnLimit | None = None,
         sign: Sign | None = None,
+        refusals: Counter[str] | None = None,
     ) -> None:
         """``budget``: for frames that are not whole, shared with others of its server; so are
-        ``turns``, for those that are."""
+        ``turns``, for those that are, and ``refusals``, which counts requests that were refused, by
+        reason."""
         super().__init__(loop, limits, address=address, serialization=serialization, sign=sign)
         self._dispatch = dispatch
         self.number = number
         """Among those that its server accepted: the later, the greater. 0 on the other end."""
+        self.refusals: Counter[str] = Counter() if refusals is None else refusals
         self._incomplete_frame = IncompleteFrame(loop, limits, self.refuse, budget)
         self._reader = FrameReader(self._incomplete_frame.keeps)
         self._turn_limit = turns or TurnLimit(loop, sys.maxsize)
@@ -159,6 +164,7 @@ class Connection(FrameWriter, asyncio.Protocol):
                     try:
                         dispatch(self, frame)
                     except RequestError as error:
+                        self.refusals[error.reason] += 1
                         self.respond(frame, error.code, error.remark)
                     except HANDLER_FAULTS as error:
                         self.respond_fault(frame, error)

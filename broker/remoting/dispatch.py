@@ -35,6 +35,7 @@ def serve(handler: Handler, connection: Connection, request: Frame) -> None:
     try:
         handler(connection, request)
     except RequestError as error:
+        connection.refusals[error.reason] += 1
         connection.respond(request, error.code, error.remark)
     except REFUSALS as error:
         respond_refusal(connection, request, error)

@@ -17,6 +17,7 @@ from broker.errors import (
     UnknownGroupError,
     UnknownSubscriptionError,
     UnknownTopicError,
+    reason_of,
 )
 from broker.filter.subscription import ExpressionError
 from broker.remoting.connection import Connection
@@ -64,7 +65,8 @@ def response_code_of(error: Refusal) -> ResponseCode:
 
 
 def remark_of(error: Refusal) -> str:
-    """The text for the client; RocketMQ's prefix marks what clients may take for overload."""
+    """The text for the client; RocketMQ's prefix marks a text that clients may take for
+    overload."""
     return f"[OVERLOAD]{error}" if isinstance(error, BusyError) else str(error)
 
 
@@ -81,7 +83,8 @@ def respond_refusal(connection: Connection, request: Frame, error: Refusal) -> N
 
 
 def refuse(connection: Connection, request: Frame, error: Refusal) -> None:
-    """Answers a request that is refused. Our own programs are told what became of it."""
+    """Answers a refused request. Our own programs learn its outcome too."""
+    connection.refusals[reason_of(error)] += 1
     ext = None
     if isinstance(error, OutcomeUnknownError):
         ext = {OUTCOME: OUTCOME_UNKNOWN}
@@ -91,7 +94,7 @@ def refuse(connection: Connection, request: Frame, error: Refusal) -> None:
 
 
 def respond_when_done(connection: Connection, request: Frame) -> Callable[[Refusal | None], None]:
-    """A completion that answers the request: without a body, or why it is refused."""
+    """A completion that answers the request: without a body, or with the refusal."""
 
     def done(error: Refusal | None) -> None:
         if error is None:

@@ -4,8 +4,8 @@ A client whose route is old asks a broker that leads no more. Its request is pas
 leader's answer comes back: the client loses a round trip, not the time until it asks for a route.
 
 A request is forwarded where it is refused with one of :data:`NOT_HERE`, which say that nothing was
-done. A receiver of a forwarded request does not pass it on again, so there are no loops. Where no
-leader is known the request waits for one, for as long as an election takes.
+done. A receiver of a forwarded request does not pass it on again, so there are no loops. Without a
+known leader the request waits for one, for as long as an election takes.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Forwarder:
     def take(self, connection: Connection, request: Frame, error: Refusal) -> bool:
         """Takes a request over that was refused with one of :data:`NOT_HERE`.
 
-        False: it is to be refused. It was forwarded before, too much waits, or no leader came.
+        False: it must be refused. It was forwarded before, too much waits, or no leader came.
         """
         if self._closed:
             return False
@@ -96,7 +96,7 @@ class Forwarder:
 
     def serve_forwarded(self, connection: Connection, request: Frame) -> None:
         """Code :data:`RequestCode.FORWARD`: serves the request that was passed on. Raises
-        :class:`~broker.remoting.protocol.errors.FieldError` where there is none."""
+        :class:`~broker.remoting.protocol.errors.FieldError` if there is none."""
         if connection not in self._brokers:
             self._brokers.add(connection)
             connection.on_close(self._brokers.discard)

@@ -112,7 +112,7 @@ class FrameWriter:
 
         ``body`` is sent part after part, and its parts must not change afterwards. A one-way
         request gets no answer, and one whose connection is gone cannot get any: both are ignored.
-        Where no frame can hold the body, the answer says so: the peer would close the connection.
+        If no frame can hold the body, the answer says so: the peer would close the connection.
         """
         if self._closed or request.flag & FLAG_ONE_WAY:
             return
@@ -180,8 +180,8 @@ class FrameWriter:
         timeout: float,
         done: Done,
     ) -> None:
-        """As :meth:`invoke`, without a future: ``done`` is called when the answer arrives, in the
-        turn of the loop in which it does, and never before this returns."""
+        """As :meth:`invoke`, without a future: ``done`` is called in the turn of the loop in which
+        the answer arrives, and never before this returns."""
         if self._may_call(done):
             opaque = self._pending.next_opaque()
             self._request(code, opaque, ext, body, 0)
@@ -204,7 +204,7 @@ class FrameWriter:
         self._request_template(template, opaque, values, body, 0)
 
     def _may_call(self, done: Done) -> bool:
-        """Whether one more request may be sent; where not, ``done`` is told why."""
+        """Whether one more request may be sent; if not, ``done`` gets the reason."""
         if self._closed:
             error: CallError = ConnectionLostError(self.remote_address, "connection closed")
         else:

@@ -9,15 +9,15 @@ from typing import TypeAlias
 from broker.limits import RemotingLimits
 
 Refuse: TypeAlias = Callable[..., None]
-"""Closes a connection, and says why in the log: a format, and what it is filled with."""
+"""Closes a connection, and logs the reason: a format and its values."""
 
 
 class IncompleteFrameBudget:
     """Incomplete frames of all connections of a server.
 
     Each may keep ``incomplete_each`` bytes, which is more than most frames have; what exceeds that
-    counts for ``incomplete_max``. Where that is used up, the connection is closed whose frame has
-    been under way for longest: one that comes over a link that works is whole in no time.
+    counts for ``incomplete_max``. If that is used up, the connection with the oldest frame in
+    progress is closed: a frame over a working link is whole in no time.
     """
 
     def __init__(self, limits: RemotingLimits) -> None:
@@ -32,7 +32,7 @@ class IncompleteFrameBudget:
         return self._total
 
     def keep(self, frame: IncompleteFrame, size: int) -> None:
-        """``size`` bytes of it are kept now; 0: it is whole, or given up."""
+        """``size`` bytes of it are kept now; 0: it is complete, or dropped."""
         counts = max(0, size - self._limits.incomplete_each)
         if counts:
             self._total += counts - self._kept.get(frame, 0)
@@ -76,7 +76,7 @@ class IncompleteFrame:
         """False while this side does not read, because the peer does not."""
 
     def keeps(self, size: int) -> None:
-        """So many bytes of it are there; 0: it is whole, or given up."""
+        """So many bytes of it have come; 0: it is complete, or dropped."""
         self._size = size
         if not size:
             self._number += 1
@@ -102,7 +102,7 @@ class IncompleteFrame:
             return
         limits = self._limits
         came = self._size - size
-        # A process that stood still has not read what may have come long ago.
+        # A process that stood still has not read bytes that may have come long ago.
         was_awake = self._loop.time() - due < limits.progress_seconds / 10
         if number == self._number and came < limits.progress_bytes and self.reads and was_awake:
             self.refuse(

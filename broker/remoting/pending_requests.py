@@ -19,8 +19,8 @@ Done: TypeAlias = Callable[[Frame | None, CallError | None], None]
 class PendingRequests:
     """Answers matched by opaque, and one timer for all deadlines.
 
-    The timer is armed for the earliest deadline known when it was set; an answer does not touch
-    it. So a request costs no timer of its own, which would be a third of its whole price.
+    The timer is set for the earliest known deadline, and an answer does not touch it. So a request
+    costs no timer of its own, which would be a third of its price.
     """
 
     __slots__ = ("_address", "_armed_for", "_loop", "_next_opaque", "_time", "_timer", "waiting")

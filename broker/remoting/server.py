@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 
 from broker.limits import RemotingLimits
 from broker.remoting.connection import Connection, Forward, Handler
 from broker.remoting.incomplete_frames import IncompleteFrameBudget
 from broker.remoting.turn_limit import TurnLimit
-from broker.security.port_tls import PortTls
-from dledger.wire.tls_server import TlsServer, TlsServerLimits
+from broker.security.port_tls import PortTls, waiting_limits
+from dledger.wire.tls_server import TlsServer
 from store.quoting import FROM_OUTSIDE
 
 logger = logging.getLogger("dledger.remoting")
@@ -48,7 +49,7 @@ class RemotingServer:
     """Serves remoting requests on one port.
 
     ``dispatch(connection, request)`` is called for every request, on the loop's thread, and must
-    not wait: it answers at once or keeps the two and answers later, in any order.
+    not wait: it answers at once or later, in any order.
     """
 
     def __init__(
@@ -73,6 +74,8 @@ class RemotingServer:
         self._server: asyncio.AbstractServer | TlsServer | None = None
         self._connections: dict[Connection, None] = {}
         self._accepted = 0
+        self.refusals: Counter[str] = Counter()
+        """Requests that were refused since the start, by reason."""
         self._budget = IncompleteFrameBudget(self._limits)
         self._turn_limit = TurnLimit(loop, self._limits.turn_frames)
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -89,7 +92,7 @@ class RemotingServer:
         return list(self._connections)
 
     def accept(self) -> Connection:
-        """The protocol of a new connection; also what a test gives to its own transport."""
+        """The protocol of a new connection; tests give it to their own transports."""
         self._accepted += 1
         connection = AcceptedConnection(
             self._loop,
@@ -98,6 +101,7 @@ class RemotingServer:
             number=self._accepted,
             budget=self._budget,
             turns=self._turn_limit,
+            refusals=self.refusals,
         )
         connection.forward = self._forward
         if len(self._connections) >= self._limits.connections_max:
@@ -120,7 +124,12 @@ class RemotingServer:
                 self.accept, self._host, self._port, backlog=limits.backlog
             )
         else:
-            waiting = TlsServerLimits(limits.handshakes_max, limits.connect_seconds, limits.backlog)
+            waiting = waiting_limits(
+                limits.handshakes_max,
+                limits.connections_max,
+                limits.connect_seconds,
+                limits.backlog,
+            )
             self._server = await self._tls.listen(self.accept, self._host, self._port, waiting)
         sockets = getattr(self._server, "sockets", None)
         if sockets:

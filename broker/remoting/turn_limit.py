@@ -20,8 +20,7 @@ class TurnLimit:
     later turn.
 
     A user that finds :attr:`low` or fewer left calls :meth:`renew_soon`: the next turn has all of
-    them again. So turns in which little arrives cost nothing, and those in which much does one
-    callback.
+    them again. So quiet turns cost nothing, and busy ones one callback.
     """
 
     __slots__ = ("_frames", "_loop", "_renewing", "_waiting", "left", "low")

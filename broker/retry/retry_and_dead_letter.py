@@ -48,9 +48,9 @@ def retrying_group(name: str, group_of: Callable[[str], GroupConfig | None]) -> 
 def retries_exhausted(
     group: GroupConfig, reconsume_times: int, times_max: int, delay_level: int = 0
 ) -> bool:
-    """Whether there is no further attempt after so many; a level below 0 asks for none.
+    """Whether that many attempts were the last; a level below 0 asks for no further one.
 
-    ``times_max``: how many attempts the client allows, below 0 as many as the group does.
+    ``times_max``: the attempts that the client allows, below 0 as many as the group does.
     """
     if times_max < 0:
         times_max = group.retry_max_times
@@ -63,9 +63,9 @@ def group_that_gives_up(
     times_max: int,
     group_of: Callable[[str], GroupConfig | None],
 ) -> GroupConfig | None:
-    """The group that has tried this message often enough, where it is sent to a retry topic.
+    """The group that has tried this message often enough, if it is sent to a retry topic.
 
-    A client whose request to send a message back has failed does that by itself. Raises
+    A client does that by itself if its request to send a message back has failed. Raises
     :class:`~broker.errors.UnknownGroupError`.
     """
     if not topic.startswith(RETRY_PREFIX):
@@ -77,7 +77,7 @@ def group_that_gives_up(
 def retry_message(
     record: MessageRecord, group: GroupConfig, delay_level: int, times_max: int, rng: Random
 ) -> tuple[str, Placement]:
-    """The topic for which the copy of a message that came back is meant, and where it is stored.
+    """The real topic of the copy of a message that came back, and the place where it is stored.
 
     ``delay_level`` 0 leaves the delay to the broker.
     """
@@ -107,8 +107,8 @@ def missing_retry_topics(
 ) -> list[PutTopic]:
     """Creates the topic to which a message returns, if it is missing.
 
-    Raises :class:`~broker.errors.ForbiddenError` where nobody may write to it, and
-    :class:`~broker.topics_and_groups.NameRefusedError` where no topic can have that name.
+    Raises :class:`~broker.errors.ForbiddenError` if nobody may write to it, and
+    :class:`~broker.topics_and_groups.NameRefusedError` if no topic can have that name.
     """
     found = topic_of(topic)
     if found is None:

@@ -54,12 +54,12 @@ class SendBack:
         """Stores a copy of the message at ``position`` for the group's next attempt.
 
         ``delay_level``: 0 leaves the delay to the broker, below 0 gives the message up.
-        ``times_max``: how often it is tried, below 0 as the group says. ``told_topic``: if not
-        empty, a message that is neither of that topic nor a retry of the group is refused. ``done``
-        is called once: None when the copy is committed.
+        ``times_max``: the attempts, below 0 as the group says. ``told_topic``: if not empty, a
+        message that is neither of that topic nor a retry of the group is refused. ``done`` is
+        called once: None when the copy is committed.
 
         Raises :class:`~dledger.errors.NotLeaderError` and
-        :class:`~broker.errors.UnknownGroupError`; ``done`` is not told then.
+        :class:`~broker.errors.UnknownGroupError`; ``done`` is not called then.
         """
         self._batcher.check_serving()
         group = retrying_group(group_name, self._batcher.group)

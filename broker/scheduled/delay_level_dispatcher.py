@@ -1,20 +1,19 @@
 """Dispatches the messages of one delay level, on the leader (``ScheduleMessageService``).
 
 All messages of a queue of ``SCHEDULE_TOPIC_XXXX`` wait equally long, so the queue is in order of
-delivery. No message waits longer than that from now on: a row with a longer time is corrupt.
+delivery.
 """
 
 from __future__ import annotations
 
 from functools import partial
 
-from broker.delivery.corrupt_rows import CorruptRowError
 from broker.delivery.message_reader import rows
 from broker.scheduled.dispatcher import DISPATCH_BYTES, Dispatcher, DispatcherContext, DueMessage
 from broker.state.broker_state import BrokerState
 from broker.state.commands import Schedule
 from store.index.consume_queue import ConsumeQueue
-from store.message.scheduled_topics import DELAYS_MS, SCHEDULE_TOPIC
+from store.message.scheduled_topics import SCHEDULE_TOPIC
 
 
 class DelayLevelDispatcher(Dispatcher):
@@ -43,8 +42,6 @@ class DelayLevelDispatcher(Dispatcher):
         for position, record_size, deliver_ms in rows(queue.read(offset, self._dispatch_messages)):
             if deliver_ms > now_ms:
                 if not due:
-                    if deliver_ms > now_ms + DELAYS_MS[queue_id]:
-                        raise CorruptRowError(queue, offset)
                     self._look_at(deliver_ms)
                 break
             size += record_size

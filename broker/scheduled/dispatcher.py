@@ -8,8 +8,8 @@ Steps are added one after the other, and several may wait to be committed: the n
 wait for them. That is safe because a step is never committed without those before it. If one fails,
 those behind it fail too, and the schedule starts again from the applied state.
 
-A row with a wrong time could deliver its message too early. So the record, once it is there, has to
-be due when its row says; if it is not, the row is repaired and read again.
+The record of a message, once it is there, has to be due when its row says. Else the row is made
+again from the log and looked at again.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from broker.delivery.corrupt_rows import CorruptRowError
-from broker.delivery.message_reader import LogRange, MessageReader, row_range
+from broker.delivery.message_reader import LogRange, MessageReader, misleading_row, row_range
 from broker.errors import REFUSALS
 from broker.group_commit.batcher import Batcher
 from broker.group_commit.pending_batch import QueueMessages
@@ -29,7 +28,7 @@ from broker.scheduled.system_properties import REAL_QUEUE_ID, REAL_TOPIC
 from broker.state.broker_state import BrokerState
 from broker.state.commands import Command
 from dledger.errors import ProposeError
-from store.errors import EntryTooLargeError, StoreError
+from store.errors import DerivedDamageError, EntryTooLargeError, StoreError
 from store.index.consume_queue import ConsumeQueue
 from store.io.filesystem import Bytes
 from store.message.record import MessageRecord, decode_record
@@ -77,7 +76,7 @@ class DispatcherContext(NamedTuple):
 
 
 class DueMessage(NamedTuple):
-    """A message that is due: where it waits, and what its row says."""
+    """A due message: its place, and the time in its row."""
 
     queue: ConsumeQueue
     queue_id: int
@@ -121,13 +120,13 @@ class Dispatcher:
         self._cancel()
         try:
             self._find()
-        except CorruptRowError as wrong:
-            self._try_again(f"cannot be found: {self._reader.report_corrupt_row(wrong)}")
+        except DerivedDamageError as damage:
+            self._try_again(f"cannot be found: {damage}")
         except (StoreError, OSError) as error:
             self._fail(error)
 
     def arrived(self) -> None:
-        """Something has changed for which nobody may be waiting: looks at the end of this turn."""
+        """Something changed that nobody may wait for: looks again at the end of this turn."""
         if not (self._stopped or self._loading or self._failed):
             self._look_soon()
 
@@ -139,8 +138,8 @@ class Dispatcher:
     # --- for the subclass
 
     def _find(self) -> None:
-        """Calls :meth:`_deliver` where something is due, else one of those below, or nothing
-        where nothing waits."""
+        """Calls :meth:`_deliver` if something is due, else one of those below; nothing if no
+        message waits."""
         raise NotImplementedError
 
     def _restart_from_applied(self) -> None:
@@ -150,8 +149,8 @@ class Dispatcher:
     def _deliver(
         self, due: Sequence[DueMessage], command: Command, added: Callable[[], None]
     ) -> None:
-        """Delivers these messages in one entry with ``command``; calls ``added`` when they are on
-        their way, then looks again."""
+        """Delivers these messages in one entry with ``command``. Calls ``added`` once they are in
+        progress, then looks again."""
         self._loading = True
         self._reader.load([each.range for each in due], self._loaded(due, command, added))
 
@@ -177,7 +176,7 @@ class Dispatcher:
                 return
             self._loading = False
             if self._failed:
-                # A step before this one, which says that what is in that one is delivered, too.
+                # An earlier step, which says that the messages of this one are delivered too.
                 self._try_again("are not stored")
                 return
             if error is not None:
@@ -186,8 +185,6 @@ class Dispatcher:
             try:
                 messages = self._republished(due, records)
                 self._batcher.add_in_one_entry(messages, (command,), self._delivered)
-            except CorruptRowError as wrong:
-                self._try_again(f"cannot be delivered: {self._reader.report_corrupt_row(wrong)}")
             except EntryTooLargeError as too_large:
                 self._dispatch_messages = max(len(records) // 2, 1)
                 self._try_again(f"do not fit together: {too_large}")
@@ -220,19 +217,17 @@ class Dispatcher:
         return messages
 
     def _check_time(self, due: DueMessage, record: MessageRecord) -> None:
-        """Raises :class:`~broker.delivery.corrupt_rows.CorruptRowError` where a message is not due
-        as its row says; a message that only its row has held up goes now, and the row is repaired
-        meanwhile.
-        """
+        """Raises :class:`~store.errors.DerivedDamageError` where a message is not due as its row
+        says; one that only the row has held up goes now."""
         said_ms = due.deliver_ms
         own_ms = row_code(
             record.topic, record.queue_id, record.properties, record.store_timestamp, said_ms
         )
         if own_ms != said_ms:
-            wrong = CorruptRowError(due.queue, due.offset)
+            wrong = misleading_row(due.queue, due.offset)
             if own_ms > said_ms or not self._overdue(due, own_ms):
                 raise wrong
-            log.warning("a due message is late: %s", self._reader.report_corrupt_row(wrong))
+            log.warning("a message that is due is late: %s", wrong)
 
     def _delivered(self, error: ProposeError | None) -> None:
         self._committing -= 1

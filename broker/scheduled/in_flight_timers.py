@@ -26,12 +26,12 @@ class InFlightTimers:
         return len(self._times) > len(self._settled)
 
     def tracked(self, deliver_ms: int, waiter: SendWaiter) -> SendWaiter:
-        """Counts a message from now on until the waiter that is returned hears of it."""
+        """Counts a message from now on until the returned waiter gets the outcome."""
         heappush(self._times, deliver_ms)
         return _TrackedWaiter(self, deliver_ms, waiter)
 
     def first_ms(self) -> int | None:
-        """The earliest time, ms; None where nothing is in flight."""
+        """The earliest time, ms; None if nothing is in flight."""
         while self._settled and self._settled[0] == self._times[0]:
             heappop(self._settled)
             heappop(self._times)
@@ -45,7 +45,7 @@ class InFlightTimers:
 
 
 class _TrackedWaiter:
-    """Tells who waits for a message, and that it has settled."""
+    """Passes the outcome on to the waiter of a message, and notes that it is settled."""
 
     __slots__ = ("deliver_ms", "in_flight", "waiter")
 

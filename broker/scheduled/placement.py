@@ -26,9 +26,9 @@ from store.message.scheduled_topics import LEVEL_MAX, SCHEDULE_TOPIC, TIMER_OUT_
 
 
 class Placement(NamedTuple):
-    """Where a message is stored, and with which properties.
+    """The topic and queue in which a message is stored, and its properties.
 
-    ``deliver_ms``: when it is due, where it waits on the wheel.
+    ``deliver_ms``: the delivery time of a timed message.
     """
 
     topic: str
@@ -38,10 +38,10 @@ class Placement(NamedTuple):
 
 
 def scheduled_placement(topic: str, queue_id: int, properties: bytes, now_ms: int) -> Placement:
-    """Where a message to this queue waits; its own queue where it does not have to.
+    """The place of a message for this queue; its own queue if it does not have to wait.
 
     A message that is due at ``now_ms`` or before does not wait. Raises
-    :class:`~broker.errors.IllegalMessageError` for a time that cannot be.
+    :class:`~broker.errors.IllegalMessageError` for an impossible time.
     """
     level = delay_level(topic, properties)
     if level > 0:
@@ -64,8 +64,8 @@ def delay_level_placement(topic: str, queue_id: int, properties: bytes, level: i
 def delay_level(topic: str, properties: bytes) -> int:
     """The delay level in the property ``DELAY``; 0 for none.
 
-    RocketMQ takes an unknown level for the longest. Here that holds for what returns to a retry
-    topic alone, where the level grows with each attempt; for others it is a mistake.
+    RocketMQ takes an unknown level for the longest. Here only messages for a retry topic may have
+    one, because their level grows with each attempt; for others it is a mistake.
     """
     given = find_property(properties, DELAY)
     if given is None:
@@ -84,10 +84,10 @@ def delay_level(topic: str, properties: bytes) -> int:
 
 
 def deliver_time(properties: bytes, now_ms: int) -> int:
-    """When the message wants to be delivered, ms; 0 where it does not say.
+    """When the message wants to be delivered, ms; 0 if it does not say.
 
-    Of several properties RocketMQ takes the delay in seconds first, then that in milliseconds. One
-    that has waited before does not wait again.
+    Of several properties RocketMQ takes the delay in seconds first, then that in milliseconds. A
+    message that has waited before does not wait again.
     """
     if find_property(properties, TIMER_OUT_MS) is not None:
         return 0

@@ -21,11 +21,12 @@ REPUBLISHED_TOPICS = SCHEDULED_TOPICS | {HALF_TOPIC}
 """Topics of messages that are stored once more later."""
 
 REPUBLISH_OVERHEAD_BYTES = 1024
-"""More than what an entry has beside a message that is stored once more, and a longer topic."""
+"""The most that an entry has beside a republished message, and a longer topic."""
 
 
 def check_republished_size(message: PendingMessage, size_max: int) -> None:
-    """Refuses what could be stored now, in one of ``REPUBLISHED_TOPICS``, but not once more.
+    """Refuses a message for one of ``REPUBLISHED_TOPICS`` that could be stored now, but not once
+    more.
 
     ``size_max``: bytes that one entry can hold. Raises :class:`~store.errors.EntryTooLargeError`.
     """
@@ -35,12 +36,12 @@ def check_republished_size(message: PendingMessage, size_max: int) -> None:
 
 
 def real_queue_marks(topic: str, queue_id: int) -> dict[bytes, bytes | None]:
-    """The properties that name the queue for which a message is meant."""
+    """The properties that name the real queue of a message."""
     return {REAL_TOPIC: topic.encode(), REAL_QUEUE_ID: b"%d" % queue_id}
 
 
 def real_queue(properties: bytes) -> tuple[str, int]:
-    """Topic and queue that the marks name; an empty topic, and queue 0, where they do not."""
+    """The real topic and queue of a message; an empty topic, and queue 0, if it has none."""
     topic = (find_property(properties, REAL_TOPIC) or b"").decode(errors="replace")
     queue_id = find_property(properties, REAL_QUEUE_ID) or b""
     return topic, int(queue_id) if queue_id.isdigit() else 0
@@ -79,7 +80,7 @@ def republished_to_real_queue(
     sys_flag: int | None = None,
     prepared_position: int = 0,
 ) -> QueueMessages | None:
-    """The message for the queue that it is meant for, or None where its topic is no more.
+    """The message for its real queue, or None if the topic is no more.
 
     The properties ``without`` are taken out. A queue that the topic has lost since is replaced by
     one that it has.

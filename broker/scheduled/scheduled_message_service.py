@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from broker.delivery.corrupt_rows import CorruptRowError
 from broker.delivery.message_reader import MessageReader, rows
 from broker.group_commit.batcher import Batcher
 from broker.group_commit.pending_batch import SendWaiter
@@ -18,6 +17,7 @@ from broker.scheduled.timer_wheel import slot_of
 from broker.state.commands import Timer
 from broker.state.state_machine import BrokerStateMachine
 from dledger.node.state_machine import Leadership
+from store.errors import DerivedDamageError
 from store.message.scheduled_topics import LEVEL_MAX, SCHEDULE_TOPIC, TIMER_TOPIC
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class ScheduledMessageService:
         self._timers: TimerDispatcher | None = None
 
     def leadership_changed(self, leadership: Leadership) -> None:
-        """A new term goes on with what is applied: nothing of the old one counts."""
+        """A new term continues from the applied state: nothing of the old term counts."""
         term = leadership.term if leadership.serving else None
         if term == self._term:
             return
@@ -79,9 +79,9 @@ class ScheduledMessageService:
     def tracked(self, deliver_ms: int, now_ms: int, waiter: SendWaiter) -> SendWaiter:
         """The waiter for a timed message, instead of ``waiter``.
 
-        ``now_ms`` is what :meth:`now_ms` said when it was found to be due later. If no message
-        waits, the schedule first moves on to this time, so the next leader need not search the time
-        before it. Raises as :meth:`~broker.group_commit.batcher.Batcher.add_command`.
+        ``now_ms`` is the time at which it was found to be due later. If no message waits, the
+        schedule first moves on to this time, so the next leader need not search the time before it.
+        Raises as :meth:`~broker.group_commit.batcher.Batcher.add_command`.
         """
         mark = self._within.machine.state.timer
         if not (mark.waiting or self.in_flight) and slot_of(mark.deliver_ms) < slot_of(now_ms):
@@ -100,17 +100,20 @@ class ScheduledMessageService:
 
     def oldest_needed_position(self) -> int | None:
         """The position of the first record that still waits, if one does."""
-        machine = self._within.machine
         try:
-            timed = oldest_timer_position(machine)
-        except CorruptRowError as wrong:
-            # It waits until it is repaired.
-            log.warning("keeping the log: %s", self._within.reader.report_corrupt_row(wrong))
+            return min(self._oldest_positions(), default=None)
+        except DerivedDamageError as damage:
+            # Nothing is given up before it is made again.
+            log.warning("keeping the log: %s", damage)
             return 0
+
+    def _oldest_positions(self) -> list[int]:
+        machine = self._within.machine
+        timed = oldest_timer_position(machine)
         positions = [] if timed is None else [timed]
         for level in range(1, LEVEL_MAX + 1):
             queue = machine.queue(SCHEDULE_TOPIC, level - 1)
             if queue is not None:
                 offset = first_undelivered_offset(machine.state, queue, level)
                 positions += [position for position, _, _ in rows(queue.read(offset, 1))]
-        return min(positions, default=None)
+        return positions

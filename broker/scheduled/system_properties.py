@@ -25,9 +25,9 @@ ORIGIN_MESSAGE_ID = b"ORIGIN_MESSAGE_ID"
 
 
 def with_properties(encoded: bytes, changed: Mapping[bytes, bytes | None]) -> bytes:
-    """The property string with these set, or taken out where the value is None.
+    """The property string with these set, or removed if the value is None.
 
-    Raises :class:`~broker.errors.IllegalMessageError` where it becomes too long.
+    Raises :class:`~broker.errors.IllegalMessageError` if it becomes too long.
     """
     kept = _pairs_of(tuple(changed)).sub(b"", encoded)
     if kept and not kept.endswith(PAIR_END):

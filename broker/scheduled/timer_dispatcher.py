@@ -4,10 +4,6 @@ The dispatcher reads the present slot and delivers its messages in order of thei
 their offset. The progress, in the state, is the last message delivered: everything due before it is
 delivered, nothing behind it. This holds because no message is added for a past time, and no
 delivery passes the time of a message in flight (:mod:`broker.scheduled.in_flight_timers`).
-
-So a row with a wrong time must not be skipped: the schedule would pass its message, and a row that
-is repaired behind the schedule counts as delivered. A row with a time that its queue cannot have is
-repaired before anything of its slot is delivered.
 """
 
 from __future__ import annotations
@@ -17,7 +13,6 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from broker.delivery.corrupt_rows import CorruptRowError
 from broker.delivery.message_reader import rows
 from broker.scheduled.dispatcher import (
     DISPATCH_BYTES,
@@ -28,25 +23,21 @@ from broker.scheduled.dispatcher import (
 )
 from broker.scheduled.in_flight_timers import InFlightTimers
 from broker.scheduled.timer_wheel import (
-    DELAY_MS_MAX,
     SLOT_MS,
     SLOTS,
-    first_corrupt_time,
     first_of_slot,
     queue_of,
     slot_of,
 )
 from broker.state.broker_state import TimerProgress
 from broker.state.commands import Timer
-from store.index.consume_queue import ConsumeQueue
-from store.io.filesystem import Bytes
 from store.message.scheduled_topics import TIMER_TOPIC
 
 SCAN_ROWS = 2048
-"""How many rows of a slot are looked at in one turn of the event loop."""
+"""The rows of a slot that are read in one turn of the event loop."""
 
 SLOTS_A_TURN = 256
-"""How many slots without a message are passed in one turn."""
+"""The slots without a message that are passed in one turn."""
 
 BUCKET_MS = 1000
 
@@ -77,7 +68,7 @@ class TimerDispatcher(Dispatcher):
         """Messages that are due up to there are delivered or in progress."""
         self._slot = slot_of(self._mark[0])
         self._next_offset: int | None = None
-        """In the slot's queue, what is looked at next; unknown where it was not looked at yet."""
+        """The next row to read in the slot's queue; unknown before the first."""
         self._buckets: dict[int, list[_Timed]] = {}
         """The messages of the slot, by second; each second is in order once it is searched."""
         self._seconds: list[int] = []
@@ -111,16 +102,14 @@ class TimerDispatcher(Dispatcher):
         return now_ms if first_ms is None else min(now_ms, first_ms - 1)
 
     def _scan(self) -> bool:
-        """Takes up rows of the slot; False where there are more than this turn is to have."""
+        """Reads rows of the slot; False if there are more than one turn may read."""
         queue = self._machine.queue(TIMER_TOPIC, queue_of(self._slot))
         if queue is None:
             return True
         if self._next_offset is None:
-            self._next_offset = first_of_slot(queue, queue_of(self._slot), self._slot)
+            self._next_offset = first_of_slot(queue, self._slot)
         first = max(self._next_offset, queue.first_offset)
         data = queue.read(first, SCAN_ROWS)
-        if data:
-            self._check(queue, first, data)
         mark = self._mark
         offset = first
         for offset, (position, size, deliver_ms) in enumerate(rows(data), first):
@@ -128,13 +117,6 @@ class TimerDispatcher(Dispatcher):
                 self._add(_Timed(deliver_ms, offset, position, size))
         self._next_offset = offset + 1 if data else first
         return self._next_offset >= queue.end_offset
-
-    def _check(self, queue: ConsumeQueue, first: int, data: Bytes) -> None:
-        self._reader.check_rows(queue, first, data)
-        now_ms = max(self._batcher.now_ms(), self._mark[0])
-        wrong = first_corrupt_time(data, queue_of(self._slot), now_ms + DELAY_MS_MAX)
-        if wrong is not None:
-            raise CorruptRowError(queue, first + wrong)
 
     def _overdue(self, due: DueMessage, own_ms: int) -> bool:
         return (own_ms, due.offset) > self._began
@@ -148,7 +130,7 @@ class TimerDispatcher(Dispatcher):
         insort(bucket, timed)
 
     def _deliver_until(self, limit_ms: int) -> None:
-        """Delivers what is due by then, first of all what was due first."""
+        """Delivers the messages that are due by then, in order of their time."""
         due, size = list[_Timed](), 0
         for second in sorted(self._seconds):
             for timed in self._buckets[second]:
@@ -198,7 +180,7 @@ def _key(of: _Timed | TimerProgress) -> tuple[int, int]:
 def oldest_timer_position(machine: Queues) -> int | None:
     """The position of the first record that waits on the timer wheel, if one does.
 
-    It may be one that is delivered, in the slot whose turn it is.
+    It may be a delivered one, in the present slot.
     """
     mark = machine.state.timer
     if not mark.waiting:
@@ -207,6 +189,6 @@ def oldest_timer_position(machine: Queues) -> int | None:
     for number in range(SLOTS):
         queue = machine.queue(TIMER_TOPIC, number)
         if queue is not None:
-            first = first_of_slot(queue, number, slot_of(mark.deliver_ms))
+            first = first_of_slot(queue, slot_of(mark.deliver_ms))
             positions += [position for position, _, _ in rows(queue.read(first, 1))]
     return min(positions, default=None)

@@ -36,6 +36,14 @@ class PortTls:
         return server
 
 
+def waiting_limits(
+    handshakes_max: int, connections_max: int, seconds: float, backlog: int
+) -> TlsServerLimits:
+    """Of connections that are not counted yet: an eighth of those that may stand, at most. They
+    have descriptors, too."""
+    return TlsServerLimits(min(handshakes_max, max(connections_max // 8, 1)), seconds, backlog)
+
+
 def port_tls(files: TlsFiles, *, plain: bool) -> PortTls:
     """By the files of a server. Clients may show a certificate, and need none.
 

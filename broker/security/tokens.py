@@ -43,8 +43,8 @@ class Token(NamedTuple):
 
 def make_token(access_key: str, secret_key: str, expires_ms: int) -> str:
     """See the module."""
-    signed = _encode(access_key.encode()) + b".%d" % expires_ms
-    return (signed + b"." + _encode(_mac(secret_key.encode(), signed))).decode()
+    signed = _text_of(access_key.encode()) + b".%d" % expires_ms
+    return (signed + b"." + _text_of(_mac(secret_key.encode(), signed))).decode()
 
 
 def read_token(text: str) -> Token:
@@ -55,8 +55,8 @@ def read_token(text: str) -> Token:
     if len(parts) != 3 or not parts[1].isdigit():
         raise TokenError("that is no token")
     try:
-        access_key = _decode(parts[0]).decode()
-        return Token(access_key, int(parts[1]), parts[0] + b"." + parts[1], _decode(parts[2]))
+        access_key = _bytes_of(parts[0]).decode()
+        return Token(access_key, int(parts[1]), parts[0] + b"." + parts[1], _bytes_of(parts[2]))
     except (binascii.Error, UnicodeDecodeError) as error:
         raise TokenError("that is no token") from error
 
@@ -65,9 +65,9 @@ def _mac(secret_key: bytes, signed: bytes) -> bytes:
     return hmac.digest(secret_key, _PURPOSE + signed, "sha256")
 
 
-def _encode(data: bytes) -> bytes:
+def _text_of(data: bytes) -> bytes:
     return urlsafe_b64encode(data).rstrip(b"=")
 
 
-def _decode(text: bytes) -> bytes:
+def _bytes_of(text: bytes) -> bytes:
     return urlsafe_b64decode(text + b"=" * (-len(text) % 4))

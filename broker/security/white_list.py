@@ -16,7 +16,9 @@ from store.quoting import quoted
 PATTERNS_MAX = 64
 """Setting: patterns in one list."""
 
-_COMMA = re.compile(r",(?![^{]*})")
+TEXT_SIZE_MAX = 4096
+"""Setting: characters of a list."""
+
 _PART = re.compile(r"\*|[0-9]{1,3}(-[0-9]{1,3})?")
 _SET = re.compile(r"\{[0-9]{1,3}(,[0-9]{1,3}){0,31}\}")
 
@@ -27,7 +29,9 @@ class WhiteListError(ValueError):
 
 def split_white_list(text: str) -> list[str]:
     """The patterns of a list, each checked. Raises :class:`WhiteListError`."""
-    patterns = [each.strip() for each in _COMMA.split(text) if each.strip()]
+    if len(text) > TEXT_SIZE_MAX:
+        raise WhiteListError(f"{len(text)} characters, at most {TEXT_SIZE_MAX} may be")
+    patterns = [each.strip() for each in _split(text) if each.strip()]
     if len(patterns) > PATTERNS_MAX:
         raise WhiteListError(f"{len(patterns)} address patterns, at most {PATTERNS_MAX} may be")
     for pattern in patterns:
@@ -48,6 +52,18 @@ def matches(pattern: str, host: str) -> bool:
         part.isdigit() and any(first <= int(part) <= last for first, last in allowed)
         for part, allowed in zip(parts, ranges, strict=True)
     )
+
+
+def _split(text: str) -> list[str]:
+    """At the commas that are in no set."""
+    parts, begin, in_set = [], 0, False
+    for place, character in enumerate(text):
+        if character == "," and not in_set:
+            parts.append(text[begin:place])
+            begin = place + 1
+        elif character in "{}":
+            in_set = character == "{"
+    return [*parts, text[begin:]]
 
 
 def _is_address(text: str) -> bool:

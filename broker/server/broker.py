@@ -12,17 +12,13 @@ from dataclasses import replace
 from random import Random
 from typing import ClassVar
 
-from broker.admin.group_members import client_addresses, member_addresses
-from broker.config.dynamic_settings import DynamicSettings
+from broker.config.dynamic_settings import LOG_LEVEL, DynamicSettings
 from broker.config.node_config import NodeConfig
 from broker.context import BrokerContext
-from broker.delivery.fetch import Delivery
 from broker.delivery.message_lookup import MessageLookup
 from broker.delivery.message_reader import MessageReader
 from broker.delivery.replica_selection import ReplicaSelection
 from broker.group_commit.batcher import Batcher
-from broker.ingest.ingest import Ingest
-from broker.limits import STATE
 from broker.maintenance.derived_files_check import DerivedFilesCheck
 from broker.maintenance.retention import Needs, Retention
 from broker.maintenance.state_proofs import StateProofs
@@ -42,19 +38,17 @@ from broker.remoting.protocol.addresses import host_bytes
 from broker.remoting.protocol.codes import RequestCode
 from broker.scheduled.scheduled_message_service import ScheduledMessageService
 from broker.server.access_setup import make_access_control, make_account_changes, server_security
+from broker.server.announcements import Announcements
 from broker.server.draining import Draining
 from broker.server.environment import BrokerLimits, Environment
-from broker.server.name_server_registration import Announcement
-from broker.state.broker_state import DataVersion
 from broker.state.commands import Proof
 from broker.state.open_transactions import OpenTransaction
 from broker.state.state_machine import BrokerStateMachine, StateMachineListener
-from broker.topics_and_groups import TopicConfig, system_topics
+from broker.topics_and_groups import system_topics
 from broker.transactions.coordinator import CheckPolicy, TransactionCoordinator
 from dledger.config import RaftConfig
 from dledger.node.node import Node
 from dledger.node.state_machine import Leadership
-from dledger.raft.configuration import Configuration
 from dledger.wire.features import ACCESS_CONTROL
 from store.errors import DamagedError
 from store.index_rebuild import rebuild_derived, request_rebuild
@@ -80,12 +74,13 @@ class Broker(StateMachineListener):
         on_fatal: Callable[[BaseException], None],
         limits: BrokerLimits,
     ) -> None:
-        """``on_fatal`` is told why the node stopped by itself; the process must then end."""
+        """``on_fatal`` gets the reason if the node stops by itself; the process must then end."""
         retention = limits.retention or config.retention
         loop = environment.loop
         self._fs = environment.fs
         self._data = config.data
         self._on_fatal = on_fatal
+        self._set_log_level = environment.set_log_level
         machine = self.machine_class.open(environment.fs, config.data, config.segment_size)
         machine.add_system_topics(system_topics(config.cluster, config.group))
         machine.listener, machine.log = self, store
@@ -115,6 +110,7 @@ class Broker(StateMachineListener):
             ),
             watermarks=retention.watermarks,
             sync_flush=config.flush == "sync",
+            clock=environment.clock,
         )
         batcher = Batcher(
             node=node,
@@ -133,7 +129,7 @@ class Broker(StateMachineListener):
         scheduled_messages = ScheduledMessageService(
             machine=machine, reader=reader, batcher=batcher, loop=loop, fail=node.fail
         )
-        ingest = Ingest(
+        ingest = environment.make_ingest(
             config=config,
             settings=settings,
             store_host=host_bytes(*config.own.address),
@@ -146,7 +142,7 @@ class Broker(StateMachineListener):
             wall_clock=environment.wall_clock,
             rng=environment.rng,
         )
-        delivery = Delivery(
+        delivery = environment.make_delivery(
             machine=machine,
             reader=reader,
             batcher=batcher,
@@ -157,6 +153,7 @@ class Broker(StateMachineListener):
             rates=rates,
             ensure_group=ingest.auto_creator.ensure_group,
             loop=loop,
+            clock=environment.clock,
         )
         access = make_access_control(config, environment, machine)
         self.context = BrokerContext(
@@ -220,25 +217,18 @@ class Broker(StateMachineListener):
         self.dispatch: Handler = dispatch_by_code(self.handlers)
         if access is not None:
             self.dispatch = guarded(self.dispatch, access, BROKER_ACCESS, always=ALWAYS_ENFORCED)
-        own_address = str(config.own.address)
+        self.announcements = Announcements(config, node, machine)
         self.forwarder = Forwarder(
             loop,
-            own_address,
-            self._leader_address,
+            str(config.own.address),
+            self.announcements.leader_address,
             self.dispatch,
             security=server_security(config, environment),
         )
         self.handlers[RequestCode.FORWARD] = self.forwarder.serve_forwarded
-        self.on_announcement_changed: Callable[[], None] = lambda: None
-        """Called when what :meth:`announcement` says has changed."""
-        self._announced_topics: tuple[DataVersion, dict[str, dict[str, object]]] | None = None
-        """The last registration, by its version, which changes whenever a topic does."""
-        self._announced_members: tuple[Configuration, tuple[str, ...]] | None = None
-        self._announced_serving = False
-        self.draining = Draining(loop, node, self._leads_elsewhere)
-        self._addresses = str(config.own.address), str(config.own.http)
+        self.draining = Draining(loop, node, self.announcements.leads_elsewhere)
         node.health.on_level = self._disk_level_changed
-        node.removal.on_change = self._membership_changed
+        node.removal.on_change = self.announcements.membership_changed
         node.state_divergence.on_wrong = self._state_diverged
 
     # --- life
@@ -250,25 +240,24 @@ class Broker(StateMachineListener):
         if rebuild_derived(self._fs, data, store, rows_per_file):
             log.info("made the ConsumeQueues and the key index again from the log")
         node = self.context.node
+        machine = self.context.machine
         node.scrubber.derived = DerivedFilesCheck(
-            self._fs, data, store, self.context.machine.keys, rows_per_file
+            store,
+            machine.keys,
+            machine.queue,
+            unwritable=lambda: request_rebuild(self._fs, data),
         )
-        try:
-            await node.start()
-        except DamagedError as error:
-            log.error("%s; making what is derived again from the log", error)
-            request_rebuild(self._fs, data)
-            rebuild_derived(self._fs, data, store, rows_per_file)
-            await node.start()
+        machine.tell_damage(node.checked_reads.suspect_derived)
+        await node.start()
         self.context.clients.start()
         self.context.rates.start()
         self._retention.start()
 
     def _failed(self, error: BaseException) -> None:
         if isinstance(error, DamagedError):
-            # An entry could not be applied, as a derived file is damaged. The content of the log
-            # makes that file whole; without the note each start would come to the same entry and
-            # end.
+            # An entry could not be applied, because a derived file is damaged. The content of the
+            # log makes that file whole; without the note each start would come to the same entry
+            # and end.
             with suppress(OSError):
                 request_rebuild(self._fs, self._data)
         self._on_fatal(error)
@@ -288,47 +277,6 @@ class Broker(StateMachineListener):
         await self.forwarder.close()
         await self.context.node.stop()
 
-    def announcement(self) -> Announcement:
-        """The registration at NameServers: broker id 0 is the leader that serves."""
-        config, node, state = self.context.config, self.context.node, self.context.machine.state
-        configuration = node.core.configuration
-        if self._announced_members is None or self._announced_members[0] is not configuration:
-            self._announced_members = (configuration, client_addresses(config, configuration))
-        address, http_address = self._addresses
-        if self._announced_topics is None or self._announced_topics[0] != state.topics_version:
-            self._announced_topics = (state.topics_version, self._topic_table())
-        return Announcement(
-            cluster=config.cluster,
-            broker_name=config.group,
-            broker_id=0 if node.serving else config.follower_broker_id,
-            address=address,
-            http_address=http_address,
-            term=node.leadership.term,
-            data_version={
-                "counter": state.topics_version.counter,
-                "timestamp": state.topics_version.timestamp_ms,
-            },
-            topics=self._announced_topics[1],
-            members=self._announced_members[1],
-            is_member=node.removal.is_member,
-        )
-
-    def _leader_address(self) -> str | None:
-        """Where the leader takes requests; None while none is known, or its address is not."""
-        node, config = self.context.node, self.context.config
-        leader = node.leadership.leader
-        if leader is None:
-            return None
-        members = member_addresses(config, node.core.configuration)
-        return members[leader].client or None if leader in members else None
-
-    def _leads_elsewhere(self) -> bool:
-        return self._leader_address() not in (None, self._addresses[0])
-
-    def _topic_table(self) -> dict[str, dict[str, object]]:
-        topics = self.context.machine.state.topics
-        return {name: _announced(topic) for name, topic in sorted(topics.items())}
-
     # --- StateMachineListener
 
     def messages_arrived(self, topic: str, queue_id: int, rows: Bytes) -> None:
@@ -343,6 +291,8 @@ class Broker(StateMachineListener):
 
     def state_restored(self, digests: bytes) -> None:
         self.context.proofs.restored(digests)
+        for name in self.context.machine.state.settings:
+            self.setting_changed(name)
 
     def proof_applied(self, index: int, proof: Proof, digests: bytes) -> None:
         self.context.proofs.applied(index, proof, digests)
@@ -351,7 +301,13 @@ class Broker(StateMachineListener):
         self.context.node.features.used(ACCESS_CONTROL, index)
 
     def topics_changed(self) -> None:
-        self._announce_if_changed()
+        self.announcements.refresh()
+
+    def setting_changed(self, name: str) -> None:
+        if name == LOG_LEVEL:
+            level = self.context.settings.log_level
+            self._set_log_level(level)
+            log.info("the log level is that of the group: %(log_level)s", {"log_level": level})
 
     def expired(self, position: int) -> None:
         self.context.node.checkpointer.expire(position)
@@ -367,23 +323,7 @@ class Broker(StateMachineListener):
             self.context.accounts.leadership_changed(serving=leadership.serving)
         if not leadership.serving:
             self.context.delivery.leads_no_more()
-        self._announce_if_changed()
-
-    def _announce_if_changed(self) -> None:
-        """NameServers take neither topics nor terms from followers, and there are many of both."""
-        node, told = self.context.node, self._announced_members
-        serving = node.serving
-        if (
-            serving
-            or self._announced_serving
-            or told is None
-            or told[0] is not node.core.configuration
-        ):
-            self._announced_serving = serving
-            self.on_announcement_changed()
-
-    def _membership_changed(self) -> None:
-        self.on_announcement_changed()
+        self.announcements.refresh()
 
     def _state_diverged(self) -> None:
         """Answers to clients may be wrong: they are to go elsewhere."""
@@ -401,11 +341,3 @@ class Broker(StateMachineListener):
     def _notifies(self, group: str) -> bool:
         settings = self.context.machine.state.groups.get(group)
         return settings is None or settings.notify_ids_changed
-
-
-def _announced(topic: TopicConfig) -> dict[str, object]:
-    """Clients make an object of each queue, and older states have topics with any number."""
-    if topic.queues > STATE.queues_max:
-        read, write = (min(n, STATE.queues_max) for n in (topic.read_queues, topic.write_queues))
-        topic = replace(topic, read_queues=read, write_queues=write)
-    return topic.as_json()

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from broker.config.node_config import NodeConfig
 from broker.http.server import HttpServer
+from broker.prometheus.ports import PortFigures
 from broker.remoting.server import RemotingServer
 from broker.server.access_setup import server_security
 from broker.server.broker import Broker
@@ -55,18 +56,26 @@ class BrokerServer(Generic[B]):
         self._registrar = Registrar(
             loop,
             config.namesrv,
-            self.broker.announcement,
+            self.broker.announcements.current,
             security=server_security(config, environment),
         )
-        self._http = (
-            HttpServer(self.broker.context, limits.http, environment.tls) if limits.http else None
-        )
+        self._http: HttpServer | None = None
+        if limits.http:
+            remoting = self._remoting
+            self._http = HttpServer(
+                self.broker.context,
+                limits.http,
+                environment.tls,
+                clock=environment.clock,
+                remoting=PortFigures(lambda: len(remoting.connections), remoting.refusals),
+                nameservers=self._registrar.states,
+            )
 
     async def start(self) -> None:
         """Recovers, joins the group, opens the ports, registers. ``OSError`` if a port is taken."""
         await self.broker.start()
         await self._remoting.start()
-        self.broker.on_announcement_changed = self._registrar.register_now
+        self.broker.announcements.on_changed = self._registrar.register_now
         self._registrar.start()
         if self._http is not None:
             await self._http.start()
@@ -78,15 +87,15 @@ class BrokerServer(Generic[B]):
         seconds = broker.context.config.drain_seconds
         if not await broker.draining.hand_over(seconds):
             return
-        broker.on_announcement_changed = lambda: None
+        broker.announcements.on_changed = lambda: None
         await self._registrar.stop()
         await broker.draining.wait_for_clients(
             lambda: broker.forwarder.has_clients(remoting.connections), seconds
         )
 
     async def stop(self) -> None:
-        """Says goodbye to the NameServers, answers who waits, and saves what is in memory."""
-        self.broker.on_announcement_changed = lambda: None
+        """Unregisters at the NameServers, refuses waiting requests, and saves what is in memory."""
+        self.broker.announcements.on_changed = lambda: None
         await self._registrar.stop()
         if self._http is not None:
             await self._http.stop()
@@ -97,7 +106,7 @@ class BrokerServer(Generic[B]):
         self._environment.close()
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """An error that no code expected: a node that goes on half alive is worse than none.
+        """An unexpected error: a node that goes on half alive is worse than none.
 
         Errors of single sockets are none of that kind.
         """
@@ -119,9 +128,9 @@ async def open_broker(
 ) -> BrokerServer[B]:
     """Opens the data of a broker, which is then to be started.
 
-    Waits for its peers where the log has a hole that they must fill. Raises
-    :class:`~store.errors.StoreError` and ``OSError`` where the data cannot be used; the environment
-    is closed then.
+    Waits for its peers if the log has a hole that they must fill. Raises
+    :class:`~store.errors.StoreError` and ``OSError`` if the data cannot be used; the environment is
+    closed then.
     """
     with ExitStack() as unless_opened:
         unless_opened.callback(environment.close)

@@ -54,6 +54,6 @@ class Draining:
 
     async def _until(self, reached: Callable[[], bool], seconds: float) -> None:
         deadline = self._loop.time() + seconds
-        # What is waited for are connections that close, and a leader: no event tells of both.
-        while not reached() and self._loop.time() < deadline:  # noqa: ASYNC110
+        # It waits for connections that close, and for a leader: no event reports both.
+        while not reached() and self._loop.time() < deadline:  # noqa: ASYNC110 - see above
             await asyncio.sleep(LOOK_SECONDS)

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
+from broker.delivery.fetch import Delivery
+from broker.ingest.ingest import Ingest
 from broker.limits import HttpLimits, RemotingLimits
 from broker.security.cluster_secrets import ClusterSecrets
 from broker.security.port_tls import PortTls
@@ -22,14 +24,16 @@ from store.log.retention_policy import RetentionPolicy
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """All that a broker asks of the world, for the time that its data is open.
+    """All external parts of a broker, while its data is open.
 
-    ``loop`` tells the time, and opens connections and ports. ``wall_clock`` gives milliseconds
-    since 1970, ``new_incarnation`` a number that no other disk has. ``make_transport`` gives a
-    connection to the peers, one at a time. ``on_hole`` is told what is wrong with a log that peers
-    must fill before the broker starts. ``secrets`` are needed where access control is on. ``tls``
-    is that of the ports of clients, if they speak it. ``close`` gives back what was taken; nothing
-    is running then.
+    ``loop`` gives the time, and opens connections and ports. ``wall_clock`` gives milliseconds
+    since 1970, ``clock`` seconds for latencies that never run backward, ``new_incarnation`` a
+    number that no other disk has. ``make_transport`` gives a connection to the peers, one at a
+    time. ``on_hole`` is told what is wrong with a log that peers must fill before the broker
+    starts. ``set_log_level`` sets how much this process logs. ``make_ingest`` and ``make_delivery``
+    make the two doors of a broker of their parts, traced or not. ``secrets`` are needed if access
+    control is on. ``tls`` is that of the ports of clients, if they speak it. ``close`` releases
+    everything, when nothing runs any more.
     """
 
     fs: FileSystem
@@ -38,8 +42,12 @@ class Environment:
     loop: asyncio.AbstractEventLoop
     rng: Random
     wall_clock: Callable[[], int]
+    clock: Callable[[], float]
     new_incarnation: Callable[[], int]
     on_hole: Callable[[DamagedError], None] = lambda _error: None
+    set_log_level: Callable[[str], None] = lambda _level: None
+    make_ingest: Callable[..., Ingest] = Ingest
+    make_delivery: Callable[..., Delivery] = Delivery
     close: Callable[[], None] = lambda: None
     secrets: ClusterSecrets | None = None
     tls: PortTls | None = None

@@ -28,7 +28,8 @@ from broker.security.credentials import NO_SECURITY, ClientSecurity
 
 INTERVAL_SECONDS = 30.0
 RETRY_SECONDS = 1.0
-"""When to try again a NameServer that did not answer, or that forgot us with a lost connection."""
+"""The pause before another try at a NameServer that did not answer, or that dropped us with a lost
+connection."""
 
 ANSWER_SECONDS = 6.0
 GOODBYE_SECONDS = 1.0
@@ -53,10 +54,10 @@ class Announcement:
     """``counter`` and ``timestamp``; it must change whenever the topics do."""
     topics: Topics
     members: Sequence[str] = ()
-    """The addresses of all members of the group; none where they are not known. A change of them
-    is told with the next registration."""
+    """The addresses of all members of the group; none if they are unknown. A change travels with
+    the next registration."""
     is_member: bool = True
-    """Whether the broker is a member of its group; if not, NameServers are not to know it."""
+    """Whether the broker is a member of its group; if not, it does not register."""
 
     def identity(self) -> dict[str, str]:
         return {
@@ -86,15 +87,15 @@ class Announcement:
 
 
 class TopicTableEncoder:
-    """Encodes the newest table once: it is told to each NameServer, every half a minute, and
-    seldom changes."""
+    """Encodes the newest table once: each NameServer gets it every half a minute, and it seldom
+    changes."""
 
     def __init__(self) -> None:
         self._of: tuple[Mapping[str, int], Topics] | None = None
         self._encoded = EncodedTable(b"")
 
     def encoded(self, data_version: Mapping[str, int], topics: Topics) -> EncodedTable:
-        """The body for these; the log says what has no room in it."""
+        """The body for these; the log names topics without room in it."""
         if self._of is None or self._of[1] is not topics or self._of[0] != data_version:
             self._encoded = encode_topic_table(data_version, topics)
             self._of = (data_version, topics)
@@ -111,18 +112,18 @@ class TopicTableEncoder:
 
 
 def throttle_seconds(size: int) -> float:
-    """How long to wait after a table of ``size`` bytes before the next: it is made and read again
-    as a whole for each topic that is created."""
+    """The pause after a table of ``size`` bytes: each new topic makes and reads it again as a
+    whole."""
     return 0.0 if size <= THROTTLED_BYTES else min(size / BYTES_A_SECOND, 1.0)
 
 
 class Registrar:
-    """Registers with every NameServer on a schedule, when there is news, and when one forgot us.
+    """Registers with every NameServer on a schedule, when there is news, and when one dropped us.
 
     A removed node unregisters at those that know it.
 
-    ``announce`` tells what is true now. ``states`` says for each NameServer what it last did:
-    "registered", or why not. Dead NameServers cost a log line when they die, and nothing else.
+    ``announce`` gives the present state. ``states`` has the last result of each NameServer:
+    "registered", or why not. Dead NameServers cost one log line, and nothing else.
     """
 
     def __init__(
@@ -154,9 +155,9 @@ class Registrar:
         self.register_now()
 
     def register_now(self) -> None:
-        """Registers everywhere at the end of this turn of the loop, however often it is asked,
-        unless it would say what it has said last. After a large table it waits for some time, at
-        most a second, as it cannot say what of it has changed."""
+        """Registers everywhere at the end of this turn of the loop, unless nothing has changed.
+        After a large table it waits for some time, at most a second, because a table has no
+        deltas."""
         if not self._stopped and self._look is None:
             if self._loop.time() < self._throttled_until:
                 self._look = self._loop.call_at(self._throttled_until, self._register_if_changed)
@@ -164,7 +165,7 @@ class Registrar:
                 self._look = self._loop.call_soon(self._register_if_changed)
 
     async def stop(self) -> None:
-        """Says goodbye to the NameServers that know us, for a second at most, and closes."""
+        """Unregisters at the NameServers that know us, for a second at most, and closes."""
         self._stopped = True
         for handle in (self._round, self._look):
             if handle is not None:
@@ -253,7 +254,7 @@ class Registrar:
             )
 
     def _connection_lost(self, nameserver: str) -> None:
-        # It drops a broker whose connection closes, so it does not know us any more.
+        # It drops a broker with its connection, so it does not know us any more.
         if not self._stopped:
             self._retry_soon(nameserver)
 
@@ -266,10 +267,11 @@ class Registrar:
     def _note(self, nameserver: str, state: str, level: int = logging.INFO) -> None:
         if self.states[nameserver] != state:
             self.states[nameserver] = state
-            logger.log(level, "NameServer %s: %s", nameserver, state)
+            told = {"nameserver": nameserver, "state": state}
+            logger.log(level, "NameServer %(nameserver)s: %(state)s", told)
 
 
 def _ignore_result(answer: asyncio.Future[Frame]) -> None:
-    """Whether a NameServer has heard a goodbye or not: it forgets who says nothing any more."""
+    """It does not matter whether a NameServer hears the unregistration: it drops silent brokers."""
     if not answer.cancelled():
         answer.exception()

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from random import SystemRandom
 
 from broker.config.node_config import NodeConfig
-from broker.limits import HTTP, DescriptorLimits
+from broker.delivery.fetch import Delivery
+from broker.ingest.ingest import Ingest
+from broker.limits import HTTP
 from broker.server.broker import Broker
 from broker.server.broker_server import BrokerServer, open_broker
 from broker.server.environment import BrokerLimits, Environment
 from broker.server.security_setup import read_peer_security, read_port_tls, read_secrets
-from broker.system.file_descriptor_limits import connections_of_broker, raise_file_limit
+from broker.system.file_descriptor_limits import (
+    DescriptorLimits,
+    connections_of_broker,
+    raise_file_limit,
+)
+from broker.system.server_log import set_level
 from broker.system.wall_clock import system_clock_ms
 from dledger.config import PeerLimits
 from dledger.node.executor import Executors, ThreadExecutor
@@ -31,10 +40,10 @@ from store.io.os_filesystem import OsFileSystem
 async def serve(config: NodeConfig) -> BrokerServer[Broker]:
     """Starts the broker of ``config``.
 
-    Waits for its peers where its log has a hole that they must fill. Raises
-    :class:`~store.errors.StoreError` where its data cannot be used, ``OSError`` where a port is
-    taken, and :class:`~broker.config.setting_checks.ConfigError` where the files of ``[security]``
-    cannot be used; nothing keeps running then.
+    Waits for its peers if its log has a hole that they must fill. Raises
+    :class:`~store.errors.StoreError` if its data cannot be used, ``OSError`` if a port is taken,
+    and :class:`~broker.config.setting_checks.ConfigError` if the files of ``[security]`` cannot be
+    used; nothing keeps running then.
     """
     usual = DescriptorLimits()
     connections = connections_of_broker(raise_file_limit(usual), usual)
@@ -66,11 +75,13 @@ def os_environment(
         loop.add_reader(writes.fileno(), writes.completed)
     fs = OsFileSystem(writes, DescriptorReserve())
     executors = Executors(*(ThreadExecutor(loop, name) for name in ("log", "reads", "background")))
-    # Nobody is to wait for NumPy on the event loop, where it looks at rows
-    # (`delivery/corrupt_rows.py`).
+    # NumPy is imported before the event loop needs it to look at rows (`delivery/corrupt_rows.py`).
     executors.background.submit(lambda: import_module("numpy"), lambda _numpy, _error: None)
 
+    make_ingest, make_delivery, end_tracing = _flows(config)
+
     def close() -> None:
+        end_tracing()
         if writes is not None:
             loop.remove_reader(writes.fileno())
             writes.close()
@@ -85,9 +96,27 @@ def os_environment(
         loop=loop,
         rng=rng,
         wall_clock=system_clock_ms,
+        clock=time.monotonic,
         new_incarnation=lambda: rng.randrange(FIRST_INCARNATION, 1 << 62),
+        set_log_level=set_level,
+        make_ingest=make_ingest,
+        make_delivery=make_delivery,
         close=close,
     )
+
+
+def _flows(
+    config: NodeConfig,
+) -> tuple[Callable[..., Ingest], Callable[..., Delivery], Callable[[], None]]:
+    """What makes the two doors of the broker, and what ends their tracing."""
+    if not config.tracing:
+        return Ingest, Delivery, lambda: None
+    # An extra: a node without tracing does not need it.
+    from broker.tracing.otlp_export import open_tracer  # noqa: PLC0415 - see above
+    from broker.tracing.traced_flows import TracedDelivery, TracedIngest  # noqa: PLC0415 - see above
+
+    tracer, close = open_tracer(config.tracing, config.cluster, config.name)
+    return partial(TracedIngest, tracer), partial(TracedDelivery, tracer), close
 
 
 def _transports(

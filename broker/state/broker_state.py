@@ -70,9 +70,8 @@ class TimerProgress:
 class BrokerState:
     """Begins, before the first entry, with nothing but the template of automatic topics.
 
-    Where the queues begin and end is known to their ConsumeQueues. ``system`` are topics that are
-    there by configuration: part of ``topics`` where the log says nothing of them, and never part of
-    the bytes.
+    The ConsumeQueues know where the queues begin and end. ``system`` are topics that exist by
+    configuration: part of ``topics`` if the log says nothing of them, and never part of the bytes.
     """
 
     topics: dict[str, TopicConfig] = field(
@@ -171,7 +170,7 @@ class BrokerState:
                         checks=found.checks + 1, checked_ms=now_ms
                     )
             case Expire(position):
-                # Only a disk that is nearly full takes what is open with the rest.
+                # Only a nearly full disk drops open transactions with the rest.
                 while self.transactions:
                     offset, first = next(iter(self.transactions.items()))
                     if first.position >= position:
@@ -194,7 +193,7 @@ class BrokerState:
         self.topics_version = self.topics_version.next(command.timestamp_ms)
 
     def _counted(self, name: str, topic: TopicConfig | None) -> int:
-        """The queues of a topic in :attr:`queue_count`, where those of the system are not."""
+        """The queues of a topic in :attr:`queue_count`, if those of the system are not."""
         return 0 if topic is None or topic is self.system.get(name) else topic.queues
 
     def _delete_group(self, command: DeleteGroup) -> None:

@@ -133,7 +133,7 @@ class Expire(NamedTuple):
 
 
 class Schedule(NamedTuple):
-    """The messages of a delay level below ``offset`` are delivered, in this entry or before."""
+    """The messages of a delay level below ``offset`` are delivered, with this entry or before."""
 
     level: int
     offset: int
@@ -149,8 +149,8 @@ class Timer(NamedTuple):
 
 
 class EndTransaction(NamedTuple):
-    """The transaction of the half message there is over. The message that its commit publishes is
-    in the same entry; where nothing is, it was rolled back."""
+    """The transaction of the half message there is over. Its message is in the same entry if it was
+    committed; without one it was rolled back."""
 
     offset: int
     position: int

@@ -17,11 +17,11 @@ from struct import Struct, error, pack, unpack_from
 from dledger.errors import InvariantError, SafetyProperty
 
 REQUESTS_BYTES_MAX = 512 << 10
-"""Format: all replicas keep as much of the log, 131,072 requests where entries hold many, and
-32,768 where each has its own. A new leader takes it in before it serves, at 0.3 µs a request."""
+"""Format: all replicas keep as much of the log: 131,072 requests if entries hold many, and 32,768
+if each has its own. A new leader reads it before it serves, at 0.3 µs a request."""
 
 LEADER_REQUESTS = 1 << 17
-"""A leader remembers at least so many, and at most twice as many."""
+"""A leader remembers at least this number, and at most twice as many."""
 
 _ENTRY = Struct(">qI")
 
@@ -48,7 +48,7 @@ class RecentRequests:
     def entries(self) -> Iterator[tuple[int, Sequence[int]]]:
         """Position and key hashes of each entry, oldest first.
 
-        Raises :class:`~dledger.errors.InvariantError` where the bytes are not what they should be.
+        Raises :class:`~dledger.errors.InvariantError` if the bytes are not what they should be.
         """
         data, place = self.data, 0
         try:
@@ -80,8 +80,8 @@ class EntryPosition:
 class DeduplicationIndex:
     """The requests that a leader knows, by key hash: in which entry each is, or will be.
 
-    Two generations, so that forgetting costs nothing: when the newer one is full it becomes the
-    older, and what that was is dropped.
+    Two generations, so that forgetting costs nothing: a full newer one becomes the older, and the
+    older is dropped.
     """
 
     __slots__ = ("newer", "older")

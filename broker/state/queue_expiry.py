@@ -1,8 +1,8 @@
 """Where queues begin once the log below a position has expired.
 
-It is part of the state, which must be the same on every replica. It is looked up in the
-ConsumeQueues, and a row may be corrupt on one of them. So a row of the disk counts only if its
-record says the same. If one does not, the log itself is read.
+That is part of the state, which must be the same on every replica, and it is looked up in the
+ConsumeQueues. A row of a block without a seal counts only if the record that it leads to says the
+same. Where rows are not whole, or do not count, the log itself is read.
 
 One case is left. A replica with a corrupt newest checkpoint starts from the one before. Its log may
 begin behind ``position``: it was cut because of a later expiry, which comes again in that log.
@@ -31,7 +31,7 @@ def first_offsets(
     """For each queue (topic, id) the first offset whose record does not lie below ``position``.
 
     At most two records of each queue are read, and the whole log from ``position`` on if a row is
-    corrupt. Raises :class:`~store.errors.DamagedError` where that cannot be read. Without a ``log``
+    corrupt. Raises :class:`~store.errors.DamagedError` if the log cannot be read. Without a ``log``
     the rows are believed.
     """
     found: list[tuple[ConsumeQueue, int]] = []
@@ -58,9 +58,9 @@ def first_offsets(
 def _is_proved(
     topic: str, queue_id: int, queue: ConsumeQueue, offset: int, log: ReplicaReads
 ) -> bool:
-    """Whether the records say so too: that of the offset, and that of the one before."""
+    """Whether the row of the offset and the one before are sealed, or their records say so too."""
     for at in (offset - 1, offset):
-        if queue.first_offset <= at < queue.flushed_end:
+        if queue.first_offset <= at < queue.flushed_end and not queue.is_sealed(at):
             position, size, _code = QUEUE_ROW.unpack(queue.read(at, 1))
             if position < 0 or size < RECORD_FIXED_SIZE:
                 return False
@@ -105,7 +105,7 @@ def _first_in_log(
 
 
 def _first_in_memory(queue: ConsumeQueue, position: int) -> int:
-    """The first offset of those whose rows are on no disk yet; the end where there is none."""
+    """The first offset with a row that is on no disk yet; the end if all are."""
     begin = max(queue.first_offset, queue.flushed_end)
     rows = queue.read(begin, queue.end_offset - begin)
     for offset, row in enumerate(QUEUE_ROW.iter_unpack(rows), begin):

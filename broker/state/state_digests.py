@@ -25,7 +25,7 @@ from broker.state.commands import (
     PutTopic,
 )
 from broker.topics_and_groups import TopicConfig
-from store.index.consume_queue import ConsumeQueues
+from store.index.consume_queues import ConsumeQueues
 from store.state.state_digests import (
     DIGEST_MODULUS,
     item_digest,
@@ -38,7 +38,7 @@ RECHECKED_ITEMS = 64
 """This number of items of each table is digested again with each proof, changed or not."""
 
 FOLDED_AT = 1 << 16
-"""Items that may wait to be digested; then they are, proof or not."""
+"""Items that may wait for their digest; more are digested at once."""
 
 K = TypeVar("K", bound=Hashable)
 
@@ -57,7 +57,7 @@ class DigestTable(Generic[K]):
     __slots__ = ("_digests", "_item", "_keys", "_sum", "_to_recheck", "dirty")
 
     def __init__(self, item: Callable[[K], object], keys: Callable[[], Iterable[K]]) -> None:
-        """``item`` gives what the table holds of a key, None where nothing; ``keys`` all keys."""
+        """``item`` gives what the table holds of a key, None if nothing; ``keys`` all keys."""
         self._item = item
         self._keys = keys
         self.begin()
@@ -68,7 +68,7 @@ class DigestTable(Generic[K]):
         self._sum = 0
         self._to_recheck: list[K] = []
         self.dirty: dict[K, None] = dict.fromkeys(self._keys())
-        """The keys of which something may have changed; every change of the table adds to it."""
+        """The keys of items that may have changed; every change of the table adds to it."""
         self.fold()
 
     def fold(self) -> None:
@@ -141,7 +141,7 @@ class StateDigests:
                 self.segments.dirty.update(dict.fromkeys(self._machine.segment_times))
 
     def fold(self) -> None:
-        """Called now and then, so that what was dirty does not grow without end."""
+        """Called now and then, so that the list of changes does not grow without end."""
         for table in self._tables:
             if len(table.dirty) > FOLDED_AT:
                 table.fold()

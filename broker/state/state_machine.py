@@ -19,6 +19,7 @@ from broker.state.commands import (
     Expire,
     Proof,
     PutAccess,
+    PutSetting,
     PutTopic,
     StoreRequests,
     decode_commands,
@@ -31,14 +32,10 @@ from broker.topics_and_groups import HALF_TOPIC, TopicConfig
 from dledger.errors import InvariantError, SafetyProperty
 from dledger.node.state_machine import Leadership
 from store.errors import CorruptBatchError, DiskFullError, StoreError
-from store.index.consume_queue import (
-    ROWS_PER_FILE,
-    BatchedQueueFlush,
-    ConsumeQueue,
-    ConsumeQueues,
-    QueueFlush,
-)
+from store.index.consume_queue import ConsumeQueue
+from store.index.consume_queues import ConsumeQueues, QueuesFlush
 from store.index.key_index import KeyFlush, KeyIndex
+from store.index.queue_rows import ROWS_PER_FILE
 from store.io.filesystem import Bytes, FileSystem
 from store.log.commit_log import OUT_OF_SPACE
 from store.log.entry import Entry, EntryKind
@@ -59,7 +56,7 @@ _FirstOffsets: TypeAlias = dict[tuple[str, int], int]
 
 _STORE_TIMESTAMP = Struct(">q")
 STORE_TIMESTAMP_AT = 56
-"""Where a record with an IPv4 born host, and all of ours have one, says when it was stored."""
+"""The place of the store time in a record with an IPv4 born host, as all of ours have."""
 
 
 class StateMachineListener:
@@ -73,6 +70,9 @@ class StateMachineListener:
 
     def topics_changed(self) -> None:
         """A topic was created, changed or deleted."""
+
+    def setting_changed(self, name: str) -> None:
+        """A setting was changed."""
 
     def expired(self, position: int) -> None:
         """The commit log below ``position`` has expired, and the newest checkpoint on disk says so.
@@ -97,7 +97,7 @@ class BrokerCheckpointWork:
     def __init__(
         self,
         state: bytes,
-        flushes: Sequence[QueueFlush | BatchedQueueFlush | KeyFlush],
+        flushes: Sequence[QueuesFlush | KeyFlush],
         saved: Callable[[], None],
     ) -> None:
         self._state = state
@@ -109,7 +109,7 @@ class BrokerCheckpointWork:
         return self._state
 
     def flush(self) -> None:
-        """Writes the derived files. :class:`~store.errors.DiskFullError` where there is no room:
+        """Writes the derived files. :class:`~store.errors.DiskFullError` if there is no room:
         the rows stay in memory, and the next checkpoint writes them again."""
         try:
             for flush in self._flushes:
@@ -161,6 +161,16 @@ class BrokerStateMachine:
     def add_system_topics(self, topics: Mapping[str, TopicConfig]) -> None:
         """Topics that exist by configuration, also after a restore."""
         self.state.add_system_topics(topics)
+
+    def tell_damage(self, on_damage: Callable[[int], None]) -> None:
+        """Calls ``on_damage`` with a place of the log from which on files that follow from it have
+        to be made again, where one is read that is wrong."""
+
+        def told(position: int) -> None:
+            on_damage(max(position, self.expired_position))
+
+        self._queues.tell_damage(told)
+        self.keys.on_damage = told
 
     # --- what others read
 
@@ -252,11 +262,10 @@ class BrokerStateMachine:
                 self.applied_end,
             )
         )
-        keys = self.keys.begin_flush()
-        flushes: list[QueueFlush | BatchedQueueFlush | KeyFlush] = [*self._queues.begin_flush()]
+        flushes = (self._queues.begin_flush(), self.keys.begin_flush())
         return BrokerCheckpointWork(
             state,
-            flushes if keys is None else [*flushes, keys],
+            [flush for flush in flushes if flush is not None],
             partial(self._checkpoint_saved, _first_offsets(queues), self.expired_position),
         )
 
@@ -325,6 +334,8 @@ class BrokerStateMachine:
                 case Expire():
                     self._expire(command.position)
             self.state.apply(command)
+            if isinstance(command, PutSetting):
+                self.listener.setting_changed(command.name)
         if topics_changed:
             self.listener.topics_changed()
         return proof
@@ -346,8 +357,8 @@ class BrokerStateMachine:
             queue.first_offset = queue.end_offset
 
     def _checkpoint_saved(self, firsts: _FirstOffsets, expired_position: int) -> None:
-        """Gives up files once no checkpoint needs them: the older one has been replaced by that
-        before this one.
+        """Removes files that no checkpoint needs: the older one was replaced by the newer one
+        before this.
 
         Only now is the log cut, too. A member that gets this checkpoint and the log from here on
         makes its ConsumeQueues from them, so the log must have everything that the checkpoint

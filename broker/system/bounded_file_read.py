@@ -10,8 +10,8 @@ import stat
 def read_bounded(path: str, bytes_max: int) -> bytes:
     """All of a regular file.
 
-    Raises ``OSError``, with a reason that can be told, where it cannot be read, is longer than
-    ``bytes_max``, or is no regular file: a pipe would be waited for.
+    Raises ``OSError``, with a reason for the user, if it cannot be read, is longer than
+    ``bytes_max``, or is no regular file: a read of a pipe would wait.
     """
     if "\0" in path:
         raise OSError(errno.EINVAL, "its name has a zero byte", path)

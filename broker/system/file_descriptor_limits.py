@@ -8,12 +8,33 @@ from __future__ import annotations
 
 import logging
 import resource
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from broker.limits import DescriptorLimits, RemotingLimits
+from broker.limits import HTTP, RemotingLimits
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class DescriptorLimits:
+    """How the descriptors of a process are shared out; what is left is for remoting."""
+
+    files_max: int = 1 << 20
+    """The limit of open files (``ulimit -n``) is raised as far as the system lets it, and no
+    further than to this."""
+
+    broker_files: int = 768
+    """For the files of a broker: up to 256 of queues, 128 segments of the log (twice if they are
+    written past the page cache), and files that are read, checked and made now and then."""
+
+    name_server_files: int = 64
+
+    http: int = HTTP.connections_max
+    """Connections of the HTTP port."""
+
+    peers: int = 256
+    """Connections of the port for peers: those linked, and as many that have not greeted yet."""
 
 
 class ConnectionLimits(NamedTuple):

@@ -21,7 +21,7 @@ def keep_freed_memory() -> bool:
     Requests, entries and frames are buffers of some 100 KiB that live for milliseconds. glibc gives
     such memory back as soon as it is free. The next buffer then costs a page fault for every 4 KiB,
     which a virtual machine may have to take to its host: a tenth to a fifth of all CPU time of
-    three nodes under batches. False where the C library has no such settings.
+    three nodes under batches. False if the C library has no such settings.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:

@@ -25,13 +25,13 @@ NETWORK_ERRNOS = frozenset(
 
 
 DESCRIPTOR_ERRNOS = frozenset({errno.EMFILE, errno.ENFILE})
-"""Too many files and connections are open. Nothing is wrong with what is open already."""
+"""Too many files and connections are open. The open ones are all right."""
 
 
 def fatal_error_of(context: Mapping[str, object]) -> BaseException | None:
-    """The error for which a node must stop, of what an exception handler of asyncio is told.
+    """The error for which a node must stop, from the context of asyncio's exception handler.
 
-    None where a single connection has failed: others take its place. An error of a disk that got
+    None if a single connection has failed: others take its place. An error of a disk that got
     as far as this is none of that kind, though it is an ``OSError`` too.
     """
     error = context.get("exception")

@@ -6,5 +6,6 @@ import time
 
 
 def system_clock_ms() -> int:
-    """Milliseconds since 1970. For timestamps in messages only: durations are the loop's matter."""
+    """Milliseconds since 1970. It is only for timestamps in messages; durations come from the
+    loop."""
     return time.time_ns() // 1_000_000

@@ -38,7 +38,7 @@ from store.io.filesystem import Bytes
 from store.message.record import MessageRecord, decode_record
 
 LOOK_TRANSACTIONS = 64
-"""How many are asked about in one turn of the event loop."""
+"""The number of checks in one turn of the event loop."""
 
 NOBODY_MS = 2_000
 """The pause until a producer group without a connection is looked at again."""
@@ -46,7 +46,7 @@ NOBODY_MS = 2_000
 log = logging.getLogger(__name__)
 
 Ended = Callable[[Refusal | None], None]
-"""Told once how an end request ended: None when its transaction has ended so."""
+"""Called once when an end request ended: None when its transaction has ended so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class CheckPolicy:
         return transaction.checks >= self.checks_max
 
     def is_too_old(self, transaction: OpenTransaction, now_ms: int) -> bool:
-        """Whether it has waited for as long as all checks take, for somebody who can be asked."""
+        """Whether it has waited for a producer for as long as all checks take."""
         return now_ms >= self.first_ms(transaction) + self.checks_max * self.interval_ms
 
 
@@ -109,8 +109,8 @@ class TransactionCoordinator:
         self._term: int | None = None
         """In which this node serves."""
         self._due: list[tuple[float, int]] = []
-        """A heap of the loop's times and offsets; what has ended meanwhile is left in it. The wall
-        clock may be set back, and nobody would be asked until it is where it was."""
+        """A heap of the loop's times and offsets; ended transactions stay in it. The wall clock may
+        be set back, and nobody would be asked until it has caught up."""
         self._ending: dict[int, _Ending] = {}
         self._timer: asyncio.Handle | None = None
 
@@ -127,7 +127,7 @@ class TransactionCoordinator:
             due_ms = self._policy.due_ms
             opened = self._machine.state.transactions
             for transaction in opened.values():
-                # Else who was asked by a clock that is ahead would not be asked again for as long.
+                # Otherwise a check by a clock that is ahead would delay the next one for as long.
                 self._batcher.clock.reached(transaction.checked_ms)
             self._due = [
                 (self._time_of(due_ms(transaction)), offset)
@@ -167,7 +167,7 @@ class TransactionCoordinator:
     ) -> None:
         """Ends the transaction of the half message at ``offset`` and ``position``.
 
-        Raises :class:`~broker.errors.TransactionMismatchError` where the group has no such open
+        Raises :class:`~broker.errors.TransactionMismatchError` if the group has no such open
         transaction, and :class:`~dledger.errors.NotLeaderError`. ``ended`` gets
         :class:`~broker.errors.UnavailableError` if the half message cannot be read: the transaction
         is still open.
@@ -203,7 +203,8 @@ class TransactionCoordinator:
             except REFUSALS as refusal:
                 self._ended(offset, ending, refusal)
             except StoreError as fault:
-                # Not in the words of what has ended: it is open, and another try may read it.
+                # Not in the words for an ended transaction: it is open, and another try may read
+                # it.
                 unreadable = UnavailableError(f"the half message cannot be read now: {fault}")
                 self._ended(offset, ending, unreadable)
 

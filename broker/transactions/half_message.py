@@ -37,7 +37,7 @@ SYS_FLAG_COMMIT = 0x8
 def half_message_placement(topic: str, queue_id: int, properties: bytes) -> Placement:
     """Where the half message for a queue is stored.
 
-    Raises :class:`~broker.errors.IllegalMessageError` where it does not say
+    Raises :class:`~broker.errors.IllegalMessageError` if it does not say
     whose it is.
     """
     if not find_property(properties, PRODUCER_GROUP):
@@ -53,7 +53,7 @@ def committed_message(
 ) -> QueueMessages:
     """The message that a commit publishes. A delay level is ignored, as RocketMQ does.
 
-    Raises :class:`~broker.errors.UnknownTopicError` where its topic is no more.
+    Raises :class:`~broker.errors.UnknownTopicError` if its topic is no more.
     """
     message = republished_to_real_queue(
         record,
@@ -69,12 +69,12 @@ def committed_message(
 
 
 def offset_message_id(record: MessageRecord) -> str:
-    """The id by which the broker's answer has named the half message."""
+    """The id of the half message in the broker's answer."""
     return f"{record.store_host.hex().upper()}{record.position:016X}"
 
 
 def is_named(record: MessageRecord, message_id: str) -> bool:
-    """Whether a client may mean this half message by ``message_id``; none names any."""
+    """Whether ``message_id`` of a client may name this half message; none names any."""
     unique = (find_property(record.properties, UNIQUE_KEY) or b"").decode(errors="replace")
     return message_id in {"", unique, offset_message_id(record)}
 
@@ -82,8 +82,8 @@ def is_named(record: MessageRecord, message_id: str) -> bool:
 def check_request(record: MessageRecord, checks: int) -> tuple[dict[str, str], bytes]:
     """Fields and body of the request (39) that asks a producer for the outcome.
 
-    The body is the record as its consumers would see it: with its real topic and queue. How often
-    it was asked is left out where the properties have no room for that.
+    The body is the record as its consumers would see it: with its real topic and queue. The number
+    of checks is left out if the properties have no room for it.
     """
     unique = (find_property(record.properties, UNIQUE_KEY) or b"").decode(errors="replace")
     message_id = offset_message_id(record)

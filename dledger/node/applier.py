@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable
 
 from dledger.errors import InvariantError
+from dledger.histogram import Histogram
 from dledger.node.executor import Executor
 from dledger.node.leadership_announcer import LeadershipAnnouncer
 from dledger.node.lifecycle import Lifecycle
@@ -40,21 +41,26 @@ class Applier:
         machine: StateMachine,
         reads: Executor,
         loop: asyncio.AbstractEventLoop,
+        clock: Callable[[], float],
         lifecycle: Lifecycle,
         announcer: LeadershipAnnouncer,
         noted: Callable[[Entry], None],
         configured: Callable[[int], None],
-        answered: Callable[[Entry], None],
+        answered: Callable[[Entry, float], None],
         caught_up: Callable[[], None],
         suspect: Callable[[int], None],
         advance: Callable[[], None],
     ) -> None:
         """Of each applied entry ``noted`` is told first, then ``configured`` of its index if it is
-        a configuration, then ``answered``. ``caught_up`` is told after some of them. ``suspect``
-        has a damaged entry looked at, and ``advance`` has done what the core asks for."""
+        a configuration, then ``answered`` with the time. ``caught_up`` is told after some of them.
+        ``suspect`` has a damaged entry looked at, and ``advance`` has done what the core asks for.
+        ``clock`` gives seconds that never run backward."""
         checkpoint = store.recovered.checkpoint
         self.applied_index = -1 if checkpoint is None else checkpoint.index
         """The last entry that is applied."""
+        self.apply_seconds = Histogram()
+        """What the state machine took over an entry."""
+        self._clock = clock
         self._core = core
         self._store = store
         self._lifecycle = lifecycle
@@ -110,6 +116,7 @@ class Applier:
         core.applied(self.applied_index)
 
     def _apply_one(self, entry: Entry) -> bool:
+        began_at = self._clock()
         try:
             self._machine.apply(entry)
         except (InvariantError, StoreError, OSError) as error:
@@ -117,11 +124,13 @@ class Applier:
             # not get into the transport either, which would take it for one of its sockets.
             self._lifecycle.fail(error)
             return False
+        ended_at = self._clock()
+        self.apply_seconds.observe(ended_at - began_at)
         self.applied_index = entry.index
         self._noted(entry)
         if entry.kind is EntryKind.CONFIGURATION:
             self._configured(entry.index)
-        self._answered(entry)
+        self._answered(entry, ended_at)
         return True
 
     def _read(self) -> None:

@@ -96,7 +96,7 @@ class HealthMonitor:
         self._advance = advance
         self._reads = reads
         self._loop = loop
-        self._watermarks = watermarks
+        self.watermarks = watermarks
         self._stall_seconds = stall_seconds
         self._reports: dict[str, tuple[HealthReport, float]] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -143,8 +143,8 @@ class HealthMonitor:
         return NoRoomError(
             size,
             f"{free} of {total} MiB are free, and {kept} MiB must stay free, "
-            f"or {100 - self._watermarks.full_percent} % of the disk if that is more, "
-            f"up to {self._watermarks.enough_bytes >> 20} MiB",
+            f"or {100 - self.watermarks.full_percent} % of the disk if that is more, "
+            f"up to {self.watermarks.enough_bytes >> 20} MiB",
         )
 
     def peer_report(self, peer: str) -> HealthReport | None:
@@ -215,7 +215,7 @@ class HealthMonitor:
         if found is None or self._timer is None:
             return
         self.space, has_room = found
-        level = self._watermarks.level(self.space) if has_room else DiskLevel.FULL
+        level = self.watermarks.level(self.space) if has_room else DiskLevel.FULL
         if level is not self.level:
             self._set_level(level, self.space)
         self._give_way()
@@ -224,12 +224,15 @@ class HealthMonitor:
         before, self.level = self.level, level
         log.log(
             logging.WARNING if level > before else logging.INFO,
-            "%s: the disk %s: %d of %d bytes are free, the last %d stay free",
-            self._core.node,
-            _LEVELS[level],
-            space.free,
-            space.total,
-            self._store.min_free_bytes,
+            "%(node)s: the disk %(level)s: %(free)d of %(total)d bytes are free, the last "
+            "%(kept)d stay free",
+            {
+                "node": self._core.node,
+                "level": _LEVELS[level],
+                "free": space.free,
+                "total": space.total,
+                "kept": self._store.min_free_bytes,
+            },
         )
         self.on_level(level)
         self._changed()
@@ -278,7 +281,8 @@ class HealthMonitor:
         others = [peer for peer in core.peers if self._could_lead(peer)]
         if not others:
             return
-        log.warning("%s gives up the leadership: %s", core.node, report.unhealthy_reason)
+        why = {"node": core.node, "reason": report.unhealthy_reason}
+        log.warning("%(node)s gives up the leadership: %(reason)s", why)
         if not self._handing_over and self._hand_over(others):
             self._handing_over = True
             self._yield_at = now + HAND_OVER_SECONDS

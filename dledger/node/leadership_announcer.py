@@ -34,6 +34,9 @@ class LeadershipAnnouncer:
         self._raft_state = core.raft_state
         self.leadership = Leadership(Role.FOLLOWER, core.term, None, False)
         """As last announced."""
+        self.leader_changes = 0
+        """How often this node has learned of another leader, or of itself in a new term."""
+        self._led_by: tuple[str, int] | None = None
         self._logged: tuple[Role | None, str | None] = (Role.FOLLOWER, "")
 
     @property
@@ -58,6 +61,9 @@ class LeadershipAnnouncer:
         if now == before:
             return
         self.leadership = now
+        if now.leader is not None and self._led_by != (now.leader, now.term):
+            self._led_by = now.leader, now.term
+            self.leader_changes += 1
         if before.role is Role.LEADER and (now.role is not Role.LEADER or now.term != before.term):
             self._leadership_ended()
         # A node that cannot be elected asks whether it could be, again and again: said once.
@@ -65,11 +71,15 @@ class LeadershipAnnouncer:
         told = (None if seeks else now.role, now.leader)
         if told != self._logged:
             self._logged = told
-            log.info(
-                "%s is %s in term %d, leader %s",
-                self._core.node,
-                now.role.value,
-                now.term,
-                now.leader,
+            campaigns = now.role in (Role.PRE_CANDIDATE, Role.CANDIDATE)
+            log.log(
+                logging.DEBUG if campaigns else logging.INFO,
+                "%(node)s is %(role)s in term %(term)d, leader %(leader)s",
+                {
+                    "node": self._core.node,
+                    "role": now.role.value,
+                    "term": now.term,
+                    "leader": now.leader,
+                },
             )
         self._machine.leadership_changed(now)

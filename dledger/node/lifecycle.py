@@ -45,7 +45,7 @@ class Lifecycle:
         """Stops at once because what the disk or the group holds can no longer be trusted."""
         if self.failure is None:
             self.fall_silent(error)
-            log.critical("%s stops: %s", self._node, error)
+            log.critical("%(node)s stops: %(error)s", {"node": self._node, "error": error})
             self._on_fatal(error)
 
     def fall_silent(self, reason: BaseException) -> None:

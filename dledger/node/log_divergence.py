@@ -82,10 +82,8 @@ class LogDivergence:
             return
         self.found = True
         log.critical(
-            "%s has diverged: its log contradicts entry %d, which %s and %s hold",
-            node,
-            entry.index,
-            leader,
-            peer,
+            "%(node)s has diverged: its log contradicts entry %(entry)d, which %(leader)s and "
+            "%(peer)s hold",
+            {"node": node, "entry": entry.index, "leader": leader, "peer": peer},
         )
         self._refill(leader)

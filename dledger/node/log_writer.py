@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from dledger.histogram import Histogram
 from dledger.node.executor import Executor
 from dledger.raft.ready import Write
 from store.errors import StoreError
@@ -32,12 +33,19 @@ class LogWriter:
         store: ReplicaStore,
         executor: Executor,
         sync_flush: bool,
+        clock: Callable[[], float],
         written: Callable[[Sequence[Write]], None],
         failed: Callable[[BaseException], None],
     ) -> None:
         """``written`` is told of each job's writes once they are durable (with asynchronous flush:
-        once they are in the page cache); ``failed`` ends the node."""
+        once they are in the page cache); ``failed`` ends the node. ``clock`` gives seconds that
+        never run backward."""
         self.sync_flush = sync_flush
+        self.sync_seconds = Histogram()
+        """From the moment when a write is handed to the disk until this node knows that it is
+        durable. With asynchronous flush it is the sync alone, without the write before it."""
+        self._clock = clock
+        self._begun_at = 0.0
         self._store = store
         self._executor = executor
         self._tell_written = written
@@ -74,6 +82,7 @@ class LogWriter:
         log thread must have nothing to do.
         """
         self._flushing.append(self._written_index)
+        begun_at = self._clock()
         work = _nothing if self.sync_flush else self._store.sync
 
         def done(_result: None, error: BaseException | None) -> None:
@@ -81,6 +90,8 @@ class LogWriter:
                 self._tell_failed(error)
                 return
             self._synced_index = max(self._synced_index, self._flushing.popleft())
+            if not self.sync_flush:
+                self.sync_seconds.observe(self._clock() - begun_at)
             if then is not None:
                 then()
 
@@ -112,6 +123,7 @@ class LogWriter:
         if self._under_way or not self._waiting:
             return
         self._under_way, self._waiting = self._waiting, []
+        self._begun_at = self._clock()
         if not self._begin():
             self._submit()
 
@@ -164,6 +176,8 @@ class LogWriter:
             self._drained()
             return
         self.jobs_done += 1
+        if self.sync_flush:
+            self.sync_seconds.observe(self._clock() - self._begun_at)
         writes, self._under_way = self._under_way, []
         for write in writes:
             if write.entries:

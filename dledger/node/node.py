@@ -73,11 +73,14 @@ class Node:
         config: RaftConfig | None = None,
         sync_flush: bool = True,
         watermarks: DiskWatermarks | None = None,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         """``voters`` are the members of a group that begins; none for a node that is to be added to
         one. What the log says overrules them. ``on_fatal`` is told once why the node stopped by
-        itself; the process must then end."""
+        itself; the process must then end. ``clock`` gives seconds for latencies, finer than the
+        loop's time where that is one for a whole turn; by default it is the loop's."""
         config = config or RaftConfig()
+        clock = clock or loop.time
         self.store = store
         self._loop = loop
         self._transport = transport
@@ -95,6 +98,7 @@ class Node:
             store=store,
             executor=executors.log,
             sync_flush=sync_flush,
+            clock=clock,
             written=written,
             failed=life.fail,
         )
@@ -184,6 +188,7 @@ class Node:
         self.proposals = Proposals(
             core=core,
             loop=loop,
+            clock=clock,
             serving=lambda: self.serving,
             has_room=self.has_room,
             no_room=self.health.no_room,
@@ -221,6 +226,7 @@ class Node:
             machine=machine,
             reads=executors.reads,
             loop=loop,
+            clock=clock,
             lifecycle=life,
             announcer=self.announcer,
             noted=self.checkpointer.applied,

@@ -15,6 +15,7 @@ from dledger.errors import (
     ProposeError,
     SafetyProperty,
 )
+from dledger.histogram import Histogram
 from dledger.raft.core import Raft
 from store.io.filesystem import Bytes
 from store.log.entry import HEADER_SIZE, Entry, EntryKind, build_entry
@@ -24,6 +25,7 @@ from store.log.entry import HEADER_SIZE, Entry, EntryKind, build_entry
 class _Proposal:
     index: int
     term: int
+    proposed_at: float
     done: Callable[[ProposeError | None], None]
 
 
@@ -35,12 +37,17 @@ class Proposals:
         *,
         core: Raft,
         loop: asyncio.AbstractEventLoop,
+        clock: Callable[[], float],
         serving: Callable[[], bool],
         has_room: Callable[[int], bool],
         no_room: Callable[[int], NoRoomError],
     ) -> None:
         """``serving`` says whether this node takes proposals, ``has_room`` whether the disk takes
-        so many bytes more, and ``no_room`` why it does not."""
+        so many bytes more, and ``no_room`` why it does not. ``clock`` gives seconds that never run
+        backward."""
+        self.commit_seconds = Histogram()
+        """From the proposal of an entry until it is committed and applied here."""
+        self._clock = clock
         self._core = core
         self._serving = serving
         self._has_room = has_room
@@ -76,18 +83,19 @@ class Proposals:
                 SafetyProperty.LOG_MATCHING,
                 f"an entry of {entry.size} bytes was announced as {size}",
             )
-        self._waiting.append(_Proposal(entry.index, entry.term, done))
+        self._waiting.append(_Proposal(entry.index, entry.term, self._clock(), done))
         core.propose(entry, self._loop.time())
         return entry.index
 
-    def applied(self, entry: Entry) -> None:
-        """Answers who waited for that entry."""
+    def applied(self, entry: Entry, applied_at: float) -> None:
+        """Answers who waited for that entry; it was applied at ``applied_at``, by the clock."""
         waiting = self._waiting
         while waiting and waiting[0].index <= entry.index:
             proposal = waiting.popleft()
             # One append of a new leader can depose this one, replace its entries and commit, all
             # in one event: what stands at the index may be another's.
             if (proposal.index, proposal.term) == (entry.index, entry.term):
+                self.commit_seconds.observe(applied_at - proposal.proposed_at)
                 proposal.done(None)
             else:
                 proposal.done(OutcomeUnknownError(proposal.index, proposal.term))

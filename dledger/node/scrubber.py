@@ -97,6 +97,12 @@ class Scrubber:
         self.repaired: deque[str] = deque(maxlen=REPAIRS_KEPT)
         """What was damaged and is whole again, newest last."""
         self.passes = 0
+        self.read_bytes = 0
+        """Of the log, in passes."""
+        self.entries_damaged = self.entries_repaired = 0
+        """How many entries were ever found to be damaged, and how many of them became whole."""
+        self.derived_repaired = 0
+        """How often something derived from the log was found to be wrong, and made again."""
         self._core = core
         self._store = store
         self._lifecycle = lifecycle
@@ -190,6 +196,12 @@ class Scrubber:
             told.append("a segment is cut short, and what it holds is being looked at")
         return told
 
+    @property
+    def progress(self) -> float:
+        """Which share of the log, from 0 to 1, the present pass has read."""
+        first, last = self._store.first_index, self._last_index()
+        return min(max(self._next_index - first, 0) / max(last + 1 - first, 1), 1.0)
+
     # --- the passes
 
     def _last_index(self) -> int:
@@ -240,6 +252,7 @@ class Scrubber:
         self._tell(*found)
         checked, _ = found
         self._next_index = checked.next_index
+        self.read_bytes += checked.size
         self._again(max(checked.size, 1) / self._bytes_per_second)
 
     def _pass_ended(self, told: list[str] | None, error: BaseException | None) -> None:
@@ -271,6 +284,7 @@ class Scrubber:
         for text in told:
             log.error("%s: damage, repaired from the log: %s", self._core.node, text)
             self.repaired.append(text)
+            self.derived_repaired += 1
 
     # --- what was found
 
@@ -283,8 +297,10 @@ class Scrubber:
             others = f" (and {len(new) - 1} more up to {max(new)})" if len(new) > 1 else ""
             log.error("%s: entry %d%s is damaged: %s", self._core.node, index, others, new[index])
             self.damage.update(new)
+            self.entries_damaged += len(new)
         for entry in checked.entries:
-            self.damage.pop(entry.index, None)
+            if self.damage.pop(entry.index, None) is not None:
+                self.entries_repaired += 1
         self._changed()
 
     def _changed(self) -> None:
@@ -326,6 +342,7 @@ class Scrubber:
         def ended(_none: None, error: BaseException | None) -> None:
             whole = not self._failed(error)
             if whole:
+                self.entries_repaired += entry.index in self.damage
                 told = self.damage.pop(entry.index, f"entry {entry.index}")
                 self.repaired.append(f"entry {entry.index}: {told}")
                 log.warning(

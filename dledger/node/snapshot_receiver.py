@@ -217,11 +217,14 @@ class SnapshotReceiver:
     def _checkpoint_came(self, answer: CheckpointResponse, data: bytes) -> None:
         plan = InstallPlan(answer.first_index, answer.first_position, answer.index)
         log.warning(
-            "%s lacks entries that its peers gave up: refilling from %s, entries %d to %d",
-            self._core.node,
-            self._source,
-            plan.first_index,
-            plan.checkpoint_index,
+            "%(node)s lacks entries that its peers gave up: refilling from %(peer)s, entries "
+            "%(first)d to %(last)d",
+            {
+                "node": self._core.node,
+                "peer": self._source,
+                "first": plan.first_index,
+                "last": plan.checkpoint_index,
+            },
         )
         store, term = self._store, self._core.term
         self._background.submit(lambda: store.begin_snapshot_install(plan, data, term), self._begun)

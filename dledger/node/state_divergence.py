@@ -98,11 +98,9 @@ class StateDivergence:
             return
         self.wrong, self._found_at_index = wrong, index
         log.critical(
-            "%s: the state after entry %d is not that of a majority of the voters, in: %s; nobody "
-            "is served until it is taken again from the log",
-            self._core.node,
-            index,
-            wrong,
+            "%(node)s: the state after entry %(entry)d is not that of a majority of the voters, "
+            "in: %(tables)s; nobody is served until it is taken again from the log",
+            {"node": self._core.node, "entry": index, "tables": wrong},
         )
         # The entry that says so is just being applied, and is to be applied to its end.
         self._loop.call_soon(self._stop_serving)

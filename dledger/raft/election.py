@@ -81,6 +81,7 @@ class Elections:
             self._count(raft_state.node, now, granted=True)
             return
         raft_state.role = Role.CANDIDATE
+        raft_state.elections += 1
         raft_state.set_hard_state(raft_state.term + 1, raft_state.node)
         request = self._request(raft_state.term, pre_vote=False, ordered=ordered)
         for peer in self._peers():

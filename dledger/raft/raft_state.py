@@ -74,6 +74,8 @@ class RaftState:
         self.leader_state: LeaderState | None = None
         self.up: dict[str, bool] = {}
         """Peers with a working link, in order of connection."""
+        self.elections = 0
+        """Elections that this node has called; a pre-vote is none."""
         self.removed = False
         """Whether a majority of the others have said that this node was removed. Until it hears a
         leader it campaigns more and more seldom."""

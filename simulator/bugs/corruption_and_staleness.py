@@ -12,7 +12,8 @@ import store.log.entry_index
 import store.state.checkpoint
 from broker.delivery.fetch import Delivery, Fetch
 from broker.delivery.message_reader import GetMessageResult, GetMessageStatus
-from broker.maintenance.derived_files_check import DerivedFilesCheck
+from broker.maintenance.key_files_check import KeyFilesCheck
+from broker.maintenance.queue_blocks_check import QueueBlocksCheck
 from broker.nameserver.registration_checks import (
     EarlierConnectionError,
     RegistrationChecks,
@@ -28,6 +29,7 @@ from dledger.wire.codec import CRC
 from simulator.bugs.planted_bug import Bug, Patch
 from simulator.bugs.raft.linearizable_reads import STALE
 from simulator.worlds.registry import BROKERS
+from store.index.block_seals import UNKNOWN
 from store.index.consume_queue import ConsumeQueue
 from store.io.filesystem import Bytes
 from store.log.entry_index import ROW
@@ -35,7 +37,7 @@ from store.replica_reads import ReplicaReads
 from store.state.checkpoint import Checkpoint, decode_checkpoint
 
 CRC_AT = 8
-"""Where a checkpoint has its CRC, of all that follows."""
+"""The place of a checkpoint's CRC, which covers all that follows."""
 
 
 def frames_believed(patch: Patch) -> None:
@@ -114,11 +116,11 @@ def missing_key_files_not_missed(patch: Patch) -> None:
     def blind(*_given: object) -> None:
         """As if each row had its file."""
 
-    patch.set(DerivedFilesCheck, "_find_keys", blind)
+    patch.set(KeyFilesCheck, "_add_gap", blind)
 
 
 def corrupt_rows_decide_where_queues_begin(patch: Patch) -> None:
-    """When the log expires, rows of ConsumeQueues are believed without a look at the log."""
+    """When the log expires, rows of ConsumeQueues are believed without a look at seals or log."""
 
     def believing(
         queues: Iterable[tuple[str, int, ConsumeQueue]], position: int, _log: ReplicaReads | None
@@ -126,6 +128,8 @@ def corrupt_rows_decide_where_queues_begin(patch: Patch) -> None:
         return first_offsets(queues, position, None)
 
     patch.set(broker.state.state_machine, "first_offsets", believing)
+    patch.set(ConsumeQueue, "crc_of", lambda _queue, _begin, _stop: UNKNOWN)
+    patch.set(ConsumeQueue, "_check_unsealed", lambda _queue, _first, _rows: None)
 
 
 def corrupt_checkpoint_taken_for_the_newest(patch: Patch) -> None:
@@ -151,7 +155,7 @@ def rows_of_the_entry_index_believed(patch: Patch) -> None:
 
 def corrupt_rows_of_queues_not_looked_for(patch: Patch) -> None:
     """The scrub does not compare ConsumeQueues with the log."""
-    patch.set(DerivedFilesCheck, "_differs", lambda _check, _topic, _queue_id, _first, _rows: None)
+    patch.set(QueueBlocksCheck, "take", lambda _check, _batch: [])
 
 
 BUGS = (
@@ -223,7 +227,7 @@ BUGS = (
         "J9x",
         rows_of_the_entry_index_believed,
         "damage is repaired: not within",
-        40,
+        120,
         seconds=8.0,
         kinds=("entry index damaged",),
         world=BROKERS,

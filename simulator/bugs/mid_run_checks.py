@@ -18,7 +18,8 @@ from dledger.raft.messages import TimeoutNow
 from dledger.raft.raft_log import RaftLog
 from simulator.bugs.planted_bug import Bug, Patch
 from simulator.worlds.registry import BROKERS, GROUPS, LOOKUPS, NODES, WAITING
-from store.index.key_index import KEY_ROW_SIZE, IndexFile, KeyFlush, KeyIndex
+from store.index.key_file import KEY_ROW_SIZE, IndexFile
+from store.index.key_index import KeyFlush, KeyIndex
 
 
 def proposals_taken_during_a_hand_over(patch: Patch) -> None:

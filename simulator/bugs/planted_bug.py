@@ -41,7 +41,8 @@ class Patch:
 
 
 def _callable_as(function: FunctionType, other: FunctionType) -> bool:
-    """Whether it takes what the other may be given: shipped code moves, and calls otherwise."""
+    """Whether it accepts the arguments of the other. Shipped code changes, and a stale patch would
+    fail late."""
     taken, given = signature(function).parameters, signature(other).parameters
     kinds = {parameter.kind for parameter in taken.values()}
     least, most = _places(taken)
@@ -61,11 +62,12 @@ def _places(parameters: Mapping[str, Parameter]) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """A bug, what the check that must find it says, and within how many seeds.
+    """A bug, the words of the check that must find it, and the seeds that this may take.
 
-    ``says`` has `` | `` between what several checks say, where chance decides which is first.
+    ``says`` has the words of several checks, with `` | `` between, if chance decides which is
+    first.
 
-    ``kinds`` are the faults of the runs in which it is looked for, none for what each seed draws.
+    ``kinds`` are the faults of its runs, none for those that each seed draws.
     """
 
     id: str
@@ -104,9 +106,9 @@ class Bug:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """How a bug was found: by which seed, after how many, and what else was said before.
+    """How a bug was found: the seed, the number of seeds, and other violations before.
 
-    ``seed`` is None if no check said what it must within the budget.
+    ``seed`` is None if the right check did not fire within the budget.
     """
 
     bug: Bug

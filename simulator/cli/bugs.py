@@ -61,7 +61,7 @@ def bugs(asked: argparse.Namespace) -> int:
 
 
 def _found(wanted: Sequence[Bug], jobs: int) -> Iterator[Finding]:
-    """By id, because what a bug is made of is not sent to another process."""
+    """By id, because a bug itself is not sent to another process."""
     if jobs == 1:
         yield from map(look_for, wanted)
         return
@@ -104,7 +104,7 @@ def _as_json(finding: Finding) -> dict[str, object]:
 
 
 def table(findings: Sequence[Finding]) -> str:
-    """In Markdown, a bug a line, with the seed that found it."""
+    """A Markdown table: a bug a line, with the seed that found it."""
     rows = ["| id | what is taken out | the check says | seeds |", "| --- | --- | --- | --- |"]
     for finding in findings:
         bug_ = finding.bug

@@ -20,7 +20,7 @@ class Refusal(Exception):  # noqa: N818 - told to the user in one line, not a fa
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """A run without its seed. ``nodes`` is None where the profile says how many."""
+    """A run without its seed. ``nodes`` is None if the profile says how many."""
 
     nodes: int | None
     minutes: float

@@ -41,10 +41,10 @@ class Passed:
 
 
 class PassedSeeds:
-    """The file; :attr:`earlier` are the seeds of earlier sittings. Close it when done."""
+    """The file; :attr:`earlier` are the seeds of earlier runs. Close it when done."""
 
     def __init__(self, path: Path, options: RunOptions) -> None:
-        """Raises :class:`Refusal` where the file cannot be written."""
+        """Raises :class:`Refusal` if the file cannot be written."""
         self.digest = source_digest()
         ran = {
             "code": self.digest,
@@ -74,7 +74,8 @@ class PassedSeeds:
 
 
 def source_digest() -> str:
-    """Of all that a run executes: 16 hexadecimal digits over the sources of the packages."""
+    """The digest of all code that a run executes: 16 hexadecimal digits over the sources of the
+    packages."""
     digest = hashlib.sha256()
     for package in PACKAGES:
         [home] = package.__path__

@@ -21,7 +21,7 @@ def one_line(outcome: Outcome) -> str:
 
 
 def as_json(outcome: Outcome) -> dict[str, Any]:
-    """A run as a JSON object; what was done to it only where a promise was broken."""
+    """A run as a JSON object, with its actions only if a promise was broken."""
     told = {field.name: getattr(outcome, field.name) for field in fields(outcome)}
     del told["picture"]  # a page is no line
     told["schedule"] = [str(action) for action in outcome.schedule] if outcome.violation else []
@@ -29,7 +29,7 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
 
 
 def many(outcomes: Sequence[Outcome], seconds: float) -> str:
-    """Many runs in a line; ``seconds`` is the time that they took."""
+    """Many runs in a line; ``seconds`` is their time."""
     simulated = sum(outcome.simulated_seconds for outcome in outcomes)
     events = sum(outcome.events for outcome in outcomes)
     broken = sum(outcome.violation is not None for outcome in outcomes)

@@ -15,7 +15,7 @@ BURST_BITS_MAX = 32
 
 
 def flipped(frame: bytes, rng: Random) -> bytes:
-    """The frame with one bit flipped, up to three, or a burst of them; never as it was."""
+    """The frame with one to three bits flipped, or a burst of them; never unchanged."""
     bits = 8 * len(frame)
     within = rng.choice((bits, bits, min(bits, 8 * HEAD_BYTES)))
     if rng.random() < 0.3:

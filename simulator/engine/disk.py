@@ -38,7 +38,7 @@ class SimulatedFileSystem(FaultyCalls):
     """One machine's disk. See the module, and :class:`~store.io.filesystem.FileSystem`.
 
     ``capacity`` bounds the bytes of all files together. ``on_call`` gets each call. ``writes`` does
-    what files begin to append while nobody waits; without it nothing is.
+    the appends that nobody waits for; without it there are none.
     """
 
     def __init__(
@@ -184,7 +184,7 @@ class SimulatedFileSystem(FaultyCalls):
     # Events of the machine.
 
     def crash(self) -> None:
-        """The process ends; all that it wrote is seen by the next one."""
+        """The process ends; the next one sees everything that it wrote."""
         self.boot += 1
         self.locks.clear()
         self.power_on()
@@ -244,7 +244,7 @@ class SimulatedFileSystem(FaultyCalls):
             directory.seen[name] = directory.disk[name] = inode
 
     def lose_sector(self, path: str, byte: int, size: int = 1) -> None:
-        """The disk cannot read the blocks of these bytes; nor does a page cache have them.
+        """The disk cannot read the blocks of these bytes, and no page cache has them.
 
         Raises :class:`ValueError` for bytes that the file has not.
         """
@@ -282,7 +282,7 @@ class SimulatedFileSystem(FaultyCalls):
         """The bytes of the disk itself under this name, from ``position`` on; all for a ``size`` of
         -1.
 
-        ``None`` where the name is not on disk.
+        ``None`` if the name is not on disk.
         """
         parent, _, name = path.rpartition("/")
         directory = self._directories.get(parent or "/")

@@ -27,7 +27,7 @@ WAITS_CHANCE = 0.05
 """How often a begun write has to wait after all, and must be done again."""
 
 REFUSED_CHANCE = 0.05
-"""How often the disk begins no such write, as where the system has no room for another."""
+"""How often the disk begins no such write, like a system without room for another."""
 
 _Job: TypeAlias = tuple[
     float, float, Callable[[], Any], Callable[[Any, BaseException | None], None]
@@ -52,11 +52,10 @@ class DiskOwner(Protocol):
 class SimulatedExecutor:
     """One lane of a process's disk work (see :class:`dledger.node.executor.Executor`).
 
-    A job takes a while; somewhere within it the work is done, all of it in one instant, and at
-    its end the completion is delivered. So the process may die before the work, after it and
-    before anybody knows, or within it (a fault armed in the host's file system). How long it takes
-    is decided when those before it are done: what queued up at a slow disk goes fast once that is
-    fast again.
+    A job takes a while. At some time within it the work is done, all in one instant; at its end the
+    completion is delivered. So the process may die before the work, after it and before anybody
+    knows, or within it (a fault armed in the host's file system). The length of a job is decided
+    when those before it are done: jobs that queued up at a slow disk go fast once it is fast again.
     """
 
     def __init__(self, loop: VirtualLoop, rng: Random, host: DiskOwner, process: Process) -> None:
@@ -136,7 +135,7 @@ class SimulatedExecutor:
 class SimulatedAsyncWriter:
     """Writes that end while nobody waits for them; see :mod:`store.io.async_io`.
 
-    They have a lane of their own: the log lane may be at work at the same time, and must then leave
+    They have a lane of their own. The log lane may be at work at the same time, and must then leave
     the end of the log alone.
     """
 

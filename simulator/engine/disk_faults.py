@@ -13,7 +13,7 @@ READS = frozenset({"pread", "list_directory", "size", "exists", "free_bytes", "t
 class PowerLossError(BaseException):
     """Raised out of the call at which the power goes.
 
-    Not an ``Exception``: like a killed process, it is nothing that code may handle.
+    Not an ``Exception``: like the kill of a process, it is nothing that code may handle.
     """
 
 

@@ -42,7 +42,7 @@ class Disk(Protocol):
         """A call begins. Raises what it is to fail with."""
 
     def room_for(self, size: int, end: int) -> int:
-        """How far a file of ``size`` bytes may be written that is to reach ``end``."""
+        """How far a file of ``size`` bytes may be written if it is to reach ``end``."""
         raise NotImplementedError
 
 
@@ -114,7 +114,7 @@ class SimulatedFile:
             inode.hidden.remove(block)
 
     def append_direct(self, data: Bytes, position: int) -> None:
-        """With the zeros that the real one may write behind, so that a wrong use shows."""
+        """With the zeros that the real call may write behind, so that a wrong use shows."""
         end, head = position + len(data), position % BLOCK_SIZE
         inode, block = self._inode, position // BLOCK_SIZE
         if head and block in inode.hidden:
@@ -132,7 +132,7 @@ class SimulatedFile:
         return writes is not None and writes.begin(self, bytes(data), position, then)
 
     def drop_cached(self, size: int, position: int) -> None:
-        """There is no cache to drop from: reads always see what was written."""
+        """There is no cache to drop pages from: reads always see the newest bytes."""
 
     def datasync(self) -> None:
         inode, fs = self._inode, self._fs

@@ -21,11 +21,11 @@ Ts = TypeVarTuple("Ts")
 
 
 class StalledError(Exception):
-    """Nothing is scheduled any more, and what was waited for has not happened."""
+    """Nothing is scheduled any more, and the awaited event has not happened."""
 
 
 class SpinningError(Exception):
-    """Code goes on and on without any time passing: on a real clock it would burn a processor."""
+    """Code runs on and on without time passing: on a real clock it would use a whole processor."""
 
 
 TURNS_MAX = 20_000
@@ -36,7 +36,7 @@ _Event: TypeAlias = tuple[Callable[..., object], tuple[Any, ...]]
 
 
 class ReadyHandle(asyncio.Handle):
-    """A callback that is to be run. It copies no context: nothing that runs here has one."""
+    """A callback to run. It copies no context: nothing that runs here has one."""
 
     __slots__ = ()
 
@@ -54,7 +54,7 @@ class ReadyHandle(asyncio.Handle):
 
 
 NEVER_CANCELLED = ReadyHandle(bool, ())
-"""In place of the handle of what asyncio itself calls back: it looks at none."""
+"""In the place of the handle of asyncio's own callbacks: asyncio looks at none of them."""
 
 
 class ScheduledHandle(asyncio.TimerHandle):
@@ -80,8 +80,8 @@ class ScheduledHandle(asyncio.TimerHandle):
 class VirtualLoop(asyncio.BaseEventLoop):
     """A loop under virtual time, in seconds from 0.
 
-    It has a heap of its own, because that of the base class leaves open which of two timers of
-    one instant is first.
+    It has a heap of its own, because the base class leaves the order of two timers of one instant
+    open.
     """
 
     _ready: deque[asyncio.Handle | _Event]  # of the base class, which adds to it in ``call_soon``
@@ -137,11 +137,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self.running.leave(outside)
 
     def soon(self, callback: Callable[[Unpack[Ts]], object], *args: *Ts) -> None:
-        """As :meth:`call_soon`, for what is never cancelled and does not ask which loop runs."""
+        """As :meth:`call_soon`, for callbacks that are never cancelled and do not ask for the
+        running loop."""
         self._ready.append((callback, args))
 
     def at(self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts) -> None:
-        """As :meth:`call_at`, for what is never cancelled and does not ask which loop runs."""
+        """As :meth:`call_at`, for callbacks that are never cancelled and do not ask for the running
+        loop."""
         heappush(self._timers, (when, next(self._order), (callback, args)))
 
     def after(self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts) -> None:
@@ -149,8 +151,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         heappush(self._timers, (self.now + delay, next(self._order), (callback, args)))
 
     def _run_once(self) -> None:
-        """Turns until somebody stops it: each runs what is ready by now, else what the nearest
-        timers of one instant start."""
+        """Turns until somebody stops it. Each turn runs the ready events, or else the nearest
+        timers of one instant."""
         ready = self._ready
         take = ready.popleft
         self.running.forget()
@@ -165,7 +167,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             for event in events:
                 if type(event) is tuple:
                     callback, args = event
-                # An event is a tuple or a handle; mypy does not tell them apart by `type() is`.
+                # An event is a tuple or a handle; mypy cannot tell them apart by `type() is`.
                 elif event._cancelled:  # type: ignore[union-attr]  # see above
                     continue
                 else:

@@ -67,7 +67,7 @@ class PeerHost(Protocol):
 
     @property
     def feed(self) -> Callable[[bytes], None]:
-        """Takes bytes of the last event into the hash of the run."""
+        """Adds bytes of the last event to the hash of the run."""
 
     def sends(self, peer: str, number: int, message: Message) -> None:
         """Called before a message leaves."""
@@ -221,17 +221,17 @@ class Network:
         self._last_arrival: dict[tuple[str, str], float] = {}
         self._rngs: dict[tuple[str, str], Random] = {}
         self.sent = 0
-        """Numbers the messages of a run, so that a trace tells which one arrives."""
+        """Numbers the messages of a run, so that the trace shows which one arrives."""
         self._told_of_healing: list[Callable[[], None]] = []
         self.late: dict[tuple[str, str], float] = {}
-        """By how many seconds streams from one to the other take longer."""
+        """The additional seconds that streams from one to the other take."""
         self._late_until: dict[tuple[str, str], float] = {}
         self._withheld: dict[str, int] = {}
 
     # --- processes
 
     def attach(self, name: str, end: SimulatedTransport) -> None:
-        """A process listens; links to all that can be reached come up soon."""
+        """A process listens; links to all reachable peers come up soon."""
         self._ends[name] = end
         self.relink()
 
@@ -245,7 +245,7 @@ class Network:
                 self._notice(peer, name, up=False)
 
     def relink(self) -> None:
-        """Links come up where both ends are there and do not have them."""
+        """Links come up if both ends are there and have none."""
         names = list(self._ends)
         for place, one in enumerate(names):
             for other in names[place + 1 :]:
@@ -280,7 +280,7 @@ class Network:
         self._told_of_healing.append(tell)
 
     def withhold_commits(self, sender: str, index: int) -> None:
-        """No peer hears from this one that more is committed than that."""
+        """No peer hears from this one of more committed entries than that."""
         self._withheld[sender] = index
 
     def withholds(self, sender: str, message: Message) -> bool:
@@ -293,13 +293,13 @@ class Network:
         return (sender, receiver) in self._cut
 
     def is_late(self, sender: str, receiver: str) -> bool:
-        """Whether what one wrote to the other may be under way for seconds, healed or not: what
-        comes behind it in the same stream waits for it."""
+        """Whether bytes from one to the other may be in progress for seconds, healed or not: later
+        bytes of the same stream wait for them."""
         way = (sender, receiver)
         return way in self.late or self._loop.now < self._late_until.get(way, 0.0)
 
     def stream_delay(self, rng: Random) -> float:
-        """Seconds that a chunk of a stream takes: what is lost on the way is sent again."""
+        """Seconds that a chunk of a stream takes: lost bytes are sent again."""
         faults = self.faults
         delay = rng.uniform(DELAY_SECONDS_MIN, faults.delay_max)
         while faults.loss and rng.random() < faults.loss:
@@ -307,7 +307,7 @@ class Network:
         return delay
 
     def break_link(self, one: str, other: str) -> None:
-        """Both ends see their sockets close, and find each other again if nothing is cut."""
+        """Both ends see their sockets close, and find each other again unless something is cut."""
         self._notice(one, other, up=False)
         self._notice(other, one, up=False)
         self._loop.after(REDIAL_SECONDS, self.relink)

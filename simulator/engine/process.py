@@ -20,7 +20,7 @@ Ts = TypeVarTuple("Ts")
 class Running:
     """Which loop asyncio finds running, for all processes of a cluster.
 
-    It is exchanged only where the code of another one begins to run: to tell asyncio costs a
+    It changes only when the code of another process begins to run, because telling asyncio costs a
     system call.
     """
 
@@ -82,7 +82,7 @@ class Process:
             return
         running, loop, outside = self._running, self.loop, None
         if running is not None and loop is not None:
-            # As Running.enter and leave do, without the calls: everything comes through here.
+            # As Running.enter and leave, without the calls: everything comes through here.
             outside, running.inside = running.inside, loop
             if running.told is not loop:
                 running.told = loop

@@ -36,7 +36,7 @@ class CountingRandom(random.Random):
 
 
 class Streams:
-    """The streams of one run, made when they are first asked for."""
+    """The streams of one run, made on first use."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed

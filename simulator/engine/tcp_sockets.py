@@ -208,7 +208,7 @@ class Interface:
 
 
 class Sockets:
-    """All streams of a cluster. The network says which direction is cut, and how far is far."""
+    """All streams of a cluster. The network decides which direction is cut, and the delays."""
 
     def __init__(self, loop: VirtualLoop, network: Network, rng: Random) -> None:
         self.loop = loop

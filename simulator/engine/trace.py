@@ -21,8 +21,8 @@ WORDS = bytes(byte for byte in range(256) if not chr(byte).isdigit() and byte !=
 class Trace:
     """Takes events; prints them if it has somebody to print for.
 
-    It also counts *marks*: situations that a run got into. A defence that no run ever needed has
-    not been tested, however many seeds passed.
+    It also counts *marks*: situations that a run reached. A defence that no run ever needed has not
+    been tested, however many seeds passed.
     """
 
     def __init__(self, clock: Callable[[], float], show: Callable[[str], None] | None) -> None:

@@ -7,4 +7,4 @@ class Violation(AssertionError):  # noqa: N818 - it is what is looked for, not a
     """A promise was broken."""
 
     page = ""
-    """A picture of it as a web page, where there is one that says more than the text."""
+    """A picture of the violation as a web page, if there is one."""

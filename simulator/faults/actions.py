@@ -95,7 +95,7 @@ ACTIONS: dict[str, ActionKind] = {}
 def action(
     *types: ArgumentType,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Makes a function of a cluster and such arguments an action; its name is the function's."""
+    """Makes an action of a function of a cluster and such arguments; its name is the function's."""
 
     def register(run: Callable[..., Any]) -> Callable[..., Any]:
         name = run.__name__.replace("_", "-")
@@ -223,7 +223,7 @@ def reordering(cluster: FaultTarget, share: float) -> None:
 
 @action(float)
 def flips(cluster: FaultTarget, share: float) -> None:
-    """In such a share of the frames between peers bits flip on the way."""
+    """Bits flip in this share of the frames between peers."""
     cluster.network.faults.flips = share
 
 
@@ -269,7 +269,7 @@ def cut_client(cluster: FaultTarget, client: str, host: str) -> None:
 
 @action(HostName)
 def write_at_once(cluster: FaultTarget, host: str) -> None:
-    """Those who ask for offsets and topics write each of them there, now."""
+    """Clients that ask for offsets and topics write each of them there, now."""
     cluster.ask_at_once(cluster.host(host), True)
 
 
@@ -281,7 +281,7 @@ def read_at_once(cluster: FaultTarget, host: str) -> None:
 
 @action(str, Victim)
 def crash_given(cluster: FaultTarget, client: str, victim: str) -> None:
-    """When this consumer is given messages the next time, it dies, or the leader does."""
+    """When this consumer gets messages the next time, it dies, or the leader does."""
     cluster.crash_given(client, victim)
 
 
@@ -312,7 +312,7 @@ def fail_operation(cluster: FaultTarget, host: str, operation: str, calls: int) 
 
 @action(HostName, float, int)
 def flip_bit(cluster: FaultTarget, host: str, share: float, bit: int) -> None:
-    """At rest, in the log below the durable mark; ``share`` of the way through it."""
+    """Damage at rest to the log below the durable mark; ``share`` of the way through it."""
     disk_damage.flip_bit(cluster, cluster.host(host), share, bit)
 
 
@@ -331,7 +331,7 @@ def lose_unapplied(cluster: FaultTarget, host: str, share: float, size: int) -> 
 
 @action(HostName, DerivedPart, DamageWay, float)
 def damage_file(cluster: FaultTarget, host: str, part: str, way: str, share: float) -> None:
-    """At rest, in what can be made again from the log; ``share`` of the way through it."""
+    """Damage at rest to derived files; ``share`` of the way through them."""
     derived_file_damage.damage_file(cluster, cluster.host(host), part, way, share)
 
 
@@ -343,7 +343,7 @@ def attack(cluster: FaultTarget, host: str, peer: str, certificate: str, forgery
 
 @action(HostName)
 def wipe_disk(cluster: FaultTarget, host: str) -> None:
-    """It is replaced by an empty one, in a minority of the machines of a run."""
+    """An empty disk replaces it, in a minority of the machines of a run."""
     disk_damage.wipe_disk(cluster, cluster.host(host))
 
 

@@ -118,7 +118,7 @@ def _damage_file(injector: FaultInjector, part: str) -> None:
 
 
 def _share(injector: FaultInjector) -> float:
-    """How far into the log; few digits, so that a schedule can say it."""
+    """The place in the log; few digits, so that a schedule can hold it."""
     return round(injector.rng.random(), 3)
 
 
@@ -145,6 +145,5 @@ DAMAGE_KINDS: dict[str, Fault] = {
     "key index damaged": Fault(_damage_key_index),
     "entry index damaged": Fault(_damage_entry_index),
 }
-"""Damage at rest, within the bounds of ``faults/disk_damage.py``; a run has it only where it is
-asked for.
+"""Damage at rest, within the bounds of ``faults/disk_damage.py``; a run has it only on request.
 """

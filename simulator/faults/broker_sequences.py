@@ -21,8 +21,8 @@ SLOW, USUAL = 30.0, 1.0
 
 def _leader_dies_unheard(injector: FaultInjector) -> None:
     """A leader acknowledges, and dies before any peer hears that it is committed. A client that
-    asks the next leader at once must get what was acknowledged. Slow disks keep that one from its
-    first entry for longer."""
+    asks the next leader at once must get what was acknowledged. Slow disks delay the first entry of
+    that leader."""
     leader = injector.cluster.leader()
     if leader is None or leader.node is None or not injector.begin_sequence(7.0):
         return
@@ -58,8 +58,9 @@ def _ask_successor(injector: FaultInjector, leader: Host, term: int, tries: int)
 
 
 def _registration_late(injector: FaultInjector) -> None:
-    """A leader's registration is under way for seconds. Meanwhile another one leads, and registers;
-    or its process dies, and the next one registers before that. So may any other member's."""
+    """A leader's registration is in progress for seconds. Meanwhile another one leads and
+    registers, or its process dies and the next one registers first. Other members' registrations
+    may be late, too."""
     leader = injector.cluster.leader()
     if leader is None or not injector.begin_sequence(5.0):
         return
@@ -88,7 +89,7 @@ def _starts_twice(injector: FaultInjector, late: str) -> None:
 
 
 def _dies_with_what_was_given(injector: FaultInjector) -> None:
-    """A consumer is given messages, and it or the leader dies before the offset is committed."""
+    """A consumer gets messages, and it or the leader dies before the offset is committed."""
     client = injector.rng.choice(CONSUMERS)
     injector.do("crash-given", client, injector.rng.choice((CONSUMER, LEADER)))
     for seconds in (1.0, 3.0):

@@ -32,12 +32,12 @@ EITHER_OR = {CHECKPOINTS: QUEUES, QUEUES: CHECKPOINTS}
 
 FLIPPED, ZEROED, CUT, LOST, UNREADABLE = "flipped", "zeroed", "cut", "lost", "unreadable"
 WAYS = (FLIPPED, ZEROED, CUT, LOST, UNREADABLE)
-"""A bit is another; a sector is zeros; the file ends there, is gone, or cannot be read there."""
+"""A bit flips; a sector becomes zeros; the file ends there, is gone, or cannot be read there."""
 
 
 def damage_file(cluster: FaultTarget, host: Host, part: str, way: str, share: float) -> None:
-    """A file of that part is damaged so, on a machine that is then down; ``share``: where in the
-    part. Nothing where there is nothing to hit, or too much would be."""
+    """Damages a file of that part in this way, on a machine that is then down; ``share``: where in
+    the part. It does nothing without a file to damage, or if the damage would be too much."""
     if not cluster.atlas.allows(host.name):
         return
     place = _place(host, part, share)
@@ -88,7 +88,7 @@ def _place(host: Host, part: str, share: float) -> tuple[str, int] | None:
 
 
 def _other_checkpoint(host: Host, path: str) -> bool:
-    """Whether the machine needs none, or the disk has another one that is whole, of entries from
+    """Whether the machine needs no checkpoint, or the disk has another whole one of an entry from
     which the log leads on."""
     mark = durable_mark(host)
     if mark is None:

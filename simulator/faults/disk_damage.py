@@ -107,11 +107,11 @@ def lose_unapplied(cluster: FaultTarget, host: Host, share: float, size: int) ->
 
 
 def wipe_disk(cluster: FaultTarget, host: Host) -> None:
-    """All of a disk is lost, of a voter of a group whose log says on which disk it votes.
+    """All of a disk is lost, of a voter with a disk that the log names.
 
-    It must come back by itself: nothing about it may stop with an error. All others hold something
-    of the log, or have saved on which disk they met this one. Else the empty ones that never heard
-    of it elect one of them, as in a new group (``docs/safety.md``).
+    It must come back by itself, and nothing may stop with an error because of it. All others hold
+    something of the log, or have saved on which disk they met this one. Else the empty ones that
+    never heard of it elect one of them, as in a new group (``docs/safety.md``).
     """
     if not _all_disks_noted(cluster, host):
         return
@@ -142,10 +142,10 @@ def _met(cluster: FaultTarget, other: Host, host: Host) -> bool:
 
 
 def restore_disk(cluster: FaultTarget, host: Host) -> None:
-    """An old copy of a disk is put back, if all others have saved all that this disk held.
+    """An old copy of a disk replaces it, if all others have saved what this disk held.
 
-    That is what a group promises to recognise (``docs/safety.md``), until the copy holds as much
-    again. No other disk of the run is damaged: it might have been the only one that knew.
+    A group promises to recognise that (``docs/safety.md``), until the copy holds as much again. No
+    other disk of the run is damaged: it might have been the only one that knew.
     """
     copy = host.disk_copy
     if (
@@ -176,7 +176,7 @@ def _knows(knowing: Host, host: Host, copy: DiskCopy) -> bool:
 
 
 def _all_disks_noted(cluster: FaultTarget, host: Host) -> bool:
-    """Whether all machines vote, and the log says on which disk this one does."""
+    """Whether all machines vote, and the log names this one's disk."""
     leader = cluster.leader()
     if leader is None or leader.node is None:
         return False
@@ -198,7 +198,7 @@ def _strike(
     Nor while another one is empty: that one votes only for empty nodes. While this one waits for
     what it lacks, the rest may be no majority (``docs/safety.md``).
 
-    While files are swapped no name says what is marked as durable: they may be swapped once more.
+    While files are swapped no name says which bytes are durable: they may be swapped once more.
     Once the log was opened on such files, nothing else strikes until all of it was read again.
     """
     place = _place(host, share)
@@ -216,8 +216,8 @@ def _strike(
 
 
 def _members_away(cluster: FaultTarget) -> bool:
-    """Whether any host, as far as its log went when it ran last, knows of fewer voters than there
-    are hosts: then each one is needed."""
+    """Whether the last known log of any host has fewer voters than there are hosts: then each one
+    is needed."""
     known = cluster.known_members.values()
     return any(each.old_voters or len(each.voters) < len(cluster.hosts) for each in known)
 

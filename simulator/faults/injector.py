@@ -38,7 +38,7 @@ class FaultPlan:
 
     @classmethod
     def of(cls, kinds: Sequence[str]) -> FaultPlan | None:
-        """A plan of just these kinds; None where there are none."""
+        """A plan of just these kinds; None if there are none."""
         return cls(tuple(kinds), 1.0) if kinds else None
 
     def __str__(self) -> str:
@@ -85,7 +85,7 @@ class FaultInjector:
         self._after(seconds, self.do, "start", host.name)
 
     def _after(self, seconds: float, act: Callable[[Unpack[Ts]], None], *arguments: *Ts) -> None:
-        """At a time that a schedule can say in a few digits."""
+        """At a time with few digits, so that a schedule can hold it."""
         loop = self.cluster.loop
         loop.call_at(round(loop.time() + seconds, TIME_DIGITS), act, *arguments)
 
@@ -112,7 +112,7 @@ class FaultInjector:
         self.cluster.schedule.propose(name, *arguments)
 
     def do_after(self, seconds: float, name: str, *arguments: Argument) -> None:
-        """Proposes an action at a time to come, unless faults are over by then."""
+        """Proposes an action at a later time, unless faults are over by then."""
         self._after(seconds, self._do_unless_stopped, name, *arguments)
 
     def do_to_one(self, name: str) -> None:
@@ -124,7 +124,7 @@ class FaultInjector:
         return [host.name for host in self.cluster.hosts]
 
     def after(self, seconds: float, act: Callable[[Unpack[Ts]], None], *arguments: *Ts) -> None:
-        """Goes on choosing at a time to come, unless faults are over by then."""
+        """Chooses again at a later time, unless faults are over by then."""
 
         def go_on() -> None:
             if not self._stopped:
@@ -141,7 +141,7 @@ class FaultInjector:
             self.do(name, *arguments)
 
     def host(self) -> Host:
-        """Any host, but the leader more often: there most is at stake."""
+        """Any host, but the leader more often: most is at stake there."""
         leader = self.cluster.leader()
         if leader is not None and self.rng.random() < 0.4:
             return leader

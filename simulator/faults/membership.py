@@ -77,7 +77,7 @@ def remove_member(cluster: FaultTarget, host: str) -> None:
 
 @action(HostName, HostName)
 def remove_member_at(cluster: FaultTarget, leader: str, host: str) -> None:
-    """An operator with no patience asks just that one, if it takes itself for the leader at all."""
+    """An operator with no patience asks just that one, if it takes itself for the leader."""
     asked = cluster.host(leader)
     if _may_leave(cluster, asked, host):
         assert asked.node is not None  # noqa: S101 - it has members
@@ -90,7 +90,7 @@ def _ask_to_remove(cluster: FaultTarget, asked: Host, host: str) -> None:
     what = f"removal of {host}"
 
     def remove(members: Membership) -> None:
-        # A process that was paused hears of it late, and by then it may be one too many.
+        # A process that was paused hears of it late, and it may be one too many by then.
         if _may_leave(cluster, asked, host):
             members.remove(host, _report_done(asked, what))
 
@@ -110,8 +110,8 @@ def _may_leave(cluster: FaultTarget, leader: Host, host: str) -> bool:
 
 @action(str)
 def replace_members(cluster: FaultTarget, voters: str) -> None:
-    """From now on the voters are these names, between commas: all in one step. No command of an
-    operator does it; the core does."""
+    """From now on the voters are these names, between commas: all in one step. No operator's
+    command does it; the core does."""
     leader = cluster.leader()
     if leader is None or leader.process is None:
         return
@@ -133,7 +133,7 @@ def replace_members(cluster: FaultTarget, voters: str) -> None:
 
 
 def _may_replace(cluster: FaultTarget, leader: Host, wanted: Sequence[str]) -> bool:
-    """Unless too many would be away, or one that stays may refuse to run, or has another disk than
+    """Unless too many would be away, or one that stays may refuse to run or has another disk than
     the log says."""
     hosts = [each for each in cluster.hosts if each.name in wanted]
     away = len(cluster.hosts) - len(hosts)
@@ -146,8 +146,8 @@ def _may_replace(cluster: FaultTarget, leader: Host, wanted: Sequence[str]) -> b
 def add_member(cluster: FaultTarget, host: str) -> None:
     """Comes back as a learner, and is promoted at the next try.
 
-    With the program of the others: while it was away they have written what an earlier one does not
-    know, which ends at that (``docs/safety.md``).
+    With the program of the others. While it was away they wrote commands that an earlier program
+    does not know, and it would stop (``docs/safety.md``).
     """
     leader = cluster.leader()
     if leader is None or leader.node is None:
@@ -166,7 +166,8 @@ def add_member(cluster: FaultTarget, host: str) -> None:
 
 
 def _disk_counts(leader: Host, host: Host) -> bool:
-    """Whether the leader has noted the disk that this machine has now; one never lost is noted."""
+    """Whether the leader has noted this machine's present disk; one that was never lost is
+    noted."""
     if not host.has_lost_disk:
         return True
     if leader.node is None or host.node is None:
@@ -178,7 +179,7 @@ def _disk_counts(leader: Host, host: Host) -> bool:
 
 
 def bring_back(cluster: FaultTarget) -> bool:
-    """Whether every host that must run is a voter; one that is not is helped on its way."""
+    """Whether every host that must run is a voter; one that is not gets help."""
     leader = cluster.leader()
     if leader is None or leader.node is None:
         return False

@@ -93,7 +93,7 @@ def _partition(injector: FaultInjector) -> None:
 
 
 def _partial_partition(injector: FaultInjector) -> None:
-    """Two hosts do not hear each other, and everybody else hears both."""
+    """Two hosts do not hear each other, and all others hear both."""
     one, other = injector.two()
     how = injector.rng.choice((NOTICED, SILENT))
     injector.do("cut", one.name, other.name, how)
@@ -123,7 +123,7 @@ def _reordering(injector: FaultInjector) -> None:
 
 
 def _flipping(injector: FaultInjector) -> None:
-    """Bits of frames between peers; at times so often that hardly any link stays up."""
+    """Bits of frames between peers flip; at times so often that hardly any link stays up."""
     injector.do("flips", injector.rng.choice((0.0, 0.002, 0.02, 0.2)))
 
 
@@ -152,8 +152,8 @@ NODE_KINDS: dict[str, Fault] = {
     "delay": Fault(_delaying),
     "expiry": Fault(_expiry),
 }
-"""Of every cluster, by the name that the summary of a run tells."""
+"""Faults of every cluster, by their names in the summary of a run."""
 
 ATTACKER = "attacker"
 ATTACKS: dict[str, Fault] = {ATTACKER: Fault(_somebody_attacks)}
-"""Drawn where a profile asks for it alone."""
+"""Drawn only for a profile that asks for it."""

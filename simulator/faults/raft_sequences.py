@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from simulator.hosts.host import Host
 
 GIVES_UP_AFTER = (0.8, 1.6, 2.4)
-"""When an unheard follower saves a checkpoint and gives up what it can: it keeps the last two."""
+"""The pause until an unheard follower saves a checkpoint and expires its log: it keeps the last
+two."""
 
 
 def _follower_unheard(injector: FaultInjector) -> None:
@@ -45,8 +46,8 @@ FAR, NEAR = 0.2, 0.002
 def _rival_changes(injector: FaultInjector) -> None:
     """Two leaders change the members, each its own way: bug B8 (Ongaro 2015).
 
-    An even number of voters is needed for two majorities that differ by one change each to have
-    nobody in common, so a member leaves first.
+    Two majorities that differ by one change each have nobody in common only if the number of voters
+    is even. So a member leaves first.
     """
     leader = injector.cluster.leader()
     if leader is None or leader.node is None or not injector.begin_sequence(8.0):
@@ -62,7 +63,7 @@ def _one_of(injector: FaultInjector, names: Sequence[str], *but: str) -> str:
 
 
 def _first_change(injector: FaultInjector) -> None:
-    """The leader is cut off, and asked to remove somebody before anybody notices."""
+    """The leader is cut off and asked to remove a voter before anybody notices."""
     leader = injector.cluster.leader()
     if leader is None or leader.node is None:
         return
@@ -111,11 +112,11 @@ def _cut_apart(injector: FaultInjector, one: Sequence[str], other: Sequence[str]
 
 
 OLD_COPY_SECONDS = (2.7, 3.2, 3.7)
-"""When it is tried to put a copy back: not before the others have saved what the disk holds."""
+"""The pause before a copy is put back: the others first save what the disk holds."""
 
 
 def _old_copy(injector: FaultInjector) -> None:
-    """A disk is copied, used for a while more, and replaced by that copy (bug C11)."""
+    """A disk is copied, used for a while, and replaced by that copy (bug C11)."""
     host = injector.rng.choice(injector.names())
     injector.do("copy-disk", host)
     injector.do_after(1.5, "pause", host)
@@ -125,7 +126,8 @@ def _old_copy(injector: FaultInjector) -> None:
 
 
 def _leader_dies_in_a_change(injector: FaultInjector) -> None:
-    """A leader is asked to remove somebody, and dies before that is done: the next one ends it."""
+    """A leader is asked to remove a voter, and dies before that is done: the next leader ends
+    it."""
     leader = injector.cluster.leader()
     if leader is None or leader.node is None or not injector.begin_sequence(1.0):
         return
@@ -140,7 +142,7 @@ STUCK_SECONDS = 11.0
 
 
 def _change_stuck(injector: FaultInjector) -> None:
-    """A removal needs somebody whom the leader does not reach any more: it is called off."""
+    """A removal needs a voter that the leader does not reach any more: it is cancelled."""
     leader = injector.cluster.leader()
     if leader is None or leader.node is None or not injector.begin_sequence(STUCK_SECONDS):
         return
@@ -158,8 +160,8 @@ SEVERAL_SECONDS = 1.0
 
 
 def _several_change(injector: FaultInjector) -> None:
-    """Learners become voters, and voters leave, in one step. Where there are no learners yet
-    somebody leaves, or comes back as one, first."""
+    """Learners become voters, and voters leave, in one step. If there are no learners yet, a member
+    first leaves or returns as one."""
     leader = injector.cluster.leader()
     if leader is None or leader.node is None:
         return

@@ -68,10 +68,10 @@ def parse_action(line: str) -> Action:
 
 
 class Schedule:
-    """The actions of one run: those done so far, and perhaps a list to be played.
+    """The actions of one run: those done so far, and perhaps a list to play.
 
-    ``given`` is played if it is not None, and then nothing else is done: what chance proposes
-    through :meth:`propose` is refused.
+    If ``given`` is not None, it is played, and nothing else is done: proposals through
+    :meth:`propose` are refused.
     """
 
     def __init__(

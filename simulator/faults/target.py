@@ -52,7 +52,7 @@ class FaultTarget(Protocol):
     def hosts(self) -> Sequence[Host]: ...
     @property
     def target_clients(self) -> Sequence[str]:
-        """The names of the clients that crash, are paused, and are cut off."""
+        """The names of the clients that may crash, be paused, and be cut off."""
 
     @property
     def members_away_max(self) -> int:
@@ -60,13 +60,14 @@ class FaultTarget(Protocol):
 
     @property
     def known_members(self) -> Mapping[str, KnownMembers]:
-        """By host, the newest in its log, committed or not, as far as the log went at last."""
+        """By host, the newest configuration in its log, committed or not, as far as the log went at
+        last."""
 
     def host(self, name: str) -> Host:
         """The host of that name. Raises :class:`KeyError`."""
 
     def leader(self) -> Host | None:
-        """The serving leader; None if nobody does, or more than one takes itself for the leader."""
+        """The serving leader; None if there is none, or more than one takes itself for it."""
 
     def hosts_that_must_run(self) -> Collection[Host]:
         """All but those that damage keeps from running."""
@@ -81,7 +82,7 @@ class FaultTarget(Protocol):
         """The machine of a client or a NameServer."""
 
     def ask_at_once(self, host: Host, is_write: bool) -> None:
-        """Those who ask for offsets and topics write or read there, now."""
+        """Clients that ask for offsets and topics write or read there, now."""
 
     def crash_given(self, client: str, victim: str) -> None:
         """Somebody dies as soon as a consumer is given something."""

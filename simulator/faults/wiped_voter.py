@@ -21,8 +21,9 @@ HEALED_AFTER = 4.0
 
 
 def wiped_beside_an_empty_one(injector: FaultInjector) -> None:
-    """One voter and a minority of the others do not hear each other. If it leads, they are empty;
-    then one that hears all is wiped, and the leader cut off: of three, it alone holds the log."""
+    """One voter and a minority of the others do not hear each other. If the voter leads, they are
+    empty. Then one that hears all is wiped, and the leader is cut off: of three, it alone holds the
+    log."""
     cluster, names = injector.cluster, injector.names()
     nodes = [host.node for host in cluster.hosts if host.node is not None]
     if any(node.core.entry_cache.last_index >= 0 for node in nodes):

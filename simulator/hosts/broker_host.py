@@ -36,14 +36,15 @@ from simulator.hosts.host import (
 )
 from simulator.hosts.observed_host import GroupConfig
 from simulator.hosts.state_digest import StateDigest
-from store.index.consume_queue import ConsumeQueues
+from store.index.block_seals import ROW_SIZE
+from store.index.consume_queues import ConsumeQueues
 from store.index.key_index import KeyIndex
 from store.log.entry import Entry
 from store.log.retention_policy import RetentionPolicy
 
 GROUP = "broker-a"
 RECENT_BYTES = 16 << 10
-"""Of the newest entries in memory: what lies before them, which is most of a log here, is read."""
+"""The newest entries in memory: older ones, most of a log here, are read from the disk."""
 
 PROOF_MS = 400
 
@@ -59,13 +60,13 @@ class BrokerSettings:
     flush: str = "sync"
     retention: RetentionPolicy | None = None
     retains: bool = False
-    """Old segments go as retention has it, not wherever a run wants the log to begin."""
+    """Retention removes old segments, instead of faults that choose where the log begins."""
     transaction_timeout_ms: int = 6_000
     transaction_check_interval_ms: int = 30_000
 
 
 class ObservedStateMachine(BrokerStateMachine):
-    """Tells what is applied, with a digest of the whole state after it."""
+    """Reports each applied entry with a digest of the whole state after it."""
 
     rows_per_file = 24
     """So few that queues have several files."""
@@ -106,6 +107,15 @@ class ObservedStateMachine(BrokerStateMachine):
     def queue_lengths(self) -> list[tuple[str, int, int, int]]:
         """Topic, queue id, first and end offset of every queue, sorted."""
         return sorted(self._queues.lengths())
+
+    def rows_needed(self) -> list[tuple[str, int]]:
+        """The file with the last row of each queue that has any, and its size at least."""
+        needed = []
+        for _, _, queue in self._queues.all():
+            if queue.first_offset < queue.flushed_end:
+                path, byte = queue.locate(queue.flushed_end - 1)
+                needed.append((path, byte + ROW_SIZE))
+        return needed
 
     def digest(self) -> bytes:
         """A function of the state alone, however it came about."""
@@ -160,6 +170,7 @@ class BrokerHost(Host):
                 loop=self._loop,
                 rng=environment.streams.stream(f"broker {self.name}"),
                 wall_clock=self.clock.wall_ms,
+                clock=self._loop.time,
                 new_incarnation=self._new_incarnation,
                 on_hole=self._has_hole,
                 close=close,
@@ -181,8 +192,17 @@ class BrokerHost(Host):
         machine.knows_proofs = STATE_PROOF in self.features
         checkpoint = node.store.recovered.checkpoint
         index = -1 if checkpoint is None else checkpoint.index
-        machine.tell_restored = partial(self._restored, index)
+        machine.tell_restored = partial(self._machine_restored, index)
         return server, node
+
+    def _machine_restored(self, index: int, digest: bytes) -> None:
+        """Without damage, the rows that a checkpoint counts on are there."""
+        if not (self.damaged or self.damaged_parts or self._disk_failed):
+            files = self.fs.files()
+            for path, size in self.state_machine.rows_needed():
+                if path not in files or len(self.fs.visible_bytes(path)) < size:
+                    raise Violation(f"{self.name}: rows of {path} are missing")
+        self._restored(index, digest)
 
     def _config(self) -> NodeConfig:
         group, settings = self._group, self.settings
@@ -207,7 +227,7 @@ class BrokerHost(Host):
         )
 
     def _expire(self, node: Node) -> None:
-        """As retention does: by a command in the log, so that every replica does the same."""
+        """As retention does: by a command in the log, so every replica does the same."""
         if node is not self.node or node.failure is not None:
             return
         node.checkpointer.checkpoint()

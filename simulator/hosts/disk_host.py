@@ -15,7 +15,7 @@ from simulator.hosts.observed_host import Environment, ObservedHost
 
 @dataclass(frozen=True, slots=True)
 class DiskCopy:
-    """A disk as it was: whose, and how far its log went then, synced or not."""
+    """An earlier disk: its incarnation, and how far its log went then, synced or not."""
 
     fs: SimulatedFileSystem
     incarnation: int
@@ -23,7 +23,7 @@ class DiskCopy:
 
 
 class DiskHost(ObservedHost, ABC):
-    """A machine as far as its disk goes, and whether a process is on it."""
+    """A machine as far as its disk goes, and whether a process runs on it."""
 
     def __init__(self, name: str, environment: Environment) -> None:
         super().__init__(name, environment)
@@ -39,7 +39,8 @@ class DiskHost(ObservedHost, ABC):
         self.disks_before_damage = DisksBeforeDamage()
         self.has_lost_disk = False
         self.lost_index = -1
-        """How far the log went on the last of them: less is on its disk until it is refilled."""
+        """How far the log went on the last of them: the new disk holds less until it is
+        refilled."""
         self.disk_copy: DiskCopy | None = None
         self._disk_errors: list[Fault] = []
         self._disk_filled = False
@@ -54,8 +55,8 @@ class DiskHost(ObservedHost, ABC):
         return any(fault.hit for fault in self._disk_errors)
 
     def fail_a_call(self, calls: int, operation: str = "") -> None:
-        """The ``calls``-th file call from now fails, as with a bad sector: of those that change
-        anything, or of those of that name."""
+        """The ``calls``-th file call from now fails, as with a bad sector. It counts calls that
+        change something, or calls of that name."""
         if self.process is not None:
             self.note(f"the disk fails in {calls} calls{operation and f' of {operation}'}")
             operations = (operation,) if operation else ()
@@ -75,7 +76,7 @@ class DiskHost(ObservedHost, ABC):
             self.fs.capacity = None
 
     def replace_disk(self) -> None:
-        """Another, empty disk is put in; the machine is without power meanwhile."""
+        """Another, empty disk replaces it; the machine is without power meanwhile."""
         self._lose_disk("gets an empty disk")
         self.fs.wipe()
         self.disk_copy = None

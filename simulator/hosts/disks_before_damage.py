@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from simulator.engine.disk import SimulatedFileSystem
 
 UNDER_WAY_SECONDS = 5.5
-"""Within this time a client has heard what was said because of what a disk held. It waits a second
-and a half for an answer, slow links and disks included, and is paused for four seconds at most when
-that arrives. A leader that is paused keeps it waiting no longer."""
+"""Within this time a client has heard an answer that relied on the disk. It waits a second and a
+half for an answer, slow links and disks included, and may be paused for four seconds at that
+moment. A paused leader keeps it waiting no longer."""
 
 
 class DisksBeforeDamage:

@@ -33,11 +33,12 @@ PEER_PORT, CLIENT_PORT, HTTP_PORT = 10915, 10911, 8080
 MIN_FREE_BYTES = 4 << 10
 INDEX_ROWS_PER_FILE = 16
 PASSES_TO_FIND = 2
-"""Of the scrub: in the first a file's bounds may be found wrong, and then in the second what lies
-outside of them missing."""
+"""Passes of the scrub: the first may find a file's bounds wrong, and only the second what is
+missing outside of them."""
 
 EXPIRY_SECONDS = (0.0, 0.3, 0.6)
-"""When a host gives up what it can: it keeps two checkpoints, and what the older one needs."""
+"""The pause until a host expires its log: it keeps two checkpoints, and what the older one
+needs."""
 
 
 class Host(DiskHost):
@@ -56,7 +57,7 @@ class Host(DiskHost):
         self.ip = group.ip(name)
         self.clock = MachineClock(environment.loop)
         self.refuses = False
-        """Its last process would not run: because of damage, and not of a disk that failed."""
+        """Its last process refused to run because of damage, and not because of a failed disk."""
         self.features: Collection[str] = FEATURES
         """The announcements that its process makes to its peers and has heard; its next one knows
         all."""
@@ -90,7 +91,7 @@ class Host(DiskHost):
 
     @property
     def addresses(self) -> tuple[str, str, str]:
-        """Where it listens: for peers, clients, and HTTP."""
+        """Its addresses: for peers, clients, and HTTP."""
         return f"{self.ip}:{PEER_PORT}", f"{self.ip}:{CLIENT_PORT}", f"{self.ip}:{HTTP_PORT}"
 
     @property
@@ -124,7 +125,7 @@ class Host(DiskHost):
         return self._holds_old_bytes
 
     def part_is_doubtful(self, part: str) -> bool:
-        """Whether damage to that part of what is derived may not have been found yet."""
+        """Whether damage to that part of the derived files may still be unnoticed."""
         if part not in self.damaged_parts:
             return False
         return self.node is None or self.node.scrubber.passes < PASSES_TO_FIND
@@ -157,14 +158,15 @@ class Host(DiskHost):
         self._end(Ending.POWER_LOSS)
 
     def end_within_a_call(self, ending: Ending, calls: int) -> None:
-        """It ends so in the middle of the ``calls``-th file call from now that changes anything."""
+        """It ends in this way in the middle of the ``calls``-th file call from now that changes
+        something."""
         if self.process is not None:
             self.note(f"{ending.value} in {calls} calls")
             self._ending = ending
             self.fs.lose_power_at(calls)
 
     def expire(self) -> None:
-        """Saves checkpoints, and gives up what none of them needs, as retention may."""
+        """Saves checkpoints and expires what none of them needs, as retention may."""
         if self.node is None:
             return
         self.note("gives up old segments")
@@ -196,7 +198,7 @@ class Host(DiskHost):
             self.process.run(self._stop)
 
     def switch_off(self) -> None:
-        """The simulation is over: what is left of the process is never run."""
+        """The simulation is over: the rest of the process never runs."""
         if self.process is not None:
             self.process.end()
 
@@ -211,7 +213,7 @@ class Host(DiskHost):
     # --- processes
 
     def _boot(self, process: Process) -> None:
-        """The process has an address and a loop from now on, and runs as the shipped one does."""
+        """The process has an address and a loop from now on, and runs like the shipped one."""
         environment = self._environment
         self._interface = Interface(environment.sockets, process, self.name, self.ip)
         self._loop = ProcessLoop(
@@ -225,7 +227,7 @@ class Host(DiskHost):
         return await start_service(self._open)
 
     async def _open(self) -> Service:
-        """Opens what runs on the machine. The node is there from now on, and is started next."""
+        """Opens the machine's service. Its node exists from now on, and is started next."""
         if self._opened:
             self.boot += 1
         self._opened, self.node = True, None
@@ -291,7 +293,7 @@ class Host(DiskHost):
         return self._transport
 
     def _has_hole(self, damage: DamagedError) -> None:
-        """Its peers are to fill a hole of its log before a node can be made."""
+        """Its peers must fill a hole of its log before a node can be made."""
         self.note(f"must be repaired: {damage}")
         if not (self.damaged or self.damaged_parts or self._disk_failed):
             raise Violation(f"{self.name} takes its log for damaged: {damage}")

@@ -31,8 +31,8 @@ MessageObserver: TypeAlias = Callable[[Any, str, Message], None]
 
 
 class Ending(Enum):
-    """How a process ends. The kernel still writes what a dead process gave it; a machine without
-    power does not."""
+    """How a process ends. The kernel still writes the dead process's data; a machine without power
+    does not."""
 
     CRASH = "process dies"
     POWER_LOSS = "power fails"
@@ -131,7 +131,7 @@ class ObservedHost:
     # --- events for invariants
 
     def _step(self) -> None:
-        """An event was handled: all that must hold is checked, if anything of it changed."""
+        """An event was handled: checks all rules of the parts that changed."""
         if self.node is None:
             return
         core = self.node.core
@@ -154,7 +154,7 @@ class ObservedHost:
             tell(self)
 
     def sends(self, peer: str, number: int, message: Message) -> None:
-        """Called before a message leaves; its number is one of its own in the whole run."""
+        """Called before a message leaves; its number is unique in the run."""
         self._environment.trace.note(self.name, f"-> {peer} #{number}", message)
         kind = type(message)
         told = self._on_send.get(kind)

@@ -43,7 +43,7 @@ class DamageRepaired:
         return _passes(host) >= needed
 
     def _can_be_repaired(self, host: Host) -> bool:
-        """Its peers give it each committed entry, if they have given up none, and know it."""
+        """Its peers give it each committed entry that they know and have not expired."""
         return self._kept(host) == 0 and self._is_member(host)
 
     def _is_member(self, host: Host) -> bool:
@@ -55,7 +55,7 @@ class DamageRepaired:
         return any(host.name in {*found.voters, *found.learners} for found in known)
 
     def _kept(self, host: Host) -> int:
-        """The first entry that all others have; none where one of them is down."""
+        """The first entry that all others have; none if one of them is down."""
         others = [each.node for each in self._hosts if each is not host]
         return max(sys.maxsize if node is None else node.store.first_index for node in others)
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from math import inf
 
 DISPATCHES_MAX = 200_000
-"""Of one register. A search that takes longer is given up and said to be undecided."""
+"""The limit for one register. A longer search ends as undecided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def check_registers(operations: Sequence[Operation]) -> list[Search]:
 
 
 class _Event:
-    """A call or an end, in a list from which an operation's two are taken out and put back."""
+    """A call or an end, in a list from which both of an operation are taken out and put back."""
 
     __slots__ = ("after", "before", "end", "place")
 

@@ -33,13 +33,13 @@ from simulator.worlds.registry import (
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """``kinds`` are the faults that exist at all (``faults/kinds.py``), none given for every kind.
+    """``kinds`` are the faults that may exist (``faults/kinds.py``), none for those that a seed
+    draws by default.
 
-    ``minutes`` is simulated time with faults; ``seeds`` what is run where nothing else is asked;
-    ``worlds`` are taken in turn, seed by seed; ``nodes`` is the size of a group unless the command
-    line says otherwise. One seed in ``five_every`` has five (0: none has). A ``thorough`` profile
-    has failed too if its seeds missed a situation that they are for
-    (``runs/expected_coverage.py``).
+    ``minutes`` is simulated time with faults. ``seeds`` are those that run by default. ``worlds``
+    are used in turn, seed by seed. ``nodes`` is the size of a group unless the command line says
+    otherwise. One seed in ``five_every`` has five (0: none has). A ``thorough`` profile also fails
+    if its seeds missed an expected situation (``runs/expected_coverage.py``).
     """
 
     name: str
@@ -53,12 +53,12 @@ class Profile:
     five_every: int = 0
 
     def kinds_of(self, seed: int) -> tuple[str, ...]:
-        """The kinds for the world of a seed: bare nodes know nothing of clients and clocks."""
+        """The kinds for the world of a seed: bare nodes have no clients and no clocks."""
         known = NODE_FAULTS if self.world(seed) == NODES else BROKER_FAULTS
         return tuple(kind for kind in self.kinds if kind in known)
 
     def nodes_of(self, seed: int) -> int:
-        """How many a group of that seed has. With three voters a majority is all but one, and some
+        """The size of a group of that seed. With three voters a majority is all but one, and some
         wrong rules pass."""
         return (
             5 if self.five_every and seed % self.five_every == self.five_every - 1 else self.nodes

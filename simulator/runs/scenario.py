@@ -81,7 +81,7 @@ class Scenario:
             return run.play(show)
 
     def verdict(self, outcome: Outcome) -> str | None:
-        """The mistake in the outcome; None if it is what must come of the scenario."""
+        """The mistake in the outcome; None if it is the expected one."""
         if not self.violates:
             return outcome.violation
         if outcome.violation is None:

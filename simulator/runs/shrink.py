@@ -30,7 +30,7 @@ HALVINGS = 6
 
 
 def kind_of(violation: str) -> str:
-    """The first words of a violation, without what differs from run to run."""
+    """The first words of a violation, without those that differ from run to run."""
     plain = re.sub(r"\[[^]]*\]|n?\d[\d.]*", "#", violation)
     return " ".join(plain.split()[:SAME_WORDS])
 
@@ -145,7 +145,7 @@ class Shrinker:
                 place += 1
 
     def _heal_earlier(self) -> None:
-        """Where the violation comes once all is healed: the time of faults is made shorter."""
+        """The violation comes once all is healed: shortens the time of faults."""
         last = max((action.at for action in self.best.actions), default=0.0)
         self._halve(last, self.best.seconds, lambda until: replace(self.best, seconds=until))
 

@@ -40,7 +40,8 @@ def records(
 
 
 class CheckedConsumer(Consumer):
-    """Tells of an answer in which no consumer finds records, or nonsense: each asks again, quietly.
+    """Reports an answer in which a consumer finds no records, or nonsense: each consumer asks
+    again, quietly.
 
     That is a violation, as with :func:`records`.
     """

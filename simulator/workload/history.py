@@ -37,13 +37,13 @@ class Sent:
     client: str
     body: bytes
     lane: str
-    """Sends of one lane wait for each other; empty where they do not."""
+    """Sends of one lane wait for each other; empty if they do not."""
     place: Place | None = None
     ended: bool = False
     content: Content | None = None
     """Its fields beside the body; None until that is decided."""
     delay_level: int = 0
-    """After which it is to be delivered; 0 for at once, or at a time that it says."""
+    """The delay; 0 for none, or for a delivery time."""
 
 
 class Listener:
@@ -107,7 +107,7 @@ class History:
             listener.stored(sent)
 
     def reply(self, sent: Sent) -> None:
-        """The client got an answer to it, and was not told where it is stored."""
+        """The client got an answer without the place of the message."""
         self._end(sent)
         self.acknowledged += 1
         self.note(sent.client, f"message {sent.number} is answered")

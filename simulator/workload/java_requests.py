@@ -124,7 +124,7 @@ class JavaRequests:
         ]
 
     def unlock(self, address: str, queue: MessageQueue) -> None:
-        """One-way, as Java's clients do when a queue goes to another member."""
+        """One-way, as Java's clients do when they lose a queue to another member."""
         body = json.dumps(self._locks([queue])).encode()
         self._remoting.push(address, UNLOCK, {}, (body,))
 

@@ -14,7 +14,7 @@ ALIKE = 4
 """The length of a run with the same tags and properties: brokers read those only once."""
 
 SIZES = ("", "small", "großer Kessel", "a=b,c|d")
-"""Values of a property: none, plain, of several bytes a character, and full of separators."""
+"""Values of a property: empty, plain, with several bytes a character, and full of separators."""
 
 
 def content_of(number: int, born_ms: int) -> Content:

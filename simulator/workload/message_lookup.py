@@ -51,13 +51,13 @@ class LookupListener(Protocol):
 
 
 def keys_of(record: MessageRecord) -> list[str]:
-    """The words by which it can be found, and the key that its producer gave it."""
+    """Its keys, and the key of its producer."""
     properties = record.property_map
     return [*properties.get("KEYS", "").split(), properties.get("UNIQ_KEY", "")]
 
 
 class MessageLookupClient:
-    """Asks any broker, one thing at a time, of messages that are committed."""
+    """Asks any broker about committed messages, one thing at a time."""
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ MAX_OFFSET = 30
 
 
 class OffsetResetOperator:
-    """Moves one queue of a topic at a time, to where the group has been; never beyond."""
+    """Moves one queue of a topic at a time, back to an earlier place of the group."""
 
     def __init__(self, name_servers: str, group: str, topic: str, rng: Random) -> None:
         self._name_servers = name_servers
@@ -70,7 +70,7 @@ class OffsetResetOperator:
         if (committed.code, end.code) != (SUCCESS, SUCCESS):
             await routes.refresh(self._topic)
             return
-        # Only from where the group has been are others than the first offset no way forward.
+        # Only the first offset is never a way forward, unless the group has been there.
         known = ext_int(committed, "offset") > 0
         last = ext_int(end, "offset") if known else 0
         offset = self._rng.choice((last, self._rng.randint(0, last)))

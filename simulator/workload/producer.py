@@ -29,7 +29,7 @@ FILLER_MAX = 120
 
 
 class ApacheDeliverer(SendDispatcher):
-    """Sends again without asking, as Apache's clients do: brokers alone know of its retries."""
+    """Sends again without asking, as Apache's clients do: only brokers know its retries."""
 
     async def _find_earlier_try(self, _delivery: PendingSend, _target: Target) -> SendResult | None:
         return None
@@ -147,7 +147,7 @@ class ProducingClient:
         batch: list[Sent],
         queue: MessageQueue | None = None,
     ) -> asyncio.Future[SendResult] | None:
-        """One request; None where nothing was sent."""
+        """One request; None if nothing was sent."""
         born_ms = client_host.clock.wall_ms()
         messages = [message_of(topic, sent, self._content(sent.number, born_ms)) for sent in batch]
         try:

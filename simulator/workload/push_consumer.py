@@ -12,7 +12,7 @@ from simulator.workload.push_settings import RETRY_PREFIX, PushSettings
 
 
 class PushClient:
-    """One member of a group. ``topics``: the tags that are wanted of each, none for all."""
+    """One member of a group. ``topics``: the wanted tags of each, none for all."""
 
     def __init__(
         self,

@@ -19,8 +19,8 @@ class LockRequest:
 
 
 class PushListener:
-    """Hears what the members of a group do. Each method raises what it finds to be wrong; here none
-    finds anything."""
+    """Hears what the members of a group do. Each method raises its violation; here there is
+    none."""
 
     def given(self, consumer: str, place: Place, record: MessageRecord) -> None:
         """A broker gave a message."""
@@ -57,7 +57,7 @@ class PushListener:
     def locked(
         self, _consumer: str, _queue: MessageQueue, _asked: LockRequest
     ) -> LockRequest | None:
-        """It is granted; None where nobody can say by whom."""
+        """It is granted; None if nobody can say by whom."""
         return None
 
     def unlocks(self, consumer: str, queue: MessageQueue) -> None:

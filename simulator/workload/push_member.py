@@ -1,9 +1,8 @@
 """Consumers that behave on the wire as RocketMQ's Java push consumer, 4.9, does.
 
 They report their offsets with their pulls and one-way. Their pulls are held. They filter by tag
-once more, send back what they cannot consume, and share the queues out by themselves. Those that
-consume in order lock their queues first. Times are shorter than Java's: seconds stand for tens of
-seconds.
+once more, send messages back, and share the queues out by themselves. Those that consume in order
+lock their queues first. Times are shorter than Java's: seconds stand for tens of seconds.
 """
 
 from __future__ import annotations
@@ -50,12 +49,12 @@ class PushMember:
         handlers = {wire.MEMBERS_CHANGED: self._members_changed, wire.RESET_CLIENT: self._reset}
         remoting = self._remoting = RemotingClient(self._loop, handlers)
         self._routes = Routes(self._loop, remoting, client.name_servers.split(";"), client.rng)
-        # Java's clients may be given a name, and then keep their id when they start again.
+        # Java's clients may have a name, and then keep their id after a restart.
         self._wire = wire.JavaRequests(remoting, client.group, f"{client_host.ip}@{client.group}")
         self._version = client_host.boot
         self._process_queues: dict[MessageQueue, ProcessQueue] = {}
         self._doubtful: dict[MessageQueue, None] = {}
-        """Queues that the broker may hold locked for this member, which does not own them."""
+        """Queues that the broker may hold locked for this member, though it does not own them."""
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._routes_due = self._loop.time() + ROUTES_SECONDS
         self._closing = False
@@ -360,8 +359,7 @@ class PushMember:
                     continue
 
     async def _begin_at(self, process_queue: ProcessQueue, offset: int) -> None:
-        """The queue goes on elsewhere: it is dropped, and starts again once its new offset is
-        known."""
+        """The queue is dropped, and starts again once its new offset is known."""
         queue = process_queue.queue
         process_queue.dropped = True
         await asyncio.sleep(REBASE_SECONDS)

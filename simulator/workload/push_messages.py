@@ -29,7 +29,7 @@ def task_content(number: int, born_ms: int) -> Content:
 
 
 def is_wanted(number: int) -> bool:
-    """Whether a group that filters by tags is to be given the message."""
+    """Whether a group that filters by tags gets the message."""
     return tag_of(number) in WANTED_TAGS
 
 

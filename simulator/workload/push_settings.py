@@ -18,8 +18,8 @@ BELIEF_SECONDS = 6.0
 30 s, and 60 s is the broker's."""
 
 ROUTES_SECONDS = 3.0
-"""Between two looks at the routes where nothing has failed (Java's clients: 30 s): a broker that
-does not lead any more answers pulls, and takes no commit."""
+"""The pause between two looks at the routes if nothing has failed (Java's clients: 30 s). A deposed
+leader answers pulls, and takes no commit."""
 
 REBASE_SECONDS = 0.5
 WAITING_MAX = 64
@@ -28,8 +28,7 @@ RETRY_PREFIX = "%RETRY%"
 
 @dataclass(frozen=True, slots=True)
 class PushSettings:
-    """The settings of a member of a group. ``topics``: the tags that are wanted of each, none for
-    all."""
+    """The settings of a member of a group. ``topics``: the wanted tags of each, none for all."""
 
     name_servers: str
     group: str

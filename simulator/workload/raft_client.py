@@ -71,9 +71,9 @@ class RaftClient:
         self._loop.call_later(self._rng.uniform(0.005, self._pause_max), self._work)
 
     def propose(self) -> int | None:
-        """Proposes one payload to one of those who take themselves for a leader that serves.
+        """Proposes one payload to a node that takes itself for a serving leader.
 
-        Returns its number, or None where nobody serves.
+        Returns its number, or None if nobody serves.
         """
         serving = [host for host in self._hosts if host.node is not None and host.node.serving]
         if not serving:
@@ -116,7 +116,7 @@ class RaftClient:
             raise Violation(f"payload {number} was accepted and then refused: {error}")
 
     def process_ended(self, host: Host) -> None:
-        """A process is gone: what it was asked and did not answer, nobody knows."""
+        """A process is gone: the outcomes of its unanswered requests are unknown."""
         for number in [number for number, asked in self.pending.items() if asked is host]:
             del self.pending[number]
             self.unknown[number] = None

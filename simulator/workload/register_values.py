@@ -49,7 +49,7 @@ class RegisterValues:
 
 
 async def fill(producer: Producer, requests: ConsumerRequests, address: str, broker: str) -> None:
-    """Sees to it that each queue of the topic holds ``QUEUE_END`` messages.
+    """Makes sure that each queue of the topic holds ``QUEUE_END`` messages.
 
     Raises as the requests and the producer do; it can then be called again.
     """

@@ -34,7 +34,7 @@ from simulator.workload.register_values import TOPIC as OFFSETS_TOPIC
 CONFIG = ConsumerConfig(request_seconds=1.5)
 TOPIC_REGISTERS = 2
 QUEUES_PRIME, QUEUES_STEP = 4_001, 1_237
-"""Numbers of queues that topics are set to: steps around a circle, so that none comes again."""
+"""Numbers of queues for topics: steps around a circle, so that none comes again."""
 
 
 class RegisterHistory:
@@ -48,7 +48,7 @@ class RegisterHistory:
         self._numbers = count()
 
     def next_queues(self) -> int:
-        """A number of queues that no topic was set to yet; it goes up and down."""
+        """A number of queues that no topic had yet; it goes up and down."""
         return next(self._queues) * QUEUES_STEP % QUEUES_PRIME
 
     def begin(self, operation: Operation) -> int:
@@ -68,7 +68,7 @@ class RegisterHistory:
         return [operation for operation in self.open.values() if operation.is_write]
 
     def client_ended(self, client: str) -> None:
-        """Its process died: what it wrote may happen, what it read nobody knows."""
+        """Its process died: its writes may happen, its reads are unknown."""
         for number in [n for n, each in self.open.items() if each.client == client]:
             operation = self.open[number]
             self.end(number, operation if operation.is_write else None)
@@ -126,10 +126,10 @@ class RegisterClient:
         bursts: Sequence[int] = (1,),
         fills: bool = False,
     ) -> None:
-        """``at_followers`` reads at any broker, and not at the leader alone. Of the operations
+        """``at_followers`` reads at any broker, not only at the leader. Of the operations
         ``write_share`` are writes: a client that only reads does not learn that its leader is
-        deposed. ``bursts``: the numbers of registers that it may ask for at the same instant. Who
-        ``fills`` makes the queues first whose offsets are written; until then nobody asks for
+        deposed. ``bursts``: the numbers of registers that it may ask for at the same instant. With
+        ``fills`` the client first makes the queues of the offsets; until then nobody asks for
         those."""
         self._name_servers = name_servers
         self._topic = topic
@@ -177,8 +177,8 @@ class RegisterClient:
         await remoting.close()
 
     def ask_at_once(self, client_host: ClientHost, address: str, is_write: bool) -> None:
-        """Writes all registers there, or reads them, beside what it asks for by itself; as an event
-        of its process."""
+        """Writes all registers there, or reads them, beside its own requests; as an event of its
+        process."""
         requests = self._requests
         if requests is None or not self._working:
             return
@@ -213,9 +213,9 @@ class RegisterClient:
     async def _ask(
         self, client_host: ClientHost, requests: RegisterRequests, leader: str, reader: str
     ) -> bool:
-        """Asks for one register, or for several at the same instant; False where one fails.
+        """Asks for one register, or for several at the same instant; False if one fails.
 
-        Never for one register twice: what a client asks of it is one after the other.
+        Never one register twice: a client's operations on it are one after the other.
         """
         rng = self._rng
         chosen: dict[tuple[bool, int], bool] = {}

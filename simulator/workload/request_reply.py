@@ -45,7 +45,7 @@ def answer_to(body: bytes) -> bytes:
 
 
 class RequestingClient:
-    """Asks one question at a time, and waits for the answer, or until there can be none."""
+    """Asks one question at a time, and waits for the answer, or until none can come."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class RequestingClient:
         try:
             reply = await producer.request(message, TIMEOUT_SECONDS)
         except (ClientError, CallError) as error:
-            # Whether the question is stored nobody knows: only its answer is waited for.
+            # It is unknown whether the question is stored: the client waits only for its answer.
             self._history.fail(sent, f"{type(error).__name__}: {error}", unknown=True)
             return False
         if bytes(reply.body) != answer_to(sent.body) or not is_wanted(number):

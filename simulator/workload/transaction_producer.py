@@ -38,12 +38,12 @@ LATE_SECONDS = 4.0
 @dataclass(slots=True)
 class TransactionHistory:
     """The outcomes of the half messages, by number: True to commit, False to roll back, None while
-    nobody knows whether it is stored."""
+    it is unknown whether it is stored."""
 
     outcomes: dict[int, bool | None] = field(default_factory=dict)
     positions: dict[int, int] = field(default_factory=dict)
-    """Half messages that producers know of. Where a clock has jumped a day, a retry may be stored
-    once more: that one is nobody's transaction."""
+    """Half messages that producers know of. If a clock has jumped a day, a retry may be stored once
+    more: that one is nobody's transaction."""
     committed: Callable[[int], None] = lambda _number: None
     """Called when a producer has the answer that its commit is stored."""
 

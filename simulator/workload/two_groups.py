@@ -26,7 +26,7 @@ REQUEST_SECONDS = 1.5
 
 
 class TwoGroupsHistory(History):
-    """Messages have one numbering. ``others``: histories whose listeners are those of a group."""
+    """Messages have one numbering. ``others``: histories with the listeners of one group."""
 
     def __init__(self, note: Callable[[str, str], None]) -> None:
         super().__init__(note)

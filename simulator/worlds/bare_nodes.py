@@ -105,7 +105,7 @@ class RaftProposals(Workload):
         await cluster.until(self._is_acknowledged, "a new proposal commits")
 
     def _is_acknowledged(self) -> bool:
-        """Proposes until one proposal is acknowledged that was made after the faults."""
+        """Proposes until a proposal of the time after the faults is acknowledged."""
         if self.client.pending:
             return False
         if self._last_proposed in self.client.acknowledged:

@@ -54,7 +54,8 @@ class World(Generic[H]):
 
 
 class Cluster(Group[H]):
-    """The first group of a world, and all else in it. The seed decides everything too."""
+    """The first group of a world, and everything else in it. The seed decides everything here
+    too."""
 
     def __init__(
         self,
@@ -67,8 +68,8 @@ class Cluster(Group[H]):
         schedule: Sequence[Action] | None = None,
         show: Callable[[str], None] | None = None,
     ) -> None:
-        """``kinds`` are the faults that the seed may choose, none for those that are drawn
-        elsewhere; ``plan`` replaces what it would choose, and ``schedule`` all that it would do."""
+        """``kinds`` are the faults that the seed may choose, none for the default ones. ``plan``
+        replaces that choice, and ``schedule`` all actions."""
         kind, self.settings = world.kind, world.settings
         self.seed = seed
         self.streams = streams = Streams(seed)
@@ -125,7 +126,7 @@ class Cluster(Group[H]):
         return [host for group in self.groups for host in group.hosts]
 
     def _group_of(self, action: Action) -> Group[Any]:
-        """The group of its hosts; what is done to no host is done to all that groups share."""
+        """The group of its hosts; an action without a host affects what all groups share."""
         names = {word for each in action.arguments for word in str(each).split(",")}
         for group in self.groups:
             if names & {host.name for host in group.hosts}:
@@ -145,7 +146,7 @@ class Cluster(Group[H]):
         return ClientHost(name, ip, self.environment, main, self._client_ended)
 
     def _client_ended(self, client_host: ClientHost) -> None:
-        """A process died: nobody hears how what it asked for has ended."""
+        """A process died: nobody hears the outcomes of its requests."""
         for workload in self.workloads:
             workload.client_ended(client_host)
 
@@ -162,13 +163,13 @@ class Cluster(Group[H]):
             self._failure.set_exception(error)
 
     async def pass_time(self, seconds: float) -> None:
-        """Lets it run for so long. Raises what a check or the shipped code raises meanwhile."""
+        """Lets it run for so long. Raises errors of checks and of the shipped code."""
         await asyncio.wait([self._failure], timeout=seconds)
         if self._failure.done():
             self._failure.result()
 
     async def until(self, reached: Callable[[], bool], what: str) -> None:
-        """Lets it run until that is so. Raises :class:`Violation` if it takes too long."""
+        """Lets it run until the condition holds. Raises :class:`Violation` if it takes too long."""
         healing_seconds = self.settings.healing_seconds
         deadline = self.loop.time() + healing_seconds
         while not (self._all_are_back() and reached()):
@@ -184,7 +185,7 @@ class Cluster(Group[H]):
         return not self._healing or all(bring_back(group) for group in self.groups)
 
     async def run(self, seconds: float, client_seconds: float | None = None) -> None:
-        """Faults for so long, then healing; the client works as long, or ``client_seconds``."""
+        """Faults for so long, then healing; the clients work as long, or ``client_seconds``."""
         for host in self._all_hosts:
             host.start()
         self.start_clients()
@@ -222,7 +223,7 @@ class Cluster(Group[H]):
             workload.stop()
 
     async def heal(self) -> None:
-        """No fault any more; then everything must come right, and stay so."""
+        """No fault any more. Then everything must come right, and stay so."""
         self.trace.note("all", "faults end")
         self.network.faults = NetworkFaults()
         self.heal_network()
@@ -264,7 +265,7 @@ class Cluster(Group[H]):
         ]
 
     def switch_off(self) -> None:
-        """The simulation is over: what is left of it is never run."""
+        """The simulation is over: the rest of it never runs."""
         for client_host in self.clients:
             client_host.switch_off()
         for host in self._all_hosts:

@@ -99,7 +99,7 @@ class Group(Generic[H]):
 
     @property
     def target_clients(self) -> Sequence[str]:
-        """The names of the clients that crash, are paused, and are cut off."""
+        """The names of the clients that may crash, be paused, and be cut off."""
         return [name for workload in self.workloads for name in workload.targets]
 
     def host(self, name: str) -> H:
@@ -135,7 +135,7 @@ class Group(Generic[H]):
         self.network.heal()
 
     def leader(self) -> H | None:
-        """The serving leader; None if nobody does, or more than one takes itself for the leader."""
+        """The serving leader; None if there is none, or more than one takes itself for it."""
         leading = [
             host
             for host in self.hosts
@@ -148,7 +148,7 @@ class Group(Generic[H]):
     # --- in the end
 
     def hosts_that_must_run(self) -> Sequence[H]:
-        """Those that must run: all but those that damage keeps from it."""
+        """The hosts that must run: all but those that damage keeps from it."""
         return [host for host in self.hosts if not host.kept_from_running]
 
     def agrees(self) -> bool:

@@ -39,7 +39,7 @@ class MessageChecks:
         self.invariants: Sequence[Invariant] = [self.stored, content, self._skipped]
 
     def delivered(self) -> bool:
-        """Whether the readers have all that this group has stored for them."""
+        """Whether the readers have all messages that this group has stored for them."""
         ends = self.stored.ends
         return all(
             self._skipped.reaches(*queue, end) for queue, end in ends.items() if queue[0] in TOPICS

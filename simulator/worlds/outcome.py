@@ -24,4 +24,4 @@ class Outcome:
     marks: dict[str, int] = field(default_factory=dict)
     schedule: tuple[Action, ...] = ()
     picture: str = ""
-    """Of the violation, as a web page, where a check has drawn one."""
+    """A picture of the violation as a web page, if a check has drawn one."""

@@ -115,7 +115,7 @@ class FilteringGroupListener(DeliveryForwarder):
 
 
 class OrderedGroupListener(OneLockOwner):
-    """Of the group that consumes in order. A message fails the first time now and then."""
+    """For the group that consumes in order. A message fails the first time now and then."""
 
     def __init__(self, now: Callable[[], float], listeners: Sequence[Listener]) -> None:
         super().__init__(now)
@@ -248,7 +248,8 @@ class PushConsumers(Workload):
         await cluster.pass_time(4.0)
 
     async def _reset_group(self) -> None:
-        """All is delivered again that the log still has, unless the leader goes meanwhile."""
+        """Everything that the log still has is delivered again, unless the leader goes
+        meanwhile."""
         while not self._redelivered():
             ends = {queue: end for queue, end in self._ends().items() if queue[0] == TOPIC}
             self._again.begin(ends)

@@ -70,7 +70,7 @@ def _retaining(settings: WorldSettings) -> WorldSettings:
 
 
 def _checking(settings: WorldSettings) -> WorldSettings:
-    """Producers are asked about their transactions after a second, and each second again."""
+    """Producers are asked about their transactions after a second, and then every second."""
     broker = BrokerSettings(
         retains=True, transaction_timeout_ms=1_000, transaction_check_interval_ms=1_000
     )
@@ -102,12 +102,13 @@ WORLDS: Mapping[str, World[Any]] = {
     GROUPS: World(
         WHOLE_BROKERS,
         (_names, _messages_of_both, SecondGroup),
-        # A client that asked for a route while a group was not registered asks again so late.
+        # After this time a client asks again if a group was not registered when it asked for a
+        # route.
         replace(BUSY, queues_per_topic=2, healing_seconds=HEALING_SECONDS + POLL_SECONDS),
     ),
 }
-"""By name; ``docs/simulator.md`` has a table of them. Each has its own seeds: what is added to one
-leaves those of the others as they are."""
+"""By name; ``docs/simulator.md`` has a table of them. Each has its own seeds: a change of one
+leaves those of the others alone."""
 
 
 @dataclass(frozen=True, slots=True)

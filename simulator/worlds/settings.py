@@ -19,27 +19,27 @@ BROKER_SETTINGS = BrokerSettings()
 
 @dataclass(frozen=True, slots=True)
 class WorldSettings:
-    """Where several values are given, the seed draws one for a run, or one each time."""
+    """If several values are given, the seed draws one for a run, or one each time."""
 
     healing_seconds: float = HEALING_SECONDS
     broker: BrokerSettings = BROKER_SETTINGS
     heartbeats: Sequence[float] = (0.1, 0.2)
     """Seconds between two heartbeats of a leader; an election takes six times as long."""
     scrub_passes: Sequence[float] = (2.0, 4.0)
-    """Seconds between two passes over the log that look for damage at rest."""
+    """Seconds between two passes of the scrub over the log."""
 
     client_pauses: Sequence[float] = (0.15, 0.3, 0.6)
     """The longest pauses between two requests of a producer, in seconds."""
     patient_pauses: float = 1.0
     """The factor of the patient producer's pauses."""
     client_bursts: Sequence[int] = (1,)
-    """How many requests the impatient producer sends at the same instant; drawn each time."""
+    """The requests that the impatient producer sends at the same instant; drawn each time."""
     impatience: Sequence[float] = (PRODUCER_CONFIG.request_seconds,)
     """Seconds after which the impatient producer sends a request again."""
     register_pauses: float = 2.0
     """The factor of the pauses of clients that ask for offsets and topics."""
     register_bursts: Sequence[int] = (1,)
-    """For how many offsets and topics a client asks at the same instant; drawn each time."""
+    """The offsets and topics that a client asks for at the same instant; drawn each time."""
     reads_at_followers: bool = False
     """Offsets and topics are read at any broker."""
     queues_per_topic: int = PRODUCER_CONFIG.default_queues
@@ -49,7 +49,7 @@ class WorldSettings:
     added_pauses: float = 1.0
     """The factor of the pauses of clients that a world adds."""
     delaying_bursts: Sequence[int] = (1,)
-    """How many messages that wait are sent at the same instant; drawn each time."""
+    """The scheduled messages that are sent at the same instant; drawn each time."""
 
 
 BUSY = WorldSettings()
@@ -82,11 +82,11 @@ CALM = replace(
     heartbeats=(0.2,),
     scrub_passes=(6.0, 12.0),
 )
-"""Fewer entries and less housekeeping in a second. Most of what a run costs is the way of each
+"""Fewer entries and less housekeeping in a second, because most of a run's cost is the way of each
 entry through three brokers. Here clients do several things at the same instant, and then pause
-longer. They send, are given, write and read some 21 times a second, as others do, in fewer entries.
-So more seconds with faults are seen in the same time; other settings are for what only shows under
-load. Consumers commit every 3 seconds (shipped: 5, elsewhere: 1), leaders beat five times a second
+longer. They send, receive, write and read some 21 times a second, as elsewhere, in fewer entries.
+So the same time has more seconds with faults. Other settings test what shows only under load.
+Consumers commit every 3 seconds (shipped: 5, elsewhere: 1), leaders beat five times a second
 (shipped: ten, elsewhere: either)."""
 
 SHARED_CALM = replace(
@@ -97,4 +97,4 @@ SHARED_CALM = replace(
     added_pauses=3.0,
     delaying_bursts=(1, 2, 4, 8),
 )
-"""For worlds that add clients: all together ask for about as much as those of ``CALM`` alone."""
+"""For worlds that add clients: all together ask for as much as those of ``CALM`` alone."""

@@ -24,8 +24,8 @@ FIRST = 10
 
 
 class SecondGroup(Workload):
-    """See the module. Its client makes the topics at both groups before anybody looks: clients ask
-    for routes seldom."""
+    """See the module. Its client makes the topics at both groups before any client looks, because
+    clients ask for routes seldom."""
 
     prepares = True
     targets = ("x0",)

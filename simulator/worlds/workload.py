@@ -13,9 +13,9 @@ from simulator.invariants import Invariant
 class Workload:
     """Some clients of a cluster. Each overrides what concerns it.
 
-    ``client_hosts`` are the machines of its clients, in the order in which they start. Faults
-    strike those in ``targets``. ``invariants`` observe the hosts of the cluster's first group. With
-    ``prepares`` it starts, and comes to its end, before the others.
+    ``client_hosts`` are the machines of its clients, in the order of their start. Faults strike
+    those in ``targets``. ``invariants`` observe the hosts of the cluster's first group. With
+    ``prepares`` it starts and ends before the others.
     """
 
     prepares: ClassVar[bool] = False

@@ -37,7 +37,7 @@ _NUMBERS = ("queue_id", "queue_offset")
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """One acknowledged message, by where its broker said that it is; ``None`` is not known."""
+    """One acknowledged message, by its place in the broker's answer; ``None`` is unknown."""
 
     msg_id: str
     group: str | None
@@ -51,7 +51,7 @@ class Acknowledged:
         return int(self.msg_id[-_POSITION_DIGITS:], 16)
 
     def fits(self, record: MessageRecord) -> bool:
-        """Whether a record is that message, as far as is known of it."""
+        """Whether a record is that message, by the known fields."""
         unique = find_property(record.properties, UNIQUE_KEY) or b""
         return record.position == self.position and all(
             expected is None or expected == found
@@ -129,7 +129,7 @@ def check_acknowledged(
 ) -> list[GroupFinding]:
     """A finding for each listed message that the committed log does not hold.
 
-    It is looked up in the replica that knows most of the log; the audit proper tells whether the
+    It is looked up in the replica that knows most of the log; the rest of the audit checks that the
     others hold the same.
     """
     fs, _ = open_file_system(root)
@@ -181,7 +181,7 @@ class CommittedLog:
         return f"{self._replica.directory}/commitlog/{segment_name(start)}", position - start
 
     def mismatch(self, one: Acknowledged) -> str | None:
-        """The record that is there instead; ``None`` where it is there, or has expired."""
+        """The record in the place of the message; ``None`` if it is the message, or has expired."""
         if one.position < self._first:
             return None
         if one.position >= self._end:

@@ -37,8 +37,8 @@ from store.verify.plan.replica_identities import distinct_directories
 from store.verify.plan.replica_locks import lock_replicas, without_unlocked
 
 RANGES_AT_ONCE = 4096
-"""Of all groups together. Each gives some 50 bytes a queue that it has messages of, and up to
-512 KiB of what its commands do to the broker's state."""
+"""For all groups together. Each gives some 50 bytes for a queue with messages, and up to 512 KiB
+about the effects of its commands on the broker's state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class GroupFinding:
     finding: Finding
     group: str
     listed: bool = False
-    """Whether it is about a message of the list of those that were acknowledged."""
+    """Whether the finding is about a message of the list."""
 
     @property
     def kind(self) -> str:
@@ -73,7 +73,7 @@ class GroupAudit:
 
 @dataclass(slots=True)
 class Audit:
-    """The whole result. ``scan_seconds`` is the time of the Spark jobs alone."""
+    """The whole result. ``scan_seconds`` is the time of the Spark jobs."""
 
     groups: list[GroupAudit] = field(default_factory=list)
     findings: list[GroupFinding] = field(default_factory=list)
@@ -89,9 +89,9 @@ def run_audit(
 ) -> Audit:
     """Audits the replicas in ``directories``: paths, or URLs of one file system.
 
-    A task checks about ``range_bytes`` of each replica's log; where that is left out, the size
-    follows from that of the log and the number of cores.
-    Raises :class:`~spark.errors.ReplicaError` for what is no replica, or one that is in use.
+    A task checks about ``range_bytes`` of each replica's log. By default the size follows from that
+    of the log and the number of cores. Raises :class:`~spark.errors.ReplicaError` for something
+    else than a replica, or one in use.
     """
     root = directories[0]
     opened = [open_file_system(directory) for directory in directories]
@@ -122,7 +122,8 @@ def task_size(session: SparkSession, fs: FileSystem, paths: Sequence[str]) -> in
 
 
 def waves(groups: Sequence[GroupPlan]) -> Iterator[list[GroupPlan]]:
-    """Groups that are audited side by side: enough for any cluster, and what a driver can hold."""
+    """Groups that are audited side by side: enough for any cluster, and not too many for a
+    driver."""
     some: list[GroupPlan] = []
     ranges = 0
     for group in groups:

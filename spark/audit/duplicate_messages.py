@@ -20,7 +20,7 @@ from store.verify.index.duplicate_messages import HASHES, DuplicateSearch
 
 MESSAGES_OF_A_SLICE = 1 << 22
 SCHEMA = "findings binary"
-# Where the files are damaged in which the search would look, another replica is taken.
+# If the files of the search are damaged, another replica is taken.
 HINDERING = frozenset(
     {
         FindingKind.ENTRY,
@@ -38,9 +38,9 @@ HINDERING = frozenset(
 def find_duplicates(
     session: SparkSession, root: str, groups: Sequence[GroupAudit], told: Sequence[GroupFinding]
 ) -> list[GroupFinding]:
-    """A finding for each message that came twice, of the replica that knows most of each group.
+    """A finding for each message that came twice, of the replica of each group that knows most.
 
-    Raises :class:`~spark.errors.ReplicaError` where no replica of a group is fit to be searched.
+    Raises :class:`~spark.errors.ReplicaError` if no replica of a group is fit to be searched.
     """
     found: list[GroupFinding] = []
     hindered = {one.finding.replica for one in told if one.finding.kind in HINDERING}
@@ -66,7 +66,7 @@ def find_duplicates(
 
 
 def last_line(error: PythonException) -> str:
-    """Of a traceback that came from a task, what the error itself said."""
+    """The error's own message out of the traceback of a task."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return next((line for line in reversed(lines) if "Error: " in line), lines[0])
 

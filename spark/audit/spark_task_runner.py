@@ -21,7 +21,7 @@ from store.verify.plan.task_runner import Result, Shared, Task
 
 RESULT_SCHEMA = "number bigint, result binary"
 JOB_BYTES = 64 << 20
-"""Of the payloads of a job's tasks, which go to each executor."""
+"""The limit for the payloads of a job's tasks, which go to each executor."""
 JOB_TASKS = 100_000
 
 
@@ -38,7 +38,7 @@ class SparkRun:
         shared: Sequence[Shared],
         tasks: Sequence[tuple[int, Task]],
     ) -> list[Result]:
-        """The results in the order of the tasks. One that is alone runs here: a job costs more."""
+        """The results in the order of the tasks. A single one runs here: a job costs more."""
         if len(tasks) > 1:
             return self.on_executors(check, shared, tasks)
         fs, _ = open_file_system(self._root)
@@ -66,7 +66,7 @@ class SparkRun:
         shared: Sequence[bytes],
         tasks: Sequence[tuple[int, bytes]],
     ) -> DataFrame:
-        """A row for each task: nothing in it makes Spark exchange rows."""
+        """A row for each task; Spark exchanges no rows for it."""
         count = len(tasks)
         numbers = self._session.range(0, count, 1, count)
         return numbers.mapInArrow(run_tasks(self._root, check, shared, tasks), RESULT_SCHEMA)
@@ -90,11 +90,11 @@ def run_tasks(
     shared: Sequence[bytes],
     tasks: Sequence[tuple[int, bytes]],
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function of a Spark task; it goes to the executors together with what is shared."""
+    """The function of a Spark task; it goes to the executors with the shared data."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if not gc.get_freeze_count():
-            # Spark collects garbage after each task: what is loaded by now need not be looked at.
+            # Spark collects garbage after each task: modules that are loaded by now need no look.
             gc.freeze()
         fs, _ = open_file_system(root)
         for batch in batches:

@@ -13,7 +13,7 @@ from store.verify.plan.targets import find_replicas
 def find_targets(directories: Sequence[str]) -> list[str]:
     """Each directory itself if it is a replica's, else the replicas in it and in its groups.
 
-    Raises :class:`~spark.errors.ReplicaError` where there is none.
+    Raises :class:`~spark.errors.ReplicaError` if there is none.
     """
     found: list[str] = []
     for directory in directories:

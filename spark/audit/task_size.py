@@ -22,11 +22,12 @@ RANGE_BYTES_MAX = 1 << 30
 REQUESTS_AT_ONCE = 16
 """Of the driver: a store lets each request wait."""
 UNKNOWN_CORES = 64
-"""Of a Connect server, which does not tell: tasks that are small for few cores cost little."""
+"""The cores of a Connect server, which does not tell: small tasks cost little on few cores."""
 
 
 def range_bytes_for(log_bytes: int, cores: int) -> int:
-    """Bytes of log in a range: as many ranges a core as it takes to have none above the largest."""
+    """Bytes of log in a range: the same number of ranges for each core, and none above the largest
+    size."""
     rounds = -(-log_bytes // (cores * RANGE_BYTES_MAX))
     return max(RANGE_BYTES_MIN, -(-log_bytes // max(cores * rounds, 1)))
 
@@ -40,7 +41,7 @@ def count_cores(session: SparkSession) -> int:
 
 
 def log_bytes(fs: FileSystem, directories: Sequence[str]) -> int:
-    """Bytes from the first segment to the end of the last, of the replica that has most."""
+    """Bytes from the first segment to the end of the last, in the longest replica."""
     paths = [f"{directory}/commitlog" for directory in directories]
     with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
         return max(pool.map(partial(_log_bytes, fs), paths))

@@ -44,7 +44,7 @@ def run_benchmark(
     repeats: int = 3,
     linked: bool = False,
 ) -> dict[str, Any]:
-    """A row for each size of uniform and of mixed messages, and what those of a kind say together.
+    """A row for each size of uniform and of mixed messages, and a line about each kind.
 
     The data are deleted after each.
     """
@@ -85,7 +85,7 @@ def log_events(directory: str) -> dict[str, str]:
 
 
 def shuffled(events: str) -> int:
-    """Bytes that tasks have written for others to read, since the session began."""
+    """Bytes that tasks have shuffled since the session began."""
     total = 0
     for name in os.listdir(events):
         with open(f"{events}/{name}", encoding="utf-8") as file:
@@ -97,7 +97,7 @@ def shuffled(events: str) -> int:
 
 
 def measure(session: SparkSession, root: str, group: GroupPlan, repeats: int) -> dict[str, Any]:
-    """Plain processes and Spark in turn, the best of their runs each."""
+    """Plain processes and Spark alternate; the best run of each counts."""
     plain, spark = [], []
     with plain_workers(WORKERS) as pool:
         check_plain(pool, group)  # fills the page cache
@@ -119,7 +119,7 @@ def measure(session: SparkSession, root: str, group: GroupPlan, repeats: int) ->
 def measure_alone(group: GroupPlan, repeats: int) -> dict[str, float]:
     """The CPU time of one process: the median of runs that alternate.
 
-    ``check_to_read`` is the rate of the check against that of reading and summing up.
+    ``check_to_read`` is the rate of the check divided by that of reading and summing up.
     """
     directory = group.replicas[0].directory
     runs: dict[str, list[float]] = {}
@@ -148,7 +148,7 @@ def check_in_spark(session: SparkSession, root: str, group: GroupPlan) -> list[R
 
 
 def timed(run: Callable[[], Sequence[RangeResult]]) -> tuple[float, float, int]:
-    """Seconds of the clock and of processors, and the bytes that were read."""
+    """Seconds by the clock and of CPU time, and the bytes that were read."""
     began, used = time.perf_counter(), cpu_seconds()
     results = run()
     seconds, cpu = time.perf_counter() - began, cpu_seconds() - used
@@ -156,7 +156,8 @@ def timed(run: Callable[[], Sequence[RangeResult]]) -> tuple[float, float, int]:
 
 
 def together(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Rates of each size, and from the first to the last: there what a job costs once is out."""
+    """Rates of each size, and from the first to the last, which leaves out what a job costs
+    once."""
     first, last = rows[0], rows[-1]
     found: dict[str, Any] = {}
     for row in rows:

@@ -39,7 +39,7 @@ class Messages(StrEnum):
 
 
 def batches(messages: Messages, body_size: int) -> Iterator[list[QueueRun]]:
-    """The runs of one entry after the other, without an end; the same ones each time."""
+    """The runs of one entry after the other, without end; the same ones each time."""
     return uniform_batches(body_size) if messages is Messages.UNIFORM else mixed_batches()
 
 
@@ -64,7 +64,7 @@ def uniform_batches(body_size: int) -> Iterator[list[QueueRun]]:
 
 
 def mixed_batches() -> Iterator[list[QueueRun]]:
-    """Each message of any topic, queue, tag and size, with 0 to 2 keys, as clients send them."""
+    """Messages of any topic, queue, tag and size, with 0 to 2 keys, as clients send them."""
     drawn = random.Random(SEED)
     pool = drawn.randbytes(1 << 16)
     ends = {(topic, queue): 0 for topic in TOPICS for queue in range(QUEUES)}

@@ -9,26 +9,26 @@ import os
 from collections.abc import Iterator
 
 _TICKS = os.sysconf("SC_CLK_TCK")
-# Fields of /proc/<pid>/stat behind the name of the command, which is in parentheses.
-# The times are its own, user's and system's, and those of its children that have ended: Spark ends
-# workers that are idle for a minute, and what they did must not be lost.
+# Fields of /proc/<pid>/stat behind the name of the command, which is in parentheses. The times are
+# its own, user's and system's, and those of its ended children: Spark ends workers that are idle
+# for a minute, and their time must not be lost.
 _PARENT, _TIMES = 1, slice(11, 15)
 
 
 def cpu_seconds() -> float:
-    """Seconds of processor time of this process and of all below it, ended ones included."""
+    """Seconds of CPU time of this process and of all below it, ended ones included."""
     return sum(
         sum(map(int, stat_fields(pid)[_TIMES])) / _TICKS for pid in (os.getpid(), *descendants())
     )
 
 
 def peak_memory(command: str) -> int:
-    """The most resident bytes that one process below has had, of those whose command has a word."""
+    """The most resident bytes of one process below, among those with a word in their command."""
     return max((peak_of(pid) for pid in descendants() if command in command_line(pid)), default=0)
 
 
 def descendants() -> Iterator[int]:
-    """The processes that this one has started, and those that they have."""
+    """The processes that this one has started, and their children."""
     parents = {
         int(name): int(fields[_PARENT])
         for name in os.listdir("/proc")
@@ -45,7 +45,7 @@ def descendants() -> Iterator[int]:
 
 
 def stat_fields(pid: int) -> list[str]:
-    """None where the process has ended."""
+    """None if the process has ended."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             return file.read().rpartition(")")[2].split()

@@ -7,7 +7,8 @@ import shutil
 from dataclasses import replace
 
 from spark.bench.messages import BORN_MS, HOST, Messages, batches
-from store.index.consume_queue import ROW_SIZE, ConsumeQueues
+from store.index.block_seals import ROW_SIZE
+from store.index.consume_queues import ConsumeQueues
 from store.index.key_index import KeyIndex
 from store.io.os_filesystem import OsFileSystem
 from store.io.two_slot_file import SLOT_COUNT, SLOT_SIZE, decode_slot, encode_slot
@@ -38,8 +39,8 @@ def write_snapshots(
 ) -> list[str]:
     """Three snapshots of about ``size_bytes`` of log each; their directories.
 
-    ``body_size`` is of uniform messages. ``linked`` makes them share the files of the log, where
-    there is no room for all.
+    ``body_size`` is for uniform messages. With ``linked`` they share the files of the log, if there
+    is no room for all.
     """
     fs = OsFileSystem()
     live = f"{directory}/live"
@@ -95,13 +96,10 @@ def write_snapshots(
 
 
 def flush(queues: ConsumeQueues, keys: KeyIndex) -> None:
-    for queue in queues.begin_flush():
-        queue.run()
-        queue.finish()
-    key_flush = keys.begin_flush()
-    if key_flush is not None:
-        key_flush.run()
-        key_flush.finish()
+    for flushed in (queues.begin_flush(), keys.begin_flush()):
+        if flushed is not None:
+            flushed.run()
+            flushed.finish()
 
 
 def copy_as(source: str, target: str, node: str, *, linked: bool = False) -> str:
@@ -129,7 +127,7 @@ def copy_as(source: str, target: str, node: str, *, linked: bool = False) -> str
 
 
 def give_to(directory: str, owner: str) -> None:
-    """Makes the vote and the mark of a replica say that they are that node's."""
+    """Makes the vote and the mark of a replica name that node as their owner."""
     for name in (VOTE_NAME, MARK_NAME):
         path = os.path.join(directory, "state", name)
         with open(path, "rb") as file:

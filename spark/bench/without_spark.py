@@ -78,7 +78,7 @@ def check_one(
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Bytes (or rows), and the processor time that they took, in seconds."""
+    """Bytes (or rows), and their CPU time in seconds."""
 
     amount: int
     cpu_seconds: float

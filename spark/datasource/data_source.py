@@ -45,7 +45,7 @@ from store.verify.log.batch_columns import TopicNumbers
 BATCH_ROWS = 8192
 BATCH_BYTES = 16 << 20
 MESSAGE_BYTES = 4 << 20
-# The bytes of index that an entry takes are few beside its own.
+# The index of an entry takes few bytes beside the entry itself.
 INDEX_RANGE_FACTOR = 16
 
 
@@ -107,7 +107,7 @@ class Reader(DataSourceReader):
 
 
 class StreamReader(DataSourceStreamReader):
-    """Follows a directory into which snapshots come: each batch is what newer ones add.
+    """Follows a directory of snapshots: each batch has the additions of newer ones.
 
     An offset is the next entry of each replica: ``{"broker-a/n0": 17}``.
     """
@@ -197,7 +197,7 @@ def read_part(partition: InputPartition, options: ReadOptions) -> Iterator[pa.Re
 
 
 def message_batches(piece: Piece, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """The messages of some entries at a time, as columns where they allow it."""
+    """The messages of some entries at a time, as columns if they allow it."""
     topics = TopicNumbers()
     gathered: list[LogEntry] = []
     size = 0

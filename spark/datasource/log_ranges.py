@@ -80,7 +80,7 @@ class IndexRows:
         return next(self.rows(index, index))
 
     def rows(self, first: int, last: int) -> Iterator[EntryIndexRow]:
-        """Raises :class:`~spark.errors.ReplicaError` where a row is not there."""
+        """Raises :class:`~spark.errors.ReplicaError` if a row is not there."""
         for start in range(first, last + 1, ROWS_AT_ONCE):
             count = min(ROWS_AT_ONCE, last + 1 - start)
             data = self._files.read(start, count)
@@ -102,7 +102,7 @@ class IndexRows:
 def read_entries(piece: Piece) -> Iterator[LogEntry]:
     """The entries of a piece, one at a time, so that memory stays bounded by the largest.
 
-    Raises :class:`~spark.errors.ReplicaError` naming file and byte where an entry is not there.
+    Raises :class:`~spark.errors.ReplicaError` with file and byte for a missing entry.
     """
     fs = piece.snapshot.open()
     size = piece.snapshot.segment_size

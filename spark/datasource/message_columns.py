@@ -131,7 +131,7 @@ class _Pairs:
 
     def __init__(self, octets: Octets, begins: Numbers, ends: Numbers) -> None:
         self._count = len(begins)
-        # The strings one behind the other, with an end behind each that may lack it.
+        # The strings one behind the other, each with an end that it may lack.
         sizes = ends - begins + 1
         firsts = np.cumsum(sizes) - sizes
         texts = _cut_out(octets.data, begins, ends + 1).buffers()[2]
@@ -154,13 +154,13 @@ class _Pairs:
         self._check_names(octets)
 
     def _check_names(self, octets: Octets) -> None:
-        """Raises :class:`UnusualError` where a message may have two properties of one name."""
+        """Raises :class:`UnusualError` if a message may have two properties of one name."""
         begin, end = self.names
         sizes = end - begin
         short = np.minimum(sizes, _NAME_SIZE).astype(np.uint64)
         kept = np.uint64(0xFFFFFFFFFFFFFFFF) >> (np.uint64(8) * (np.uint64(8) - short))
         self._starts &= np.where(short > 0, kept, np.uint64(0))
-        # The beginning, the end and the size of a name tell it from nearly all others.
+        # The beginning, the end and the size of a name distinguish it from nearly all others.
         tails = gather(octets, end - _NAME_SIZE, _NAME_SIZE).view("<u8").ravel()
         tails = np.where(sizes < _NAME_SIZE, np.uint64(0), tails)
         with np.errstate(over="ignore"):
@@ -172,7 +172,7 @@ class _Pairs:
             raise UnusualError
 
     def values(self, data: bytes, name: bytes) -> pa.Array:
-        """By message the value of one property, null where it has none."""
+        """The value of one property by message, null without one."""
         wanted = int.from_bytes(name[:_NAME_SIZE], "little")
         sizes = self.names[1] - self.names[0]
         found = np.flatnonzero((self._starts == np.uint64(wanted)) & (sizes == len(name)))

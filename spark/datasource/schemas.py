@@ -140,7 +140,7 @@ WITH_BODIES = frozenset({View.ENTRIES, View.MESSAGES})
 
 
 def row_columns(options: ReadOptions) -> tuple[tuple[str, str], ...]:
-    """Names and Spark types of all that a row has; ``body`` only where it was asked for."""
+    """Names and Spark types of all columns; ``body`` only on request."""
     found = COLUMNS[options.view]
     return (*found, BODY) if has_bodies(options) else found
 
@@ -150,7 +150,7 @@ def has_bodies(options: ReadOptions) -> bool:
 
 
 def columns(options: ReadOptions) -> tuple[tuple[str, str], ...]:
-    """Names and Spark types of what a read gives, in its order.
+    """Names and Spark types of the result of a read, in order.
 
     Raises :class:`~spark.errors.OptionError` for a column that the view does not have.
     """

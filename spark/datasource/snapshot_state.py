@@ -14,7 +14,7 @@ from store.verify.state.state_reader import read_state
 
 @dataclass(frozen=True, slots=True)
 class SnapshotState:
-    """``index`` is the entry that the state is as of, ``path`` the checkpoint's file."""
+    """``index`` is the last entry in the state, ``path`` the checkpoint's file."""
 
     index: int
     path: str
@@ -24,7 +24,7 @@ class SnapshotState:
 def snapshot_state(snapshot: Snapshot) -> SnapshotState | None:
     """``None`` for a snapshot of a replica without entries.
 
-    Raises :class:`~spark.errors.ReplicaError` where the checkpoint cannot be read.
+    Raises :class:`~spark.errors.ReplicaError` if the checkpoint cannot be read.
     """
     manifest = snapshot.manifest
     log = FindingLog(snapshot.name)

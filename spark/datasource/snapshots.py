@@ -37,7 +37,7 @@ class Snapshot:
 
 
 def split_paths(options: Mapping[str, str]) -> list[str]:
-    """The paths given to ``load``: one, or the list that Spark hands on as JSON."""
+    """The paths of ``load``: one, or the list that Spark hands on as JSON."""
     if "paths" in options:
         return [str(path) for path in json.loads(options["paths"])]
     if options.get("path"):
@@ -48,7 +48,7 @@ def split_paths(options: Mapping[str, str]) -> list[str]:
 def find_snapshots(roots: list[str]) -> list[Snapshot]:
     """The newest snapshot of each replica below the paths, by name of the replica.
 
-    Raises :class:`~spark.errors.ReplicaError` where there is none, or one is no whole snapshot.
+    Raises :class:`~spark.errors.ReplicaError` if there is none, or an incomplete one.
     """
     newest: dict[str, Snapshot] = {}
     for root in roots:

@@ -16,9 +16,8 @@ from spark.datasource.schemas import has_bodies
 from spark.datasource.snapshot_state import snapshot_state
 from spark.datasource.snapshots import Snapshot
 from spark.errors import ReplicaError
-from store.errors import CorruptBatchError, CorruptRecordError
-from store.index.key_index import HEADER as KEY_HEADER
-from store.index.key_index import KEY_ROW_SIZE
+from store.errors import CorruptBatchError, CorruptRecordError, DamagedError
+from store.index.key_file import read_file, read_page
 from store.log.entry import HEADER_SIZE, KINDS
 from store.log.layout import parse_segment_name, segment_name
 from store.message.batch import QUEUE_ROW, decode_batch
@@ -112,7 +111,7 @@ def message_row(replica: str, index: int, record: MessageRecord) -> tuple[Any, .
 
 
 def moment(time_ms: int) -> datetime | None:
-    """A time as Arrow takes it; nothing for one that no calendar holds."""
+    """A time for Arrow; nothing for one that no calendar holds."""
     try:
         return _EPOCH + timedelta(milliseconds=time_ms)
     except OverflowError:
@@ -145,7 +144,7 @@ def index_rows(piece: Piece) -> Rows:
 def queue_lengths(snapshot: Snapshot) -> list[QueueLength]:
     """The rows of queues that count, by the snapshot's checkpoint.
 
-    Raises :class:`~spark.errors.ReplicaError` where it cannot be read.
+    Raises :class:`~spark.errors.ReplicaError` if it cannot be read.
     """
     state = snapshot_state(snapshot)
     return [] if state is None else list(state.machine.queues)
@@ -181,20 +180,17 @@ def key_files(snapshot: Snapshot) -> list[str]:
 
 
 def key_rows(snapshot: Snapshot, path: str) -> Rows:
-    file = snapshot.open().open(path, writable=False)
+    fs = snapshot.open()
     try:
-        data = file.pread(file.size(), 0)
-    finally:
-        file.close()
-    if len(data) < KEY_HEADER.size:
-        raise ReplicaError(f"{path}, byte {len(data)}: the file ends within its header")
-    _magic, _version, _first, _last, _, _, count, crc = KEY_HEADER.unpack_from(data)
-    rows = data[KEY_HEADER.size :]
-    if len(rows) != count * KEY_ROW_SIZE:
-        raise ReplicaError(
-            f"{path}, byte {len(data)}: the file does not end after its {count} rows"
-        )
-    if crc32c(rows) != crc:
-        raise ReplicaError(f"{path}, byte {KEY_HEADER.size}: the rows do not have the stated CRC")
-    for key_hash, position, seconds in _KEY_ROW.iter_unpack(rows):
-        yield snapshot.name, key_hash, position, moment(seconds * 1000), path
+        said = read_file(fs, path)
+        file = fs.open(path, writable=False)
+        try:
+            for page in range(said.page_count):
+                for key_hash, position, seconds in _KEY_ROW.iter_unpack(
+                    read_page(file, said, page)
+                ):
+                    yield snapshot.name, key_hash, position, moment(seconds * 1000), path
+        finally:
+            file.close()
+    except DamagedError as error:
+        raise ReplicaError(str(error)) from error

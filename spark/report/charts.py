@@ -70,7 +70,7 @@ def topic_totals(audits: Sequence[GroupAudit]) -> dict[str, int]:
 
 
 def messages_over_time(audits: Sequence[GroupAudit]) -> str:
-    """Stacked bars by the minute of storing, those of the biggest topics apart."""
+    """Stacked bars by the minute of storing, with the biggest topics apart."""
     topics = list(topic_totals(audits))[:TOPICS]
     minutes = [
         minute for audit in audits for result in audit.results for _, minute in result.counts

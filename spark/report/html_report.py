@@ -51,7 +51,7 @@ mark{background:var(--damaged);color:#fff;border-radius:2px}
 
 
 def render(audit: Audit, summary: dict[str, Any], findings: list[dict[str, Any]]) -> str:
-    """The page; ``summary`` and ``findings`` are those that are written beside it."""
+    """The page; ``summary`` and ``findings`` are those of the other files."""
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8>",
         '<meta name=viewport content="width=device-width,initial-scale=1">',

@@ -59,7 +59,7 @@ RANGES = pa.schema(
 
 
 def read_context(fs: FileSystem, path: str, position: int) -> tuple[int, bytes]:
-    """The bytes around a place and where they begin; none where the file cannot be read."""
+    """The bytes around a place and where they begin; none if the file cannot be read."""
     start = max(0, position - CONTEXT_BYTES)
     try:
         file = fs.open(path, writable=False)
@@ -72,7 +72,7 @@ def read_context(fs: FileSystem, path: str, position: int) -> tuple[int, bytes]:
 
 
 def majority_path(audit: Audit, finding: Finding) -> str | None:
-    """The file of a replica of the majority that is the same one there."""
+    """The same file of a replica in the majority."""
     replicas = {
         replica.name: replica.directory for group in audit.groups for replica in group.plan.replicas
     }
@@ -136,7 +136,7 @@ def range_rows(audit: Audit) -> list[dict[str, Any]]:
 
 
 def summarize(audit: Audit) -> dict[str, Any]:
-    """The whole in one document; findings themselves are in ``findings``, by kind."""
+    """The whole in one document, with the findings by kind in ``findings``."""
     kinds = Counter(told.kind for told in audit.findings)
     return {
         "consistent": not audit.findings,
@@ -175,7 +175,7 @@ def summarize(audit: Audit) -> dict[str, Any]:
 def write_tables(
     directory: str, findings: list[dict[str, Any]], ranges: list[dict[str, Any]]
 ) -> None:
-    """Both Parquet files; the directory is made where it is not there."""
+    """Writes both Parquet files; makes a missing directory."""
     os.makedirs(directory, exist_ok=True)
     pq.write_table(pa.Table.from_pylist(findings, FINDINGS), f"{directory}/findings.parquet")
     pq.write_table(pa.Table.from_pylist(ranges, RANGES), f"{directory}/ranges.parquet")

@@ -1,121 +1,84 @@
 """A ConsumeQueue: which records of the commit log are the messages of one queue, in order.
 
-``consumequeue/<topic>/<queue>/<20 digits>``: rows of 20 bytes, big-endian (i64 position of the
-record, i32 its size, i64 tags code). Row k lies at byte k*20; a file is named by the byte of its
-first row, and grows as rows come.
-
 The queue is derived from the committed log. New rows stay in memory until the next flush, and what
 a crash takes is rebuilt from the log behind the last checkpoint, so nothing here is waited for.
+Rows on the disk are read by blocks, and each block is compared with its seal. One that is not whole
+is refused until it has been made again from the log. Rows of an unsealed block must at least lead
+to places that follow each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable
+from contextlib import suppress
 
-from store.errors import DamagedError, StoreError
-from store.io.filesystem import Bytes, File, FileSystem
+from crc32c import crc32c
+
+from store.errors import DamagedError, DerivedDamageError, StoreError
+from store.index.block_seals import (
+    BLOCK_ROWS,
+    ROW_SIZE,
+    SEAL_SUFFIX,
+    UNKNOWN,
+    Tail,
+    block_of,
+    seal_byte,
+)
+from store.index.queue_rows import ROWS_PER_FILE, OpenFiles, QueueRows
+from store.io.filesystem import Bytes
 from store.log.layout import parse_segment_name, segment_name
-
-ROW_SIZE = 20
-ROWS_PER_FILE = 300_000
-BARRIER_QUEUES = 64
-"""So many queues to flush, and one barrier for all is cheaper than three syncs for each."""
-
-
-class OpenFiles:
-    """The files of all queues, the least recently used closed when too many are open."""
-
-    def __init__(self, fs: FileSystem, open_max: int = 256) -> None:
-        self.fs = fs
-        self._open_max = open_max
-        self._files: dict[str, File] = {}
-
-    def get(self, path: str, *, create: bool = False) -> File:
-        """The open file; ``FileNotFoundError`` where it is absent and ``create`` is false."""
-        file = self._files.pop(path, None)
-        if file is None:
-            file = self.fs.open(path, create=create)
-        self._files[path] = file
-        while len(self._files) > self._open_max:
-            # Not closed here: another thread may be reading it. The last reference closes it.
-            del self._files[next(iter(self._files))]
-        return file
-
-    def forget(self, prefix: str) -> None:
-        """Drops the files below a directory."""
-        for path in [path for path in self._files if path.startswith(prefix)]:
-            del self._files[path]
+from store.message.record import RECORD_FIXED_SIZE
 
 
 class QueueFlush:
     """Rows on their way to the disk; see :meth:`ConsumeQueue.begin_flush`."""
 
-    def __init__(self, queue: ConsumeQueue, first_offset: int, rows: bytes) -> None:
+    def __init__(self, queue: ConsumeQueue, rows: bytes) -> None:
         self._queue = queue
-        self._first_offset = first_offset
         self._rows = rows
+        self.tail = queue.tail
+        """Before :meth:`run` that on the disk, afterwards that with the rows."""
 
     def run(self, *, sync: bool = True) -> None:
         """Writes, and syncs unless somebody else will. Blocks; runs on a background thread."""
-        self._queue.write(self._first_offset, self._rows, sync=sync)
+        self.tail = self._queue.write_sealed(self.tail, self._rows, sync=sync)
 
     def finish(self) -> None:
         """Gives the memory back; on the event loop."""
-        self._queue.flushed(self._first_offset + len(self._rows) // ROW_SIZE)
+        self._queue.flushed(self.tail)
 
 
-class BatchedQueueFlush:
-    """The rows of many queues on their way to the disk: one barrier instead of syncs of each."""
-
-    def __init__(self, fs: FileSystem, directory: str, flushes: Sequence[QueueFlush]) -> None:
-        self._fs = fs
-        self._directory = directory
-        self._flushes = flushes
-
-    def run(self) -> None:
-        """As :meth:`QueueFlush.run`."""
-        for flush in self._flushes:
-            flush.run(sync=False)
-        self._fs.sync_all(self._directory)
-
-    def finish(self) -> None:
-        """As :meth:`QueueFlush.finish`."""
-        for flush in self._flushes:
-            flush.finish()
-
-
-class ConsumeQueue:
+class ConsumeQueue(QueueRows):
     """One queue. Offsets ``first_offset`` .. ``end_offset - 1`` exist.
 
-    Used on the event loop, but for ``QueueFlush.run``. ``first_offset`` moves as the log expires.
+    Used on the event loop, but for what says otherwise. ``first_offset`` moves as the log expires.
     """
 
-    __slots__ = ("_directory", "_files", "_rows_per_file", "_tail", "_tail_offset", "first_offset")
+    __slots__ = ("_recent", "first_offset", "tail")
 
     def __init__(
         self, files: OpenFiles, directory: str, rows_per_file: int = ROWS_PER_FILE
     ) -> None:
-        self._files = files
-        self._directory = directory
-        self._rows_per_file = rows_per_file
-        self._tail = bytearray()
-        self._tail_offset = 0
+        super().__init__(files, directory, rows_per_file)
+        self._recent = bytearray()
+        self.tail = Tail(0)
+        """Of the rows on the disk."""
         self.first_offset = 0
 
     @property
     def end_offset(self) -> int:
         """The offset that the next message gets."""
-        return self._tail_offset + len(self._tail) // ROW_SIZE
+        return self.tail.end + len(self._recent) // ROW_SIZE
 
     @property
     def flushed_end(self) -> int:
         """Rows below this offset are on disk."""
-        return self._tail_offset
+        return self.tail.end
 
     @property
     def dirty(self) -> bool:
         """Whether rows wait in memory."""
-        return bool(self._tail)
+        return bool(self._recent)
 
     def append(self, first_offset: int, rows: Bytes) -> None:
         """Adds rows; :class:`StoreError` unless they continue the queue without a gap."""
@@ -124,111 +87,155 @@ class ConsumeQueue:
                 f"{self._directory}: {len(rows)} bytes of rows from offset {first_offset} "
                 f"do not follow offset {self.end_offset - 1}"
             )
-        self._tail += rows
+        self._recent += rows
+
+    # --- reading
 
     def read(self, offset: int, count: int) -> bytes:
-        """Rows from ``offset`` on, fewer where the queue or its memory part ends."""
+        """Rows from ``offset`` on, fewer where the queue or its memory part ends, or where what
+        follows is not whole.
+
+        Raises :class:`~store.errors.DerivedDamageError` where the first one is not.
+        """
         end = min(offset + count, self.end_offset)
         if offset >= end or offset < self.first_offset:
             return b""
-        if offset >= self._tail_offset:
-            start = (offset - self._tail_offset) * ROW_SIZE
-            return bytes(self._tail[start : start + (end - offset) * ROW_SIZE])
-        return self._read_file(offset, min(end, self._tail_offset) - offset)
+        if offset >= self.tail.end:
+            start = (offset - self.tail.end) * ROW_SIZE
+            return bytes(self._recent[start : start + (end - offset) * ROW_SIZE])
+        end = min(end, self.tail.end)
+        parts: list[bytes] = []
+        while offset < end:
+            begin, stop = block_of(offset, self.rows_per_file)
+            try:
+                parts.append(self._read_block(begin, min(stop, self.tail.end), offset, end))
+            except DamagedError as error:
+                if parts:
+                    break
+                raise self.damaged(begin, error) from error
+            offset = stop
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def _read_file(self, offset: int, count: int) -> bytes:
-        count = min(count, self._rows_per_file - offset % self._rows_per_file)
-        rows = self._read_at(offset, count)
-        if len(rows) != count * ROW_SIZE:
-            path, byte = self.locate(offset)
-            raise DamagedError(path, byte + len(rows), "the file ends too early")
-        return rows
+    def _read_block(self, begin: int, stop: int, first: int, end: int) -> bytes:
+        """The rows of the block from ``begin`` to ``stop`` among those from ``first`` to ``end``.
 
-    def _read_at(self, offset: int, count: int) -> bytes:
-        """Rows of one file, fewer where it ends."""
-        path, byte = self.locate(offset)
-        try:
-            return self._files.get(path).pread(count * ROW_SIZE, byte)
-        except FileNotFoundError:
-            raise DamagedError(path, 0, f"the file of offset {offset} is missing") from None
-        except OSError as error:
-            # Not as it is: whoever asks on the event loop would have it taken for a socket's.
-            raise DamagedError(path, byte, f"cannot be read: {error}") from error
+        Raises :class:`DamagedError`.
+        """
+        end = min(end, stop)
+        key = (self._directory, begin, stop)
+        rows = self._files.block(key)
+        if rows is None:
+            crc = self.crc_of(begin, stop)
+            if crc == UNKNOWN:
+                rows = self.read_disk(first, end)
+                self._check_unsealed(first, rows)
+                return rows
+            rows = self.read_disk(begin, stop)
+            if crc32c(rows) != crc:
+                raise DamagedError(*self.locate(begin), "CRC of a block of rows")
+            self._files.keep_block(key, rows)
+        return rows[(first - begin) * ROW_SIZE : (end - begin) * ROW_SIZE]
 
-    def locate(self, offset: int) -> tuple[str, int]:
-        """The file that has the row of ``offset`` once it is on the disk, and its byte there."""
-        return self._path(offset), offset % self._rows_per_file * ROW_SIZE
+    def _check_unsealed(self, first: int, rows: bytes) -> None:
+        before = -1
+        for at in range(0, len(rows), ROW_SIZE):
+            position = int.from_bytes(rows[at : at + 8], "big", signed=True)
+            size = int.from_bytes(rows[at + 8 : at + 12], "big", signed=True)
+            if position <= before or size < RECORD_FIXED_SIZE:
+                path, byte = self.locate(first)
+                raise DamagedError(path, byte + at, "the row leads to no record")
+            before = position
 
-    def _path(self, offset: int) -> str:
-        first = offset - offset % self._rows_per_file
-        return f"{self._directory}/{segment_name(first * ROW_SIZE)}"
+    def is_sealed(self, offset: int) -> bool:
+        """Whether a row on the disk is in a block with a seal. Raises :class:`DamagedError`."""
+        begin, stop = block_of(offset, self.rows_per_file)
+        return self.crc_of(begin, min(stop, self.tail.end)) != UNKNOWN
 
-    # --- flushing
+    def crc_of(self, begin: int, stop: int) -> int:
+        """The CRC32C that the rows from ``begin``, where a block begins, to ``stop`` must have.
+
+        ``UNKNOWN`` where they are unsealed, or end neither with the block nor with the tail.
+        Raises :class:`DamagedError` for a seal that is not whole.
+        """
+        if stop < block_of(begin, self.rows_per_file)[1]:
+            return self.tail_crc(stop)
+        seal = self.seal(begin)
+        return UNKNOWN if seal is None else seal.crc
+
+    def tail_crc(self, end: int) -> int:
+        """The CRC32C of the tail that ends at ``end``; ``UNKNOWN`` where it is unsealed, or has
+        grown. Any thread."""
+        tail = self.tail
+        return tail.crc if tail.end == end else UNKNOWN
+
+    def damaged(self, offset: int, error: DamagedError) -> DerivedDamageError:
+        """What to raise where the row of ``offset`` is wrong; its block is compared soon."""
+        position = self._log_position(block_of(offset, self.rows_per_file)[0])
+        self._files.on_damage(position)
+        return DerivedDamageError(error.path, error.position, error.what, position)
+
+    def _log_position(self, begin: int) -> int:
+        """A place of the log before which no record of the block from ``begin`` on lies."""
+        if begin == block_of(self.tail.end, self.rows_per_file)[0] and self.tail.position >= 0:
+            return self.tail.position
+        while begin + BLOCK_ROWS > self.first_offset:
+            with suppress(DamagedError):
+                seal = self.seal(begin)
+                if seal is not None:
+                    return seal.position
+            if not begin:
+                break
+            begin, _ = block_of(begin - 1, self.rows_per_file)
+        return 0
+
+    # --- writing
 
     def begin_flush(self) -> QueueFlush | None:
         """The rows in memory as a job, or None if there are none. One at a time."""
-        return QueueFlush(self, self._tail_offset, bytes(self._tail)) if self._tail else None
+        return QueueFlush(self, bytes(self._recent)) if self._recent else None
 
-    def write(self, first_offset: int, rows: bytes, *, sync: bool = True) -> None:
-        """Writes rows to their files; called by the flush, off the event loop.
+    def flushed(self, tail: Tail) -> None:
+        """Rows before the end of ``tail`` are on the disk."""
+        with self._files.lock:
+            del self._recent[: (tail.end - self.tail.end) * ROW_SIZE]
+            self.tail = tail
 
-        Without ``sync`` they are durable after a :meth:`~store.io.filesystem.FileSystem.sync_all`.
-        """
-        fs = self._files.fs
-        fs.make_directories(self._directory, sync=sync)
-        created = False
-        view = memoryview(rows)
-        while view:
-            path = self._path(first_offset)
-            in_file = first_offset % self._rows_per_file
-            count = min(len(view) // ROW_SIZE, self._rows_per_file - in_file)
-            if not fs.exists(path):
-                created = True
-            file = fs.open(path, create=True)
-            try:
-                file.pwrite(view[: count * ROW_SIZE], in_file * ROW_SIZE)
-                if sync:
-                    file.datasync()
-            finally:
-                file.close()
-            view = view[count * ROW_SIZE :]
-            first_offset += count
-        if created and sync:
-            fs.sync_directory(self._directory)
-
-    def flushed(self, end_offset: int) -> None:
-        """Rows below ``end_offset`` are on disk."""
-        del self._tail[: (end_offset - self._tail_offset) * ROW_SIZE]
-        self._tail_offset = end_offset
+    def seal_tail(self, tail: Tail) -> None:
+        """Notes what the log says of an unsealed tail, if that has not grown. Any thread."""
+        with self._files.lock:
+            if self.tail.end == tail.end and not self.tail.sealed:
+                self.tail = tail
 
     # --- start and expiry
 
-    def restore(self, first_offset: int, end_offset: int) -> None:
-        """Takes over what a checkpoint covers; rows behind it are cut, for they will come again.
+    def restore(self, first_offset: int, tail: Tail) -> None:
+        """Takes over what a checkpoint covers; rows behind ``tail`` are cut: they will come again.
 
-        Raises :class:`DamagedError` where rows below ``end_offset`` are missing, or where the
-        disk cannot read what the next one is to follow.
+        Rows that are missing below are found when they are read.
         """
         fs = self._files.fs
         self.first_offset = first_offset
-        self._tail = bytearray()
-        self._tail_offset = end_offset
-        behind = -(-end_offset // self._rows_per_file) * self._rows_per_file
+        self._recent = bytearray()
+        self.tail = tail
+        per_file = self.rows_per_file
+        behind = segment_name(-(-tail.end // per_file) * per_file * ROW_SIZE)
         names = fs.list_directory(self._directory) if fs.exists(self._directory) else []
         for name in names:
-            if parse_segment_name(name) is not None and name >= segment_name(behind * ROW_SIZE):
+            base = name.removesuffix(SEAL_SUFFIX)
+            if parse_segment_name(base) is not None and base >= behind:
                 fs.remove(f"{self._directory}/{name}")
-        if end_offset % self._rows_per_file and fs.exists(self._path(end_offset)):
-            # To a block that cannot be read no rows can be added, and nothing of it can be cut.
-            self._read_at(end_offset - 1, 1)
-        if end_offset > first_offset:
-            in_file = (end_offset - 1) % self._rows_per_file + 1
-            path = self._path(end_offset - 1)
-            size = self._files.get(path).size() if fs.exists(path) else 0
-            if size < in_file * ROW_SIZE:
-                raise DamagedError(path, size, f"rows up to offset {end_offset - 1} are missing")
-            if size > in_file * ROW_SIZE:
-                self._files.get(path).truncate(in_file * ROW_SIZE)
+        if tail.end % per_file == 0:
+            return
+        path = self._path(tail.end)
+        block, _ = block_of(tail.end, per_file)
+        for name, size in (
+            (path, tail.end % per_file * ROW_SIZE),
+            (path + SEAL_SUFFIX, seal_byte(block, per_file)),
+        ):
+            # Of a block that cannot be read nothing can be cut. What is behind is written over.
+            with suppress(OSError):
+                if fs.exists(name) and self._files.get(name).size() > size:
+                    self._files.get(name).truncate(size)
 
     def expire(self, position: int) -> None:
         """Forgets the rows whose record lies below ``position``, and files that hold only such."""
@@ -248,10 +255,10 @@ class ConsumeQueue:
         fs = self._files.fs
         if not fs.exists(self._directory):
             return
-        rows_end = min(first_offset, self._tail_offset)
+        rows_end = min(first_offset, self.tail.end)
         for name in fs.list_directory(self._directory):
-            start = parse_segment_name(name)
-            if start is not None and start // ROW_SIZE + self._rows_per_file <= rows_end:
+            start = parse_segment_name(name.removesuffix(SEAL_SUFFIX))
+            if start is not None and start // ROW_SIZE + self.rows_per_file <= rows_end:
                 path = f"{self._directory}/{name}"
                 self._files.forget(path)
                 fs.remove(path)
@@ -303,96 +310,3 @@ class ConsumeQueue:
     def _time_of(self, offset: int, store_time: Callable[[int, int], int]) -> int:
         row = self.read(offset, 1)
         return store_time(int.from_bytes(row[:8], "big"), int.from_bytes(row[8:12], "big"))
-
-
-class ConsumeQueues:
-    """All queues of a replica, by topic and queue id; files below ``directory``."""
-
-    def __init__(
-        self,
-        fs: FileSystem,
-        directory: str,
-        *,
-        rows_per_file: int = ROWS_PER_FILE,
-        open_max: int = 256,
-    ) -> None:
-        self._fs = fs
-        self._directory = directory
-        self._rows_per_file = rows_per_file
-        self._files = OpenFiles(fs, open_max)
-        self._queues: dict[str, dict[int, ConsumeQueue]] = {}
-        self._in_order: Sequence[tuple[str, int, ConsumeQueue]] | None = None
-
-    def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """The queue, if it ever had a message."""
-        queues = self._queues.get(topic)
-        return None if queues is None else queues.get(queue_id)
-
-    def of_topic(self, topic: str) -> Mapping[int, ConsumeQueue]:
-        """The topic's queues that ever had a message, by id."""
-        return self._queues.get(topic, {})
-
-    def get_or_create(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """The queue, begun at offset 0 if there is none."""
-        queues = self._queues.setdefault(topic, {})
-        queue = queues.get(queue_id)
-        if queue is None:
-            directory = f"{self._directory}/{topic}/{queue_id}"
-            queue = queues[queue_id] = ConsumeQueue(self._files, directory, self._rows_per_file)
-            self._in_order = None
-        return queue
-
-    def all(self) -> Sequence[tuple[str, int, ConsumeQueue]]:
-        """Every queue with its topic and id, in order."""
-        if self._in_order is None:
-            self._in_order = [
-                (topic, queue_id, queue)
-                for topic, queues in sorted(self._queues.items())
-                for queue_id, queue in sorted(queues.items())
-            ]
-        return self._in_order
-
-    def begin_flush(self) -> Sequence[QueueFlush | BatchedQueueFlush]:
-        """The jobs that make every queue durable as it is now."""
-        begun = [queue.begin_flush() for _, _, queue in self.all() if queue.dirty]
-        flushes = [flush for flush in begun if flush is not None]
-        if len(flushes) < BARRIER_QUEUES:
-            return flushes
-        return [BatchedQueueFlush(self._fs, self._directory, flushes)]
-
-    def lengths(self) -> list[tuple[str, int, int, int]]:
-        """(topic, queue id, first offset, end offset) of every queue, for a checkpoint."""
-        return [
-            (topic, queue_id, queue.first_offset, queue.end_offset)
-            for topic, queue_id, queue in self.all()
-        ]
-
-    def restore(self, lengths: Iterable[tuple[str, int, int, int]]) -> None:
-        """Takes over what a checkpoint lists, and drops the files of queues that it does not.
-
-        Raises :class:`DamagedError` where rows that the checkpoint covers are missing.
-        """
-        self._queues = {}
-        self._in_order = None
-        self._files.forget(f"{self._directory}/")
-        for topic, queue_id, first_offset, end_offset in lengths:
-            self.get_or_create(topic, queue_id).restore(first_offset, end_offset)
-        if not self._fs.exists(self._directory):
-            return
-        for topic in self._fs.list_directory(self._directory):
-            known = self._queues.get(topic, {})
-            for name in self._fs.list_directory(f"{self._directory}/{topic}"):
-                if not name.isdigit() or int(name) not in known:
-                    self._fs.remove_tree(f"{self._directory}/{topic}/{name}")
-
-    def delete(self, topic: str) -> None:
-        """Drops a topic's queues and their files."""
-        self._queues.pop(topic, None)
-        self._in_order = None
-        self._files.forget(f"{self._directory}/{topic}/")
-        self._fs.remove_tree(f"{self._directory}/{topic}")
-
-    def expire(self, position: int) -> None:
-        """Moves every queue's first offset past records below ``position``."""
-        for _, _, queue in self.all():
-            queue.expire(position)

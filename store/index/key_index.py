@@ -1,55 +1,31 @@
 """The key index: where in the commit log the messages with a key lie (RocketMQ's IndexFile).
 
-``keyindex/<20 digits>``: immutable files of sorted rows, named by the position of their first
-record. Big-endian::
-
-    byte  type  field
-       0  4s    magic "DLKI"
-       4  u32   version (1)
-       8  i64   position of the lowest record
-      16  i64   position of the highest record
-      24  u32   lowest store time, s
-      28  u32   highest store time, s
-      32  u32   rows
-      36  u32   CRC32C of the rows
-      40        rows of 16 bytes: u32 key hash, i64 position of the record, u32 store time in s,
-                sorted as bytes, that is by hash, then position
-
-New rows stay in memory until a flush writes them as one more file. A lookup reads the few rows of
-a hash from each file by binary search, newest file first. The hash may collide: whoever asked
+Immutable files of sorted rows (:mod:`store.index.key_file`), each with the rows of one flush, that
+is of a range of the log. New rows stay in memory until a flush writes them as one more file. A
+lookup reads one page of each file as a rule, newest file first. The hash may collide: whoever asked
 compares the key itself, as RocketMQ's clients do.
+
+A file that is not whole is *pending*: no lookup passes it over. Its range of the log is read again,
+and another file takes its place (:meth:`KeyIndex.remake`).
 """
 
 from __future__ import annotations
 
-import struct
 import threading
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 
-from crc32c import crc32c
-
-from store.errors import DamagedError
-from store.io.filesystem import Bytes, File, FileSystem, ReadableFileSystem
+from store.errors import DamagedError, DerivedDamageError
+from store.index.key_file import (
+    KEY_ROW_SIZE,
+    ROW,
+    IndexFile,
+    describe,
+    read_file,
+    read_page,
+)
+from store.io.atomic_file import replace_file
+from store.io.filesystem import Bytes, FileSystem
 from store.log.layout import parse_segment_name, segment_name
-
-KEY_ROW_SIZE = 16
-HEADER = struct.Struct(">4sIqqIIII")
-MAGIC = b"DLKI"
-VERSION = 1
-_ROW = struct.Struct(">IqI")
-
-
-@dataclass(frozen=True, slots=True)
-class IndexFile:
-    """One sorted file, and what its header says."""
-
-    path: str
-    first_position: int
-    last_position: int
-    first_seconds: int
-    last_seconds: int
-    count: int
-    crc: int
 
 
 class KeyFlush:
@@ -78,18 +54,28 @@ class KeyIndex:
     """
 
     def __init__(self, fs: FileSystem, directory: str) -> None:
-        self._fs = fs
+        self.fs = fs
         self._directory = directory
         self._recent = bytearray()
         self._files: list[IndexFile] = []  # oldest first
+        self._pending: dict[int, DamagedError] = {}
         self._lock = threading.Lock()
+        self.doubtful: dict[str, IndexFile] = {}
+        """Files, by path, of which a page could not be read: they are looked at soon."""
+        self.on_damage: Callable[[int], None] = lambda _position: None
+        """Told of a place of the log from which on a file has to be made again."""
         self.expired_position = 0
         """Nobody looks for records below it any more."""
 
     @property
     def files(self) -> list[IndexFile]:
-        """The files on disk, oldest first. Any thread."""
+        """The files on disk that are whole as far as is known, oldest first. Any thread."""
         return list(self._files)
+
+    @property
+    def pending(self) -> Mapping[int, DamagedError]:
+        """What is wrong with the other files, by their first position. Any thread."""
+        return dict(self._pending)
 
     def append(self, key_rows: Bytes) -> None:
         """Adds rows, of records behind all before."""
@@ -98,11 +84,14 @@ class KeyIndex:
     def lookup(self, key_hash: int, begin_ms: int, end_ms: int, limit: int) -> list[int]:
         """Positions of records with that key hash stored within the times, newest first.
 
-        Raises :class:`~store.errors.DamagedError` where a file cannot be read.
+        Raises :class:`~store.errors.DerivedDamageError` where a file that may have some is not
+        whole.
         """
         first, last = begin_ms // 1000, end_ms // 1000
-        found = self._matches(bytes(self._recent), key_hash, first, last)
+        found = _matches(bytes(self._recent), key_hash, first, last)
         found.sort(reverse=True)
+        if len(found) < limit and self._pending:
+            raise self._damaged(*next(iter(self._pending.items())))
         for file in reversed(self._files):
             if len(found) >= limit:
                 break
@@ -110,58 +99,42 @@ class KeyIndex:
                 found += sorted(self._lookup_file(file, key_hash, first, last), reverse=True)
         return found[:limit]
 
-    @staticmethod
-    def _matches(rows: bytes, key_hash: int, first: int, last: int) -> list[int]:
-        wanted = key_hash.to_bytes(4, "big")
-        found: list[int] = []
-        place = rows.find(wanted)
-        while place >= 0:
-            if place % KEY_ROW_SIZE == 0:
-                _, position, seconds = _ROW.unpack_from(rows, place)
-                if first <= seconds <= last:
-                    found.append(position)
-            place = rows.find(wanted, place + 1)
-        return found
-
     def _lookup_file(self, file: IndexFile, key_hash: int, first: int, last: int) -> list[int]:
         try:
             return self._search(file, key_hash, first, last)
+        except DamagedError as error:
+            self.doubtful[file.path] = file
+            raise self._damaged(file.first_position, error) from error
         except OSError as error:
             # Not as it is: whoever asks on the event loop would have it taken for a socket's.
             raise DamagedError(file.path, 0, f"cannot be read: {error}") from error
 
     def _search(self, file: IndexFile, key_hash: int, first: int, last: int) -> list[int]:
-        handle = self._fs.open(file.path, writable=False)
         try:
-            low, high = 0, file.count
-            while low < high:
-                middle = (low + high) // 2
-                row_hash, _, _ = self.read_row(handle, middle)
-                if row_hash < key_hash:
-                    low = middle + 1
-                else:
-                    high = middle
+            handle = self.fs.open(file.path, writable=False)
+        except FileNotFoundError as error:
+            raise DamagedError(file.path, 0, "the file is missing") from error
+        try:
             found: list[int] = []
-            for row in range(low, file.count):
-                row_hash, position, seconds = self.read_row(handle, row)
-                if row_hash != key_hash:
+            for page in range(file.page_of(key_hash), file.page_count):
+                rows = read_page(handle, file, page)
+                found += _matches(rows, key_hash, first, last)
+                if int.from_bytes(rows[-KEY_ROW_SIZE:][:4], "big") > key_hash:
                     break
-                if first <= seconds <= last:
-                    found.append(position)
             return found
         finally:
             handle.close()
 
-    @staticmethod
-    def read_row(handle: File, row: int) -> tuple[int, int, int]:
-        """Key hash, position and seconds. Raises :class:`DamagedError` where the file lacks it:
-        a search that took nothing for a row would take a key for absent."""
-        at = HEADER.size + row * KEY_ROW_SIZE
-        data = handle.pread(KEY_ROW_SIZE, at)
-        if len(data) < KEY_ROW_SIZE:
-            raise DamagedError(handle.path, at + len(data), "the file is cut short")
-        key_hash, position, seconds = _ROW.unpack(data)
-        return key_hash, position, seconds
+    def _damaged(self, start: int, error: DamagedError) -> DerivedDamageError:
+        self.on_damage(start)
+        return DerivedDamageError(error.path, error.position, error.what, start)
+
+    def suspend(self, file: IndexFile, error: DamagedError) -> None:
+        """The file is not whole: it is pending from now on. Any thread."""
+        with self._lock:
+            if file in self._files:
+                self._files = [each for each in self._files if each is not file]
+                self._pending[file.first_position] = error
 
     # --- flushing
 
@@ -178,93 +151,67 @@ class KeyIndex:
         table = np.frombuffer(rows, dtype=[("hash", ">u4"), ("position", ">i8"), ("time", ">u4")])
         # Rows come in the order of their positions, so a stable sort by hash is all it takes.
         data = table[np.argsort(table["hash"].astype(np.uint32), kind="stable")].tobytes()
-        file = IndexFile(
-            f"{self._directory}/{segment_name(int(table['position'][0]))}",
-            int(table["position"][0]),
-            int(table["position"][-1]),
-            int(table["time"].min()),
-            int(table["time"].max()),
-            len(table),
-            crc32c(data),
-        )
-        header = HEADER.pack(
-            MAGIC,
-            VERSION,
-            file.first_position,
-            file.last_position,
-            file.first_seconds,
-            file.last_seconds,
-            file.count,
-            file.crc,
-        )
-        self._fs.make_directories(self._directory)
-        handle = self._fs.open(file.path, create=True)
-        try:
-            handle.truncate(0)
-            handle.pwrite(header + data, 0)
-            handle.datasync()
-        finally:
-            handle.close()
-        self._fs.sync_directory(self._directory)
+        name = segment_name(int(table["position"][0]))
+        file = describe(f"{self._directory}/{name}", data)
+        self.fs.make_directories(self._directory)
+        replace_file(self.fs, self._directory, name, file.header + data + file.pages)
         return file
 
     def flushed(self, file: IndexFile, size: int) -> None:
         """The first ``size`` bytes of rows in memory are in ``file`` now."""
         del self._recent[:size]
-        self.exchange(None, file)
+        self._exchange(file.first_position, file.first_position + 1, file)
 
-    def exchange(self, old: IndexFile | None, new: IndexFile | None) -> None:
-        """A file is there, or is gone, or has taken the place of another one. Any thread."""
+    def remake(self, begin: int, end: int, rows: bytes) -> IndexFile | None:
+        """Makes one file of all rows of the records from ``begin`` to before ``end``, in the place
+        of those that begin there; durable on return. Background thread."""
+        new = self.write(rows) if rows else None
+        kept = None if new is None else new.path
+        for name in self.fs.list_directory(self._directory):
+            start, path = parse_segment_name(name), f"{self._directory}/{name}"
+            if start is not None and begin <= start < end and path != kept:
+                self.fs.remove(path)
+        self._exchange(begin, end, new)
+        return new
+
+    def _exchange(self, begin: int, end: int, new: IndexFile | None) -> None:
         with self._lock:
-            kept = [file for file in self._files if old is None or file.path != old.path]
+            kept = [file for file in self._files if not begin <= file.first_position < end]
             found = kept if new is None else [*kept, new]
             self._files = sorted(found, key=lambda file: file.first_position)
+            self._pending = {
+                start: error for start, error in self._pending.items() if not begin <= start < end
+            }
 
     # --- start and expiry
 
     def restore(self, end_position: int) -> None:
         """Takes over the files that a checkpoint covers: those of records below ``end_position``.
 
-        Files behind are removed, for their rows will come again. Raises :class:`DamagedError`.
+        Files behind are removed, for their rows will come again. What is not whole is pending.
         """
         self._recent = bytearray()
         self._files = []
-        if not self._fs.exists(self._directory):
+        self._pending = {}
+        if not self.fs.exists(self._directory):
             return
-        for name in self._fs.list_directory(self._directory):
+        for name in self.fs.list_directory(self._directory):
             start = parse_segment_name(name)
             path = f"{self._directory}/{name}"
             if start is None:
                 continue
             if start >= end_position:
-                self._fs.remove(path)
+                self.fs.remove(path)
                 continue
-            file = self.read_header(self._fs, path)
-            last = self._files[-1].last_position if self._files else -1
-            if not last < start == file.first_position <= file.last_position < end_position:
-                raise DamagedError(path, 8, "the header says other positions than there can be")
-            self._files.append(file)
-
-    @staticmethod
-    def read_header(fs: ReadableFileSystem, path: str) -> IndexFile:
-        """What the header of a file says. Raises :class:`DamagedError`."""
-        handle = fs.open(path, writable=False)
-        try:
-            header = handle.pread(HEADER.size, 0)
-            size = handle.size()
-        except OSError as error:
-            # Not as it is: a node that starts would take it for that of a port.
-            raise DamagedError(path, 0, f"cannot be read: {error}") from error
-        finally:
-            handle.close()
-        if len(header) < HEADER.size:
-            raise DamagedError(path, len(header), "the header is cut short")
-        magic, version, first, last, first_s, last_s, count, crc = HEADER.unpack(header)
-        if magic != MAGIC or version != VERSION:
-            raise DamagedError(path, 0, "not a key index file of version 1")
-        if size != HEADER.size + count * KEY_ROW_SIZE:
-            raise DamagedError(path, size, f"{count} rows are not {size} bytes")
-        return IndexFile(path, first, last, first_s, last_s, count, crc)
+            try:
+                file = read_file(self.fs, path)
+                last = self._files[-1].last_position if self._files else -1
+                if not last < start == file.first_position <= file.last_position < end_position:
+                    raise DamagedError(path, 8, "the header says other positions than there can be")
+            except DamagedError as error:
+                self._pending[start] = error
+            else:
+                self._files.append(file)
 
     def expire(self, position: int) -> None:
         """From now on nobody looks for records below ``position``."""
@@ -277,5 +224,18 @@ class KeyIndex:
             expired = [file for file in self._files if file.last_position < position]
             self._files = [file for file in self._files if file.last_position >= position]
         for file in expired:
-            if self._fs.exists(file.path):
-                self._fs.remove(file.path)
+            if self.fs.exists(file.path):
+                self.fs.remove(file.path)
+
+
+def _matches(rows: bytes, key_hash: int, first: int, last: int) -> list[int]:
+    wanted = key_hash.to_bytes(4, "big")
+    found: list[int] = []
+    place = rows.find(wanted)
+    while place >= 0:
+        if place % KEY_ROW_SIZE == 0:
+            _, position, seconds = ROW.unpack_from(rows, place)
+            if first <= seconds <= last:
+                found.append(position)
+        place = rows.find(wanted, place + 1)
+    return found

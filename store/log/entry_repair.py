@@ -141,14 +141,21 @@ def repair_entry(
 def repair_row(log: CommitLog, index: EntryIndex, place: int) -> bool:
     """Writes the row of an entry anew where that alone has rotted; durable and read back on return.
 
-    Returns whether it had. Everything that the row says is in the header of the entry, and where
-    that lies the entry before it says, to which the chain CRC ties it.
+    Returns whether it had. Everything that the row says is in the header of the entry. Where that
+    lies the entry before it says, to which the chain CRC ties it. The first entry lies where the
+    log begins; what is behind it must follow.
     """
-    if not index.first_index < place < index.flushed_end:
-        return False  # before the first entry there is none that says where it lies
+    if not index.first_index <= place < index.flushed_end:
+        return False
     try:
-        (before,) = read_entries(log, index, place - 1, place - 1, 1)
-        entry = _entry_behind(log, before)
+        if place == index.first_index:
+            begin = Cursor(place, log.first_position, 0 if place == 0 else None)
+            entry = _entry_at(log, begin)
+            if place < index.end_index - 1:
+                _entry_at(log, _behind(entry))
+        else:
+            (before,) = read_entries(log, index, place - 1, place - 1, 1)
+            entry = _entry_at(log, _behind(before))
     except StoreError:
         return False
     row = EntryIndexRow(entry.kind, entry.position, entry.size, entry.index, entry.term)
@@ -196,13 +203,16 @@ def _mend_padding(
     return rest[:PADDING_SIZE] == head and missing is not HoleReason.EIO
 
 
-def _entry_behind(log: CommitLog, before: Entry) -> Entry:
-    """The entry behind a whole one, as the log alone has it.
+def _behind(before: Entry) -> Cursor:
+    return Cursor(before.index + 1, before.end, before.chain_crc, before.term, before.end)
+
+
+def _entry_at(log: CommitLog, cursor: Cursor) -> Entry:
+    """The next entry, as the log alone has it.
 
     Raises :class:`~store.errors.StoreError` where it is not whole.
     """
-    index = before.index + 1
-    cursor = Cursor(index, before.end, before.chain_crc, before.term, before.end)
+    index = cursor.index
     while True:
         window = log.reader.window(cursor, last_index=index, size=HEADER_SIZE)
         if window.hole is not None:

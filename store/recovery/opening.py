@@ -13,6 +13,7 @@ from store.log.layout import SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN
 from store.recovery.snapshot_install import install
 from store.state.format_file import (
     FORMAT_NAME,
+    FORMAT_VERSION,
     Identity,
     check_identity,
     decode_format,
@@ -101,6 +102,18 @@ def _claim(fs: FileSystem, directory: str, config: StoreConfig) -> int:
     TwoSlotFile.create(fs, state, MARK_NAME, DurableMark().pack(), config.owner).close()
     replace_file(fs, state, FORMAT_NAME, encode_format(identity))
     return identity.incarnation
+
+
+def bring_forward(fs: FileSystem, directory: str) -> None:
+    """Durably notes the newest format, before the first file that only that one has is written.
+
+    Called once the replica is open: until then an earlier program may still open it.
+    """
+    state = f"{directory}/state"
+    path = f"{state}/{FORMAT_NAME}"
+    found = decode_format(read_checked_file(fs, path), path)
+    if found.version < FORMAT_VERSION:
+        replace_file(fs, state, FORMAT_NAME, encode_format(found._replace(version=FORMAT_VERSION)))
 
 
 def begin_incarnation(

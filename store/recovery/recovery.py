@@ -49,7 +49,7 @@ from store.recovery.lost_suffix import (
     short_segment,
     unreadable,
 )
-from store.recovery.opening import StoreConfig, begin_incarnation, lock_directory
+from store.recovery.opening import StoreConfig, begin_incarnation, bring_forward, lock_directory
 from store.recovery.snapshot_install import REBUILD_NAME, raise_vote_floor
 from store.recovery.state_files import StateFiles
 from store.state.hard_state import DurableMark
@@ -344,6 +344,7 @@ class Recovery:
                 if lost is not None:
                     self._lose_suffix(lost)
         self._save_mark()
+        bring_forward(self._fs, self._directory)
         last_term = max(found.last_term, 0)
         return OpenParts(self._lock, log, index, state, last_term, self._tell(torn))
 

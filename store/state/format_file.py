@@ -2,12 +2,16 @@
 
 Lines of text, so that ``cat`` answers the question too::
 
-    dledger data format 1
+    dledger data format 2
     group broker-a
     node n0
     segment_size 268435456
     incarnation 4f1d09a3c75be216
     crc32c 5b7ae1f2
+
+Format 2 added checksums to the derived files: pages of key files, blocks of ConsumeQueues
+(``store/index/``). Data of format 1 is read as it is. The format file says 2 before the first such
+file is written, and what has no checksum yet counts as unsealed.
 
 The CRC32C covers all lines above its own. The incarnation, a random number in hexadecimal, is drawn
 when the directory is made: it tells this data from whatever the node had before. Directories made
@@ -26,7 +30,8 @@ from store.log.layout import SEGMENT_SIZE_MAX
 from store.quoting import quoted
 
 FORMAT_NAME = "format"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+FORMATS_READ = (1, FORMAT_VERSION)
 TITLE = "dledger data format "
 DIGITS_MAX = 20
 
@@ -39,6 +44,8 @@ class Identity(NamedTuple):
     segment_size: int
     incarnation: int = 0
     """Whoever opens the directory learns it; 0 where there is none."""
+    version: int = FORMAT_VERSION
+    """The format of the data."""
 
     @property
     def owner(self) -> str:
@@ -51,7 +58,7 @@ CHECKED = ("group", "node", "segment_size")
 
 def encode_format(identity: Identity) -> bytes:
     """The bytes of the format file. Raises :class:`ValueError` for a name that is not one line."""
-    lines = [f"{TITLE}{FORMAT_VERSION}"]
+    lines = [f"{TITLE}{identity.version}"]
     for name in CHECKED:
         value = str(getattr(identity, name))
         if len(value.splitlines()) != 1:
@@ -74,10 +81,10 @@ def decode_format(data: bytes, path: str) -> Identity:
     version = lines[0].removeprefix(title)
     if version == lines[0] or not version.isdigit():
         raise DamagedError(path, 0, "not the format file of a data directory")
-    if int(version) != FORMAT_VERSION:
+    if int(version) not in FORMATS_READ:
         raise DataFormatError(
             f"{path}: the data is in format {int(version)}, and this program knows "
-            f"format {FORMAT_VERSION} only"
+            f"formats up to {FORMAT_VERSION}"
         )
     covered, _, crc = data.rpartition(b"crc32c ")
     if crc != b"%08x\n" % crc32c(covered):
@@ -89,6 +96,7 @@ def decode_format(data: bytes, path: str) -> Identity:
             file_name(values["node"]),
             _number(values["segment_size"], 10, 1, SEGMENT_SIZE_MAX),
             _number(values.get("incarnation", "0"), 16, 0, U64_MAX),
+            int(version),
         )
     except KeyError as error:
         raise DamagedError(path, 0, f"the format file has no line {error}") from error

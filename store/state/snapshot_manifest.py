@@ -15,7 +15,7 @@ from crc32c import crc32c
 from store.errors import DamagedError, DataFormatError
 from store.field_checks import I64_MAX, U32_MAX, integer, text
 from store.quoting import quoted, shortened
-from store.state.format_file import FORMAT_VERSION
+from store.state.format_file import FORMAT_VERSION, FORMATS_READ
 
 MANIFEST_NAME = "manifest.json"
 CRC_NAME = "crc32c"
@@ -57,9 +57,10 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
     version = found.get("format_version")
     if crc is not None and crc != _crc_of(found):
         raise DamagedError(path, 0, f"fields that do not fit their CRC: {shortened(found)}")
-    if version != FORMAT_VERSION:
+    if version not in FORMATS_READ:
         raise DataFormatError(
-            f"{path}: format {quoted(version)}, and this program knows format {FORMAT_VERSION} only"
+            f"{path}: format {quoted(version)}, and this program knows formats up to "
+            f"{FORMAT_VERSION}"
         )
     if crc is None:
         raise DamagedError(path, 0, f"unexpected fields: {shortened(found)}")

@@ -114,7 +114,10 @@ def _file_tasks(
                 queues.absorb(part.queues, result.number, told=True)
                 parts.append(part)
     has_queues = state.machine is not None or state.checkpoint is None
-    expected = queues.expected() if has_queues else iter(())
+    expected = (
+        each._replace(tail=state.tails.get((each.topic, each.queue_id)))
+        for each in (queues.expected() if has_queues else ())
+    )
     return list(cut_files(files, lean, group.listing, expected, parts))
 
 

@@ -14,7 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from store.index.consume_queue import ConsumeQueues
+from store.index.consume_queues import ConsumeQueues
 from store.index.key_index import KeyIndex
 from store.io.os_filesystem import OsFileSystem
 from store.log.entry import HEADER_SIZE, Entry, EntryKind, build_entry
@@ -58,13 +58,10 @@ class Writer:
 
     def checkpoint(self, entry: Entry) -> None:
         self._store.sync()
-        keys = self._keys.begin_flush()
-        for queue in self._queues.begin_flush():
-            queue.run()
-            queue.finish()
-        if keys is not None:
-            keys.run()
-            keys.finish()
+        for flush in (self._queues.begin_flush(), self._keys.begin_flush()):
+            if flush is not None:
+                flush.run()
+                flush.finish()
         lengths = [QueueLength(*length) for length in self._queues.lengths()]
         state = encode_machine_state(MachineState(b"", lengths, {}, 0, entry.end))
         self._store.save_checkpoint(

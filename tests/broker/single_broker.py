@@ -115,10 +115,13 @@ class SingleBroker:
         incarnation: int = 0,
         secrets: ClusterSecrets | None = None,
         client_security: ClientSecurity = NO_SECURITY,
+        set_log_level: Callable[[str], None] = lambda _level: None,
+        flows: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> None:
         """``client_security`` is of the client. ``clock_runs``: the wall clock goes on with the
         loop's time from ``now_ms``. ``incarnation``: of a directory that is made now, 0 for none.
+        ``flows``: what makes ingest and delivery, as an environment has it.
         """
         self.loop = loop
         self.now_ms = NOW_MS
@@ -162,8 +165,11 @@ class SingleBroker:
             loop=loop,
             rng=Random(1),
             wall_clock=self.wall_ms,
+            clock=loop.time,
             new_incarnation=lambda: incarnation,
             secrets=secrets,
+            set_log_level=set_log_level,
+            **(flows or {}),
         )
         self.failures: list[BaseException] = []
         self.broker = Broker(

@@ -100,11 +100,6 @@ def test_an_entry_whose_block_cannot_be_read_is_named_and_stops_no_node_that_is_
     assert on_disk(fs, scenario) == []
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="rows are written over a part of a block that cannot be read, and the node stops",
-)
 def test_rows_whose_block_cannot_be_read_are_made_again_while_the_node_serves() -> None:
     fs = simulated()
     given: list[bytes] = []
@@ -161,11 +156,6 @@ def test_a_key_file_that_is_cut_short_while_open_denies_no_key(cut: int) -> None
     assert on_disk(fs, scenario) == []
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="a row of the key index has no checksum that is looked at when it is read",
-)
 def test_a_key_file_with_a_rotted_row_denies_no_key() -> None:
     fs = simulated()
     codes: list[int] = []

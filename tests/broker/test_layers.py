@@ -26,7 +26,7 @@ ROOMS: dict[str, frozenset[str]] = {
         "security": "errors system topics_and_groups",
         # The replicated state, and what stores through it.
         "state": "limits topics_and_groups",
-        "config": "limits security state system",
+        "config": "security state system",
         "certificates": "config system",
         "group_commit": "limits state topics_and_groups",
         # Frames, connections, and who is connected. Flows push to clients over them.
@@ -51,22 +51,25 @@ ROOMS: dict[str, frozenset[str]] = {
             " scheduled security state transactions"
         ),
         "admin": "config context limits remoting remoting/protocol state topics_and_groups",
+        "prometheus": "admin context limits metrics topics_and_groups",
         # The wires.
         "remoting/processors": (
             "admin config context delivery errors filter group_commit ingest limits maintenance"
             " metrics remoting remoting/protocol security state topics_and_groups"
         ),
         "http": (
-            "admin config context delivery errors group_commit ingest limits remoting"
-            " remoting/protocol security"
+            "admin config context delivery errors group_commit ingest limits metrics prometheus"
+            " remoting remoting/protocol security"
         ),
+        # OpenTelemetry: the doors of ingest and delivery, traced.
+        "tracing": "delivery errors group_commit ingest",
         # One broker, assembled; and one NameServer.
         "server": (
             "admin config context delivery group_commit http ingest limits maintenance metrics"
-            " remoting remoting/processors remoting/protocol scheduled security state system"
-            " topics_and_groups transactions"
+            " prometheus remoting remoting/processors remoting/protocol scheduled security state"
+            " system topics_and_groups tracing transactions"
         ),
-        "nameserver": "limits remoting remoting/protocol security system",
+        "nameserver": "http limits metrics prometheus remoting remoting/protocol security system",
         # The library.
         "client": "limits remoting/protocol security",
         "client/route": "client remoting remoting/protocol",

@@ -161,7 +161,7 @@ class RunningCluster:
 
 
 def start_cluster(
-    directory: Path, *, nodes: int = 3, secured: bool = False, **settings: int | str
+    directory: Path, secured: bool = False, /, *, nodes: int = 3, **settings: int | str
 ) -> RunningCluster:
     """Starts a new cluster and waits until it serves; ``settings`` are of every ``node.toml``.
 
@@ -240,7 +240,7 @@ def secured_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runnin
     directory = tmp_path_factory.mktemp("secured") / "data"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DLEDGER_PROFILE", str(admin_profile(directory)))
-        running = start_cluster(directory, secured=True)
+        running = start_cluster(directory, True)
         yield running
         running.stop()
 

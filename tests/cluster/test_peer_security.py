@@ -52,8 +52,8 @@ def steady_producer(cluster: RunningCluster) -> Iterator[list[str]]:
         def send() -> None:
             while not stopped.is_set():
                 sent.append(f"message {len(sent)}")
-                process.stdin.write(f"{sent[-1]}\n")  # type: ignore[union-attr]
-                process.stdin.flush()  # type: ignore[union-attr]
+                process.stdin.write(f"{sent[-1]}\n")  # type: ignore[union-attr]  # it is a pipe
+                process.stdin.flush()  # type: ignore[union-attr]  # it is a pipe
                 time.sleep(SEND_SECONDS)
 
         thread = threading.Thread(target=send)
@@ -181,7 +181,7 @@ def test_a_server_that_others_reach_starts_only_if_it_is_told_to_be_insecure(
 
 
 def test_an_insecure_server_says_so_in_its_log(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "broker", "namesrv", "--host", "0.0.0.0", "--port", "0"]  # noqa: S104
+    command = [sys.executable, "-m", "broker", "namesrv", "--host", "0.0.0.0", "--port", "0"]  # noqa: S104 - refused
     with while_needed(
         subprocess.Popen(
             [*command, "--insecure"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -50,7 +50,7 @@ def findings_of(group: Group, rng: Random) -> tuple[list[Finding], str | None]:
 
 
 def difference(alone: list[Finding], audited: list[Finding]) -> str | None:
-    """Findings of only one of the two checks, word for word; ``None`` where they tell the same."""
+    """Findings of only one of the two checks, word for word; ``None`` if they tell the same."""
     ours, theirs = set(map(str, alone)), set(map(str, audited))
     if ours == theirs and exit_code(alone) == exit_code(audited):
         return None

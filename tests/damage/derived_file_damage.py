@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
+from store.index.block_seals import SEAL_SIZE, SEAL_SUFFIX
+from store.index.queue_tails import TAILS_NAME
 from store.io.atomic_file import replace_file
 from store.log.entry import HEADER_SIZE
 from store.log.layout import segment_name
@@ -129,6 +131,43 @@ def older_queue(group: Group, member: Member, rng: Random) -> Planted | None:
     return _queue(member, "ConsumeQueue replaced by an older copy", entry.index, path)
 
 
+def flip_in_seals(group: Group, member: Member, rng: Random) -> Planted | None:
+    """Of a file of rows that is full, and not the last."""
+    path, _byte, _index = _queue_rows(group, member, rng)
+    directory, _slash, name = path.rpartition("/")
+    following = f"{directory}/{segment_name(int(name) + 20 * QUEUE_ROW)}"
+    seals = path + SEAL_SUFFIX
+    if not (group.fs.exists(following) and group.fs.exists(seals)):
+        return None
+    group.fs.flip_bit(seals, rng.randrange(SEAL_SIZE), rng.randrange(8))
+    kinds = frozenset({FindingKind.CONSUME_QUEUE})
+    return AnyIndex("bit flipped in the seal of a block", member, kinds, None, seals)
+
+
+def _tails(group: Group, member: Member) -> str | None:
+    path = f"{member.directory}/state/{TAILS_NAME}"
+    return path if group.fs.exists(path) else None
+
+
+def flip_in_tails(group: Group, member: Member, rng: Random) -> Planted | None:
+    path = _tails(group, member)
+    if path is None:
+        return None
+    size = len(group.fs.visible_bytes(path))
+    group.fs.flip_bit(path, rng.randrange(size), rng.randrange(8))
+    kinds = frozenset({FindingKind.CONSUME_QUEUE})
+    return AnyIndex("bit flipped in the tails of queues", member, kinds, None, path)
+
+
+def truncate_tails(group: Group, member: Member, rng: Random) -> Planted | None:
+    path = _tails(group, member)
+    if path is None:
+        return None
+    group.fs.cut(path, rng.randrange(len(group.fs.visible_bytes(path))))
+    kinds = frozenset({FindingKind.CONSUME_QUEUE})
+    return AnyIndex("tails of queues truncated", member, kinds, None, path)
+
+
 def _key_file(group: Group, member: Member, rng: Random) -> str | None:
     directory = f"{member.directory}/keyindex"
     if not group.fs.exists(directory):
@@ -192,6 +231,7 @@ DERIVED_PLANTERS: dict[str, Planter] = {
     for planter in (
         flip_in_index, truncate_index, remove_index_file, duplicate_index_row, flip_in_queue,
         truncate_queue, shift_queue_row, swap_queue_rows, zero_queue_row, older_queue,
-        flip_in_keys, truncate_keys, remove_keys, flip_in_manifest, remove_manifest,
+        flip_in_seals, flip_in_tails, truncate_tails, flip_in_keys, truncate_keys, remove_keys,
+        flip_in_manifest, remove_manifest,
     )
 }  # fmt: skip

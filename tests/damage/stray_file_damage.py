@@ -9,8 +9,9 @@ from random import Random
 import msgpack
 from crc32c import crc32c
 
-from store.index.key_index import HEADER as KEY_HEADER
-from store.index.key_index import KEY_ROW_SIZE
+from store.index.block_seals import SEAL_SUFFIX
+from store.index.key_file import CRC_AT, KEY_ROW_SIZE, pages_of
+from store.index.key_file import HEADER as KEY_HEADER
 from store.io.atomic_file import replace_file
 from store.io.two_slot_file import encode_slot
 from store.verify import FindingKind
@@ -114,7 +115,9 @@ def _files(group: Group, member: Member, below: str) -> list[str]:
     return [
         path
         for path in group.fs.files()
-        if path.startswith(f"{member.directory}/{below}") and len(group.fs.visible_bytes(path)) > 0
+        if path.startswith(f"{member.directory}/{below}")
+        and not path.endswith(SEAL_SUFFIX)
+        and len(group.fs.visible_bytes(path)) > 0
     ]
 
 
@@ -156,7 +159,8 @@ def alter_keys(name: str, group: Group, member: Member, rng: Random) -> Planted 
     path = rng.choice(paths)
     data = group.fs.visible_bytes(path)
     magic, version, *edges, count, _crc = KEY_HEADER.unpack_from(data)
-    rows = [data[at : at + KEY_ROW_SIZE] for at in range(KEY_HEADER.size, len(data), KEY_ROW_SIZE)]
+    rows_end = KEY_HEADER.size + count * KEY_ROW_SIZE
+    rows = [data[at : at + KEY_ROW_SIZE] for at in range(KEY_HEADER.size, rows_end, KEY_ROW_SIZE)]
     place = rng.randrange(len(rows))
     if name == "other hash":
         rows[place] = bytes((rows[place][0] ^ 1,)) + rows[place][1:]
@@ -173,13 +177,15 @@ def alter_keys(name: str, group: Group, member: Member, rng: Random) -> Planted 
     elif name == "edges":
         edges[rng.randrange(4)] += 1
     elif name == "future version":
-        version = 2
+        version = 3
     elif name == "count":
         count += 1
     if name != "count":
         count = len(rows)
     body = b"".join(rows)
-    altered = KEY_HEADER.pack(magic, version, *edges, count, crc32c(body)) + body
+    pages = pages_of(body)
+    header = KEY_HEADER.pack(magic, version, *edges, count, 0)[:CRC_AT]
+    altered = header + crc32c(pages, crc32c(header)).to_bytes(4, "big") + body + pages
     if altered == data:
         return None
     directory, _slash, file = path.rpartition("/")

@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from store.index.key_index import KEY_ROW_SIZE
+from store.index.key_file import KEY_ROW_SIZE
 from store.verify.index import key_index_digests
 from tests.damage.campaign import Tally, damaged, undamaged
 from tests.damage.damage_kinds import KINDS, PLANTERS

@@ -157,7 +157,7 @@ _AS_FOUND = -1
 
 
 def _cost_of(function: Callable[..., Any], args: tuple[Any, ...]) -> int | None:
-    """The steps for the arguments of a call; None where its steps are counted within."""
+    """The steps for the arguments of a call; None if its steps are counted within."""
     if isinstance(function, FunctionType | MethodType):
         return None if is_instrumented(function.__module__) else sum(map(_size, args))
     owner = getattr(function, "__self__", None)

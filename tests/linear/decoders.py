@@ -6,6 +6,7 @@ A new decoder must be added here; ``test_linear.py`` finds those that are missin
 from __future__ import annotations
 
 import zlib
+from functools import partial
 
 import msgpack
 
@@ -29,6 +30,11 @@ from broker.remoting.protocol.frame import decode_frame, decode_header
 from broker.remoting.protocol.java_json import decode_json
 from broker.remoting.protocol.register_broker_body import decode_data_version, decode_topic_table
 from broker.scheduled.system_properties import with_properties
+from broker.security.accounts import unpack_account, unpack_white_list
+from broker.security.key_sealing import parse_cluster_secrets
+from broker.security.permissions import parse_permission, parse_permissions
+from broker.security.tokens import read_token
+from broker.security.white_list import split_white_list
 from dledger.raft.configuration import Configuration
 from dledger.wire.features import unpack_features
 from store.message.properties import decode_properties, find_property
@@ -59,6 +65,7 @@ from tests.linear.feeding import (
     request,
     selected_by,
     send_headers,
+    signed,
     staged,
     text,
     websocket,
@@ -206,6 +213,28 @@ DECODERS = [
     ),
     Decoder("group", lambda data: _group_config(request(data)), JSON_SHAPES),
     Decoder("settings", changed_settings, LINE_SHAPES),
+    Decoder(
+        "permissions",
+        both(text(parse_permissions), text(parse_permission)),
+        [*LINE_SHAPES, (b"", b"a=PUB,", b"b=SUB"), (b"a", b"=", b"PUB")],
+    ),
+    Decoder(
+        "white list",
+        text(split_white_list),
+        [*LINE_SHAPES, (b"10.0.0.{", b"1,", b"2}"), (b"", b"{,", b""), (b"", b"10.0.0.1,", b"*")],
+    ),
+    Decoder(
+        "token", text(read_token), [*LINE_SHAPES, (b"", b"a.", b"5.b"), (b"", b"aaaa", b".5.YWFh")]
+    ),
+    Decoder(
+        "secrets of a cluster", text(parse_cluster_secrets), [*LINE_SHAPES, (b"", b"00", b"\n")]
+    ),
+    Decoder(
+        "account",
+        both(partial(unpack_account, "reader-123"), unpack_white_list),
+        MSGPACK_SHAPES,
+    ),
+    Decoder("signed fields", signed, LETTERS),
     Decoder("answer with offsets", relay_to_consumer._offset_table, JSON_SHAPES),
     Decoder(
         "table of topics",

@@ -36,6 +36,7 @@ from broker.remoting.protocol.ext_fields import ext_bool, ext_int, ext_str
 from broker.remoting.protocol.frame import Frame, decode_frame, encode_request
 from broker.remoting.protocol.frame_reader import FrameReader
 from broker.remoting.protocol.header_templates import TemplatedFrame
+from broker.security.signature import is_signed_by
 from dledger.wire.codec import decode_message, seal
 from dledger.wire.greeting import PROTOCOL_VERSION, unpack_greeting
 from dledger.wire.websocket_frames import MessageReader
@@ -278,6 +279,12 @@ def chain(bodies: Sequence[bytes]) -> bytes:
 
 def append(data: bytes) -> object:
     return peer(msgpack.packb([3, 1, 0, 1, 0, chain(letters(data))]))
+
+
+def signed(data: bytes) -> object:
+    """A request with as many fields as there are bytes, and these bytes for its body."""
+    ext: dict[str, object] = {f"field{number}": "" for number in range(len(data))}
+    return is_signed_by(b"key", {**ext, "Signature": "x"}, data)
 
 
 def both(*reads: Callable[[bytes], object]) -> Callable[[bytes], object]:

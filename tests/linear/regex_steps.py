@@ -14,7 +14,7 @@ from re import _parser as parser  # type: ignore[attr-defined]  # typeshed lacks
 from typing import Any, TypeAlias
 
 Next: TypeAlias = Callable[[int], int | None]
-"""Goes on behind a position; returns where the match ends, None where there is none."""
+"""Goes on behind a position; returns where the match ends, None if there is none."""
 
 Step: TypeAlias = Callable[["_Run", int, Next], int | None]
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from broker.state.broker_state import BrokerState
 from broker.state.commands import decode_commands
+from store.index.block_seals import unpack_seal
+from store.index.queue_tails import decode_tails, seal_payload
 from store.io.two_slot_file import decode_slot, encode_slot
 from store.log.entry import EntryKind, build_entry, decode_entries, decode_entry
 from store.log.layout import parse_segment_name
@@ -106,6 +108,15 @@ STORED = [
             *MSGPACK_SHAPES,
             (b"dledger store ", b"1", b""),
             (b"dledger store 1\n", b"a b\n", b""),
+        ],
+    ),
+    Decoder(
+        "checksums of queues",
+        both(unpack_seal, lambda data: decode_tails(seal_payload(data), _FILE)),
+        [
+            *MSGPACK_SHAPES,
+            *JUNK_SHAPES,
+            (b"\xdd\x00\x00\x01\xf4", b"\x95\xa1t\x00\x01\x00\x01", b""),
         ],
     ),
     Decoder("manifest", lambda data: decode_manifest(data, _FILE), JSON_SHAPES),

@@ -344,7 +344,7 @@ class Puller:
         return True, offset
 
     async def end(self, queue: MessageQueue) -> int | None:
-        """The offset of the next message, by the leader; None where it does not say."""
+        """The offset of the next message, by the leader; None if it does not say."""
         try:
             await self._routes.get(queue.topic)
             return await self._requests.max_offset(self._routes.leader(queue), queue)

@@ -146,7 +146,7 @@ class SoakCluster:
 
     def exchange(self, old: int) -> int:
         """Makes a voter of a new node and then takes ``old`` out; its files stay. Operations that
-        faults make fail are repeated. Raises :class:`CommandError` where it cannot be done in
+        faults make fail are repeated. Raises :class:`CommandError` if it cannot be done in
         time."""
         number = next(self._numbers)
         config = replace(self._config(number), join=True)
@@ -202,7 +202,7 @@ class SoakCluster:
         return found
 
     def _obstacle(self) -> str | None:
-        """The reason why the group is not whole; None where every node serves, and has applied what
+        """The reason why the group is not whole; None if every node serves, and has applied what
         the log held when all of them were seen first: clients go on, so no two are ever level."""
         for number in self.running:
             if self.nodes[number].process.pid is None:

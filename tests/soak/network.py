@@ -39,7 +39,7 @@ class Network(Protocol):
     """How nodes are reached and cut off. Nodes are numbered from 0."""
 
     missing: str | None
-    """Why links cannot be cut here; None where they can."""
+    """Why links cannot be cut here; None if they can."""
 
     def namesrv(self) -> Endpoint:
         """Where the NameServer listens."""

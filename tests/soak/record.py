@@ -24,7 +24,7 @@ class Send:
     topic: str
     body: bytes
     lane: str
-    """Sends of one lane wait for each other; empty where they do not."""
+    """Sends of one lane wait for each other; empty if they do not."""
     place: Place | None = None
     """Where it is, as the producer was told."""
 

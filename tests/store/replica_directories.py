@@ -14,8 +14,8 @@ import msgpack
 from crc32c import crc32c
 
 from simulator.engine.disk import SimulatedFileSystem
-from store.index.key_index import HEADER as KEY_HEADER
-from store.index.key_index import MAGIC as KEY_MAGIC
+from store.index.key_file import HEADER as KEY_HEADER
+from store.index.key_file import MAGIC as KEY_MAGIC
 from store.io.two_slot_file import PAYLOAD_SIZE_MAX, encode_slot
 from store.log.entry import HEADER, HEADER_SIZE, chain_crc
 from store.message.batch import QueueRun

@@ -9,7 +9,7 @@ import msgpack
 from broker.state.broker_state import BrokerState
 from broker.state.commands import StoreRequests, decode_commands
 from simulator.engine.disk import SimulatedFileSystem
-from store.index.consume_queue import ConsumeQueues
+from store.index.consume_queues import ConsumeQueues
 from store.index.key_index import KeyIndex
 from store.io.filesystem import Bytes, FileSystem
 from store.log.entry import HEADER_SIZE, Entry, EntryKind, build_entry
@@ -159,13 +159,10 @@ class Replica:
 
     def flush(self) -> None:
         """Writes the derived files, as for a checkpoint that is then not saved."""
-        for flush in self.queues.begin_flush():
-            flush.run()
-            flush.finish()
-        keys = self.keys.begin_flush()
-        if keys is not None:
-            keys.run()
-            keys.finish()
+        for flush in (self.queues.begin_flush(), self.keys.begin_flush()):
+            if flush is not None:
+                flush.run()
+                flush.finish()
 
     def lengths(self) -> list[QueueLength]:
         return [QueueLength(*length) for length in self.queues.lengths()]

@@ -61,7 +61,7 @@ def test_a_snapshot_has_no_other_state_than_the_page_says(fs: SimulatedFileSyste
     replica.store.save_evidence([])
     target = snapshot(replica)
     last = replica.entries[-2]
-    names = [f"checkpoint-{last.index:020d}", "format", "mark", "vote"]
+    names = [f"checkpoint-{last.index:020d}", "format", "mark", "tails", "vote"]
     assert fs.list_directory(f"{target}/state") == names
     segments = fs.list_directory(f"{target}/commitlog")
     assert size_of(fs, f"{target}/commitlog/{segments[-1]}") == last.end - int(segments[-1])

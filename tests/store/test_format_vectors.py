@@ -7,9 +7,13 @@ from pathlib import Path
 from random import Random
 
 import msgpack
+from crc32c import crc32c
 
 from simulator.engine.disk import SimulatedFileSystem
+from store.index.block_seals import Seal, Tail, extend, unpack_seal
+from store.index.key_file import read_header
 from store.index.key_index import KeyIndex
+from store.index.queue_tails import decode_tails, encode_tails
 from store.io.two_slot_file import SLOT_SIZE, decode_slot, encode_slot
 from store.log.entry import HEADER_SIZE, EntryKind, build_entry, check_chain, decode_entry, padding
 from store.log.entry_index import ROW
@@ -186,4 +190,15 @@ def test_a_file_of_the_key_index_is_as_documented() -> None:
     flush.run()
     path = f"/keyindex/{HEADER_SIZE:020d}"
     assert fs.visible_bytes(path) == VECTORS["key-file"]
-    assert KeyIndex.read_header(fs, path).last_position == HEADER_SIZE
+    assert read_header(fs, path).last_position == HEADER_SIZE
+
+
+def test_a_seal_and_the_tails_of_queues_are_as_documented() -> None:
+    row = VECTORS["queue-row"]
+    seal = Seal(HEADER_SIZE, crc32c(row))
+    assert seal.pack() == VECTORS["queue-seal"]
+    assert unpack_seal(VECTORS["queue-seal"]) == seal
+    tail, seals = extend(Tail(7, HEADER_SIZE), row, 300_000)
+    assert (tail, seals) == (Tail(8, *seal), [])
+    assert encode_tails([("TopicTest", 3, tail)]) == VECTORS["queue-tails"]
+    assert decode_tails(VECTORS["queue-tails"], "tails") == {("TopicTest", 3): tail}

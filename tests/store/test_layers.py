@@ -15,7 +15,7 @@ KNOWN = {
     "store/io": set(),
     "store/log": {"store/io"},
     "store/message": {"store/io", "store/log"},
-    "store/index": {"store/io", "store/log"},
+    "store/index": {"store/io", "store/log", "store/message"},
     "store/state": {"store/io", "store/log"},
     "store/recovery": {"store/io", "store/log", "store/state"},
     "store": {

@@ -494,8 +494,8 @@ def test_data_of_another_node_is_refused_saying_what_differs(
 def test_data_of_a_newer_format_is_refused_by_its_version() -> None:
     fs = simulated()
     open_store(fs).close()
-    fs.overwrite(f"{DIRECTORY}/state/format", b"dledger data format 2\nunheard of", 0)
-    with pytest.raises(DataFormatError, match=r"format 2.*format 1"):
+    fs.overwrite(f"{DIRECTORY}/state/format", b"dledger data format 3\nunheard of", 0)
+    with pytest.raises(DataFormatError, match=r"format 3.*formats up to 2"):
         open_store(fs)
 
 

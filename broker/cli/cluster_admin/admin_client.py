@@ -32,10 +32,10 @@ ANSWER_SECONDS = 15.0
 """A command asks once, so it waits for a busy disk."""
 
 LEADER_SECONDS = 5.0
-"""An election takes a second or two, and longer where the first is a draw."""
+"""An election takes a second or two, and longer if the first one is a draw."""
 
 ASK_AGAIN_SECONDS = 0.1
-"""Other processes can only be asked again; nothing here could wake us."""
+"""Other processes must be polled; nothing here could wake us."""
 
 
 class UnreachableError(CommandError):
@@ -68,7 +68,10 @@ class RefusedError(CommandError):
     ) -> None:
         self.code = code
         self.ext = ext or {}
-        super().__init__(f"{address} refused: {refusal_words(code, remark)}")
+        hint = ""
+        if "AclException" in (remark or "") and not security_from(os.environ).credentials:
+            hint = "; say who you are: --profile FILE or $DLEDGER_PROFILE"
+        super().__init__(f"{address} refused: {refusal_words(code, remark)}{hint}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +96,13 @@ class DepartedBroker:
     seconds: float
     """For so long."""
     members: Mapping[str, int]
-    """Broker ids by address, as they were; 0 for one that never followed."""
+    """Former broker ids by address; 0 for one that never followed."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicRoute:
-    """Where a topic is, by broker name: the leaders' addresses, and how many queues can be read."""
+    """The place of a topic, by broker name: the leaders' addresses, and how many queues can be
+    read."""
 
     masters: Mapping[str, str]
     queues: Mapping[str, int]
@@ -196,8 +200,8 @@ class AdminClient:
         return _with_leaders({name.name: name.master for name in chosen})
 
     async def leader_of(self, address: str) -> str:
-        """The address of the broker that leads the group of the one at ``address``, which is
-        itself where the NameServer does not know it. Raises :class:`NoLeaderError`."""
+        """The address of the leader of the group of the broker at ``address``, which is ``address``
+        if the NameServer does not know it. Raises :class:`NoLeaderError`."""
         aliases = await _aliases(address)
         for name in await self.broker_names():
             if not aliases.isdisjoint(name.addresses.values()):
@@ -207,7 +211,7 @@ class AdminClient:
     async def route(self, topic: str) -> TopicRoute:
         """Where a topic is.
 
-        Raises :class:`NoTopicError`, and :class:`CommandError` where a group of it has no leader.
+        Raises :class:`NoTopicError`, and :class:`CommandError` if one of its groups has no leader.
         """
         try:
             answer = await self.ask_namesrv(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
@@ -225,7 +229,7 @@ class AdminClient:
 
 
 def run_admin(namesrv: str, work: Callable[[AdminClient], Awaitable[T]]) -> T:
-    """Runs ``work`` on an event loop of its own, with a client that is closed behind it."""
+    """Runs ``work`` on an event loop of its own, and closes its client afterwards."""
     # The call that waited for a connection reports how it ended.
     logging.getLogger("dledger.remoting").addHandler(logging.NullHandler())
 
@@ -244,21 +248,21 @@ def run_admin(namesrv: str, work: Callable[[AdminClient], Awaitable[T]]) -> T:
 
 
 def run_to_its_end(work: Coroutine[Any, Any, T]) -> T:
-    """As :func:`asyncio.run`, which a signal may keep from ever beginning the work; Python would
-    complain of that."""
+    """As :func:`asyncio.run`. A signal may keep that from ever beginning the work, and Python would
+    complain."""
     with closing(work):
         return asyncio.run(work)
 
 
 def run_on_leaders(namesrv: str, work: Callable[[AdminClient], Awaitable[T]]) -> T:
-    """As :func:`run_admin`, for work that may be done again: it is, see :func:`when_led`."""
+    """As :func:`run_admin`, for work that may be repeated: see :func:`when_led`."""
     return run_admin(namesrv, lambda admin: when_led(lambda: work(admin)))
 
 
 async def when_led(work: Callable[[], Awaitable[T]]) -> T:
-    """The result of ``work``, which is done again while a group that it asks is electing a leader.
+    """The result of ``work``, which is repeated while one of its groups elects a leader.
 
-    Raises what it raised last where that takes longer than elections do.
+    Raises the last error if that takes longer than elections do.
     """
     loop = asyncio.get_running_loop()
     ends_at = loop.time() + LEADER_SECONDS

@@ -61,9 +61,9 @@ class GroupView:
     joint: bool = False
     """Whether a change of the voters is under way."""
     gone_seconds: float | None = None
-    """For how long no node of it has been registered; None where one is."""
+    """For how long no node of it has been registered; None if one is."""
     health: GroupHealth | None = None
-    """As the nodes that answered are judged; None only where nobody judged them."""
+    """The health of the group by the nodes that answered; None if nobody judged it."""
 
     @property
     def serves(self) -> bool:
@@ -86,8 +86,8 @@ class GroupView:
 
 
 async def view_groups(admin: AdminClient) -> list[GroupView]:
-    """Every group that is registered, asked node by node at the same time, and those that no
-    node is registered of any more.
+    """Every registered group, its nodes asked at the same time, and the groups without a registered
+    node.
     """
     names = await admin.broker_names()
     registered = {name.name for name in names}
@@ -110,7 +110,7 @@ async def view_node(admin: AdminClient, address: str) -> dict[str, str]:
 async def _view_group(admin: AdminClient, name: BrokerName) -> GroupView:
     asked = dict.fromkeys(name.addresses.values())
     told = await _tell(admin, name.name, asked)
-    # A member that is not registered is known to the others, and may still answer.
+    # A member without a registration is known to the others, and may still answer.
     others = [member["address"] for member in _members(told).values()]
     unasked = [address for address in others if address and address not in asked]
     told |= await _tell(admin, name.name, unasked)
@@ -118,7 +118,7 @@ async def _view_group(admin: AdminClient, name: BrokerName) -> GroupView:
 
 
 async def _view_gone(admin: AdminClient, gone: DepartedBroker) -> GroupView:
-    """A node may live that no NameServer hears of; else all are down."""
+    """A node may live though no NameServer knows it; otherwise all are down."""
     view = assemble_group(gone.name, await _tell(admin, gone.name, gone.members))
     down = [
         _node_view(f"{gone.name}/{_node_of(broker_id)}", {"address": address}, None, None)
@@ -139,7 +139,8 @@ def _node_of(broker_id: int) -> str:
 async def _tell(
     admin: AdminClient, group: str, addresses: Iterable[str]
 ) -> dict[str, dict[str, str]]:
-    """The answers of the group's living members. Others may listen where a member once was."""
+    """The answers of the group's living members. Others may listen in the place of a former
+    member."""
     answers = await asyncio.gather(
         *(view_node(admin, address) for address in addresses), return_exceptions=True
     )
@@ -161,7 +162,7 @@ def _members(told: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]
 
 
 def assemble_group(group: str, told: Mapping[str, Mapping[str, str]]) -> GroupView:
-    """One group from what its members told, by node id. Members that told nothing are down."""
+    """One group from its members' reports, by node id. Members without a report are down."""
     reports = [_report(node, table) for node, table in sorted(told.items())]
     leading = leader_of(reports)
     leader = None if leading is None else leading.node
@@ -207,7 +208,7 @@ def _node_view(
     if table is None:
         return NodeView(name, None, address, http, DOWN, None, None, None, None, None)
     own_last = int(table["raftLastIndex"])
-    # The node knows best where it listens: what others know may be from before it moved.
+    # The node knows best where it listens: other members may know an earlier address.
     own = decode_json(table.get("raftOwnMember", "{}").encode())
     return NodeView(
         node=name,

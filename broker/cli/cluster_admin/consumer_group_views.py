@@ -15,7 +15,7 @@ from broker.remoting.protocol.codes import RequestCode
 
 @dataclass(frozen=True, slots=True)
 class ProgressView:
-    """How far a group is in one queue; ``offset`` is where it goes on."""
+    """A group's place in one queue; it goes on at ``offset``."""
 
     topic: str
     broker: str
@@ -41,7 +41,7 @@ class ConsumerGroupView:
 
     @property
     def lag(self) -> int:
-        """How many messages the group has still to consume, as far as brokers know."""
+        """The messages that the group has still to consume, as far as brokers know."""
         return sum(queue.lag for queue in self.queues)
 
 

@@ -44,7 +44,7 @@ class GroupMembers:
     group: str
 
     async def leader(self) -> str:
-        """The leader's address. Raises :class:`CommandError` where there is none."""
+        """The leader's address. Raises :class:`CommandError` if there is none."""
         masters = await self.admin.masters()
         if self.group not in masters:
             known = ", ".join(sorted(masters)) or "none"
@@ -57,7 +57,7 @@ class GroupMembers:
         return document_of(answer)
 
     async def add(self, node: str, address: str) -> dict[str, Any]:
-        """Makes a learner of the node that runs at ``address`` and waits to be added."""
+        """Makes a learner of the node at ``address`` that waits to be added."""
         told = await view_node(self.admin, address)
         if (told["raftGroup"], told["raftNode"]) != (self.group, node):
             raise UsageError(
@@ -98,7 +98,7 @@ class GroupMembers:
         return await _within(self._known(), f"{self.group} has no leader")
 
     async def _known(self) -> dict[str, Any]:
-        """The members, as soon as somebody leads: it may have been the leader that was removed."""
+        """The members, as soon as there is a leader: the leader itself may have been removed."""
         while True:
             with suppress(RefusedError, UnreachableError, NoLeaderError):
                 members = await self.members()
@@ -114,7 +114,7 @@ class GroupMembers:
         return document_of(answer)
 
     async def refilled(self, node: str, address: str) -> bool:
-        """Waits until a node that lost its disk counts again; False where it does not answer."""
+        """Waits until a node that lost its disk counts again; False if it does not answer."""
         return await _within(self._counts_again(address), f"{node} is not refilled")
 
     async def _counts_again(self, address: str) -> bool:

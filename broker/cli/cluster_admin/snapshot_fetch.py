@@ -18,10 +18,10 @@ class NotHereError(Exception):
 
 
 def fetch_snapshot(made: Path, wanted: Path, manifest: Mapping[str, object]) -> None:
-    """Moves the snapshot with that manifest from ``made`` to ``wanted``, which is new.
+    """Moves the snapshot with that manifest from ``made`` to ``wanted``, a new path.
 
     A copy to another file system appears there as a whole. Raises :class:`NotHereError`, and
-    ``OSError`` where it cannot be moved: it stays where it was.
+    ``OSError`` if it cannot be moved: it stays where it was.
     """
     _require_here(made, manifest)
     fs = OsFileSystem()

@@ -188,7 +188,7 @@ def _shapes(args: argparse.Namespace) -> Sequence[LoadShape]:
 
 
 def _new_topic(namesrv: str) -> str:
-    """A topic that nobody has, so that a running cluster's own are left alone."""
+    """A new topic, so that those of a running cluster stay as they are."""
     topic = f"dledger-bench-{Random().getrandbits(40):010x}"
     run_admin(
         namesrv,

@@ -119,7 +119,7 @@ async def _consume(args: argparse.Namespace) -> int:
                 if args.count is not None:
                     count = min(count, args.count - progress.count)
                 _print(batch, count, as_json=args.json)
-                # Only now: better printed twice after a crash than not at all.
+                # Only now: printing twice after a crash is better than not at all.
                 consumer.acknowledge(batch.queue, batch.offset_after(count))
                 progress.add(count)
         finally:

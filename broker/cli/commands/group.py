@@ -139,7 +139,7 @@ async def reset_offsets(
 ) -> dict[tuple[str, int], int]:
     """Moves the group in every queue of the topic; returns the new offsets.
 
-    A broker with members of the group moves it there and tells them; elsewhere the offsets are
+    A broker with members of the group resets them and notifies them; elsewhere the offsets are
     committed.
     """
     queues = await view_queues(admin, topic)
@@ -156,7 +156,7 @@ async def reset_offsets(
 async def _reset_members(
     admin: AdminClient, address: str, group: str, topic: str, target: str | int
 ) -> dict[int, int] | None:
-    """The new offsets by queue id; None where the group has no members at this broker."""
+    """The new offsets by queue id; None if the group has no members at this broker."""
     timestamp_ms = {EARLIEST: 0, LATEST: -1}.get(str(target), target)
     ext = {"topic": topic, "group": group, "timestamp": timestamp_ms, "isForce": True}
     try:
@@ -238,7 +238,7 @@ def _delete(args: argparse.Namespace) -> int:
 
 
 async def _has_dead_letters(admin: AdminClient, group: str) -> bool:
-    """Whether there is a topic for them: it is made with the first."""
+    """Whether they have a topic: it is made with the first of them."""
     try:
         await admin.route(dead_letter_topic(group))
     except NoTopicError:

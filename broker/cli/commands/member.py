@@ -135,7 +135,7 @@ def _remove(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _replace(args: argparse.Namespace) -> dict[str, Any]:
-    """A node that came back on an empty disk is refilled by itself: then it is waited for only."""
+    """A node that came back on an empty disk is refilled by itself: this only waits for it."""
     members = _list(args)
     known = members["members"].get(args.node)
     if known is None and args.address is None:

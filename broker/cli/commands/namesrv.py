@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import logging
 import os
 import socket
+import time
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
 
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.foreground import announce, run_until_stopped, show_as
@@ -14,17 +18,22 @@ from broker.cli.terminal.options import add_json, port_number
 from broker.config.name_server_config import NameServerConfig, read_name_server_config
 from broker.config.security_config import ENFORCING, EXPOSED
 from broker.config.setting_checks import ConfigError
-from broker.nameserver.server import serve
+from broker.nameserver.server import NameServer, serve
 from broker.security.access_control import AccessControl
 from broker.security.port_tls import PortTls
 from broker.server.security_setup import read_port_tls, read_secrets
-from broker.system.log_output import log_to_stderr
+from broker.system.log_lines import FORMATS, LEVELS
+from broker.system.server_log import LogSettings, ServerLog
 from broker.system.wall_clock import system_clock_ms
 from dledger.node.service import StopSignal
+
+if TYPE_CHECKING:
+    from broker.nameserver.http_server import NameServerHttp
 
 EXAMPLES = """\
   dledger namesrv
   dledger namesrv --config /etc/dledger/namesrv.toml
+  dledger namesrv --http-port 8079                /metrics for Prometheus, /readyz for probes
 
 The file has host, port, cluster, and a section [security]; broker/config/name_server_config.py
 explains all. Without that section a NameServer listens for this machine alone, unless it is told
@@ -32,6 +41,8 @@ to be insecure.
 """
 
 log = logging.getLogger("dledger.nameserver")
+
+NAME_SERVER_OPTIONS = ("host", "port", "insecure", "http_port", "log_level", "log_format")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,11 +55,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="listen for other machines though nothing protects the NameServer",
     )
+    parser.add_argument(
+        "--http-port",
+        type=port_number,
+        metavar="N",
+        help="serve /metrics, /livez and /readyz there; 0: any that is free",
+    )
+    parser.add_argument("--log-level", choices=LEVELS, help="default: info")
+    parser.add_argument("--log-format", choices=FORMATS, help="default: text")
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    given = {key: getattr(args, key) for key in ("host", "port", "insecure")}
+    given = {key: getattr(args, key) for key in NAME_SERVER_OPTIONS}
     changed = {key: value for key, value in given.items() if value is not None}
     try:
         if args.config is not None:
@@ -61,10 +80,12 @@ def run(args: argparse.Namespace) -> int:
     except ConfigError as error:
         raise UsageError(str(error)) from error
     show_as("dledger-namesrv")
-    log_to_stderr()
+    server_log = ServerLog(LogSettings(config.log_level, config.log_format))
     if config.exposed:
         log.warning(EXPOSED)
-    return run_until_stopped(lambda stop: _serve(config, access, tls, stop, as_json=args.json))
+    return run_until_stopped(
+        lambda stop: _serve(config, access, tls, stop, as_json=args.json), server_log.reopen
+    )
 
 
 def _access_control(config: NameServerConfig) -> AccessControl | None:
@@ -91,11 +112,36 @@ async def _serve(
             f"cannot listen on {config.host}:{config.port} ({_reason(error)}): "
             "stop what uses it, or choose another with --port"
         ) from error
-    address = f"{config.host}:{nameserver.port}"
-    announce({"namesrv": address}, f"the NameServer listens on {address}", as_json=as_json)
-    await stop.asked
-    await nameserver.stop()
+    document = {"namesrv": f"{config.host}:{nameserver.port}"}
+    async with AsyncExitStack() as running:
+        running.push_async_callback(nameserver.stop)
+        if config.http_port is not None:
+            http = await _serve_http(nameserver, config.host, config.http_port, access, tls)
+            running.push_async_callback(http.stop)
+            document["http"] = f"{config.host}:{http.port}"
+        line = f"the NameServer listens on {document['namesrv']}"
+        announce(document, line, as_json=as_json)
+        await stop.asked
     return 0
+
+
+async def _serve_http(
+    nameserver: NameServer, host: str, port: int, access: AccessControl | None, tls: PortTls | None
+) -> NameServerHttp:
+    """Starts the port of HTTP."""
+    # Imported only if it is wanted: it is three quarters of the start.
+    from broker.nameserver.http_server import NameServerHttp  # noqa: PLC0415 - see above
+
+    loop, clock = asyncio.get_running_loop(), time.monotonic
+    http = NameServerHttp(nameserver, loop, host, port, clock=clock, access=access, tls=tls)
+    try:
+        await http.start()
+    except OSError as error:
+        raise CommandError(
+            f"cannot listen on {host}:{port} ({_reason(error)}): "
+            "stop what uses it, or choose another with --http-port"
+        ) from error
+    return http
 
 
 def _reason(error: OSError) -> str:

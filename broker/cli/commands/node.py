@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import importlib.util
 import logging
 import os
 import sys
@@ -16,14 +17,16 @@ from broker.config.config_file import read_config
 from broker.config.node_config import NodeConfig
 from broker.config.security_config import EXPOSED
 from broker.config.setting_checks import ConfigError
-from broker.system.log_output import log_to_stderr
 from broker.system.malloc_tuning import keep_freed_memory
+from broker.system.server_log import ServerLog
 from dledger.node.service import StopSignal, run_service
 from store.errors import StoreError
 
 if TYPE_CHECKING:
     from broker.server.broker import Broker
     from broker.server.broker_server import BrokerServer
+
+log = logging.getLogger(__name__)
 
 EXAMPLES = """\
   dledger node --config /var/lib/dledger/broker-a/n0/node.toml
@@ -45,20 +48,50 @@ def run(args: argparse.Namespace) -> int:
         config = read_config(args.config)
     except ConfigError as error:
         raise UsageError(str(error)) from error
+    if config.tracing and not _has_opentelemetry():
+        raise UsageError(
+            f"{args.config}: tracing: needs OpenTelemetry: `pip install dledger[tracing]`; "
+            "or leave it out"
+        )
     show_as(config.name)
-    log_to_stderr(config.logging)
+    server_log = ServerLog(config.logging, config.name)
     if config.exposed:
         logging.getLogger("dledger").warning(EXPOSED)
     import_server()
     tune_interpreter()
-    return run_until_stopped(lambda stop: _serve(config, stop, as_json=args.json))
+    return run_until_stopped(
+        lambda stop: _serve(config, stop, as_json=args.json),
+        lambda: reload_log(server_log, args.config),
+    )
+
+
+def _has_opentelemetry() -> bool:
+    try:
+        return importlib.util.find_spec("opentelemetry.exporter.otlp.proto.http") is not None
+    except ModuleNotFoundError:  # one of the packages that it is in
+        return False
+
+
+def reload_log(server_log: ServerLog, path: str) -> None:
+    """Opens the log again, and takes what the file says of it now."""
+    server_log.reopen()
+    try:
+        settings = read_config(path).logging
+    except ConfigError as error:
+        log.error("the settings stay as they are: %s", error)
+        return
+    server_log.configure(settings)
+    log.info(
+        "the log is open again, from %(log_level)s up, as %(log_format)s",
+        {"log_level": settings.level, "log_format": settings.format},
+    )
 
 
 def import_server() -> None:
-    """Imports what a node needs, as quickly as it can be done: it is most of a node's start.
+    """Imports a node's modules as quickly as possible: that is most of a node's start.
 
-    A node speaks no TLS, but aiohttp reads the system's root certificates when it is imported. And
-    nothing of what modules make is garbage, however often the collector looks.
+    A node's peers need no root certificates, but aiohttp reads the system's when it is imported.
+    The modules make no garbage, so the collector need not run.
     """
     os.environ["SSL_CERT_FILE"] = os.environ["SSL_CERT_DIR"] = os.devnull
     gc.disable()
@@ -70,11 +103,11 @@ def import_server() -> None:
 
 def tune_interpreter() -> None:
     """The threads that write and sync need the interpreter for microseconds. While the event loop
-    is busy, they wait for it for a whole switch interval (5 ms by default). And messages are too
-    short-lived for the collector to look at them after every 700.
+    is busy, they wait for it for a whole switch interval (5 ms by default). Messages are too
+    short-lived for a collection after every 700 of them.
 
-    NumPy, which comes when the first keys are sorted, would start a thread of linear algebra for
-    each core, and every one of them spins for a while.
+    NumPy is imported when the first keys are sorted. It would start a thread of linear algebra for
+    each core, and each of them spins for a while.
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     keep_freed_memory()

@@ -137,7 +137,7 @@ def _acknowledged(progress: Progress, reader: LineReader) -> str:
 
 
 async def _feed(args: argparse.Namespace, reader: LineReader, pipeline: Pipeline) -> None:
-    """Puts all lines in. Where one cannot be, those before it are sent all the same."""
+    """Puts all lines in. If one fails, those before it are sent all the same."""
     kind = Message(args.topic, b"", tags=args.tag, keys=args.key, delay_level=args.delay_level)
     try:
         while lines := await reader.read():
@@ -167,8 +167,8 @@ def _order_key(line: bytes, field: str, number: int) -> str:
 def _json_lines(result: SendResult) -> list[bytes]:
     """One line for each message of an acknowledged request.
 
-    Brokers of other makes may tell the id of the first message alone; then the unique key stands
-    in for the others' ids, by which they can be found as well.
+    Brokers of other makes may give only the id of the first message. Then the unique key stands in
+    for the others' ids, by which they can be found as well.
     """
     message_ids = result.message_ids
     if len(message_ids) < result.message_count:

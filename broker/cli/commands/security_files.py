@@ -83,8 +83,9 @@ def _init(args: argparse.Namespace) -> int:
     if made.kept:
         print(f"left as they were: {', '.join(made.kept)}")
     print(
-        "Each node needs ca.pem, cluster-secret, and its own certificate and key; nobody but you "
-        "needs ca-key.pem.\nThen say in each node.toml, and in the NameServer's file:\n\n"
+        "Each node needs ca.pem, cluster-secret, its own certificate and key, and admin.toml for "
+        "its first start; nobody but you needs ca-key.pem.\n"
+        "Then say in each node.toml, and in the NameServer's file:\n\n"
         f'[security]\ndirectory = "{files.directory}"'
     )
     return 0

@@ -86,8 +86,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _require_usable(out: Path) -> None:
-    """Raises :class:`CommandError` where no snapshot may be: snapshots of two moments in one
-    directory would be taken for one that is inconsistent."""
+    """Raises :class:`CommandError` for a wrong place: snapshots of two moments in one directory
+    would look like an inconsistent one."""
     if any((parent / "commitlog").is_dir() for parent in Path(os.path.realpath(out)).parents):
         raise CommandError(f"{out}: a snapshot cannot be in the directory of a replica")
     try:
@@ -135,7 +135,7 @@ async def _take(
 
 
 def _fetched(result: dict[str, Any], out: Path) -> dict[str, Any]:
-    """The result, once the snapshot is where it is wanted; else with an ``error``."""
+    """The result, once the snapshot is in its place; else with an ``error``."""
     wanted = out / result["replica"]
     if "error" in result or result["directory"] == str(wanted):
         return result

@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _wait_for(process: ManagedProcess, cluster: LocalCluster) -> dict[str, Any]:
-    # Imported when the nodes are on their way, which have more to do than this.
+    # Imported while the nodes start, which takes longer than this.
     from broker.cli.local_cluster.readiness import wait_until_answering, wait_until_listening  # noqa: PLC0415 - slow
 
     if process is cluster.namesrv_process:

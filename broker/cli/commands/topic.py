@@ -37,7 +37,7 @@ QUEUES_MAX = STATE.queues_max
 QUEUES_USUAL = 8
 
 TopicConfig: TypeAlias = Mapping[str, Any]
-"""A topic as its broker tells of it, by RocketMQ's names; empty where there is none."""
+"""A topic as its broker reports it, by RocketMQ's names; empty if there is none."""
 READ_QUEUES, WRITE_QUEUES = "readQueueNums", "writeQueueNums"
 
 EXAMPLES = """\
@@ -148,7 +148,7 @@ def _create(args: argparse.Namespace) -> int:
 async def _configs(admin: AdminClient, args: argparse.Namespace) -> dict[str, TopicConfig]:
     """The topic's settings on each broker that takes writes, by address.
 
-    Raises :class:`CommandError` where fewer queues are asked for, and not with ``--fewer``.
+    Raises :class:`CommandError` if fewer queues are requested without ``--fewer``.
     """
     configs = {}
     for address in await _leaders(admin, args.broker, args.cluster):
@@ -173,7 +173,7 @@ async def _config_at(admin: AdminClient, address: str, topic: str) -> TopicConfi
 
 
 def _queue_count(config: TopicConfig) -> int:
-    """Those that can be read, or written: fewer are written while a topic is made smaller."""
+    """Readable and writable queues: fewer are writable while a topic is made smaller."""
     return max(int(config.get(name, 0)) for name in (READ_QUEUES, WRITE_QUEUES))
 
 
@@ -199,7 +199,7 @@ async def create_topic(
 async def _set_queues(
     admin: AdminClient, address: str, topic: str, config: TopicConfig, queues: int
 ) -> None:
-    """Sets the number of the topic's queues; all else stays as its ``config`` says, if there is
+    """Sets the number of the topic's queues; the rest stays as in its ``config``, if there is
     one."""
     await admin.ask(
         address,

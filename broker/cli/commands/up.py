@@ -35,7 +35,7 @@ EXAMPLES = """\
 """
 
 LOOK_AGAIN_SECONDS = 1.0
-"""The end of a process that another command has started does not wake us."""
+"""The end of another command's process does not wake us."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         cluster.start(forking(args.command_line))
         groups = wait_until_serving(cluster)
-        # Now they are awaited. Not earlier: what is started would inherit the mask.
+        # Only now wait for signals: a process that starts earlier would inherit the mask.
         awaited = {*handled_signals(), signal.SIGCHLD}
         signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
         try:
@@ -96,9 +96,9 @@ def run(args: argparse.Namespace) -> int:
 def _ended_by_others(
     cluster: LocalCluster, awaited: set[signal.Signals], reported: frozenset[str]
 ) -> bool:
-    """Waits for a signal, or until nothing runs any more; returns whether it was that.
+    """Waits for a signal, or until nothing runs any more; returns whether nothing runs.
 
-    Then nothing is left to be stopped: what runs a moment later was started by another `up`.
+    In that case nothing is left to stop: a process of a moment later belongs to another `up`.
     """
     while cluster.running:
         came = signal.sigtimedwait(awaited, LOOK_AGAIN_SECONDS)

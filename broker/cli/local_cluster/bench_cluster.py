@@ -24,9 +24,9 @@ ALL_ROUNDS = 3
 
 @contextmanager
 def temporary_cluster(parent: Path | None, nodes: int, flush: str) -> Iterator[LocalCluster]:
-    """One group of ``nodes`` brokers that serves; afterwards nothing of it is left.
+    """One group of ``nodes`` brokers that serves; afterwards nothing is left of it.
 
-    Raises :class:`UsageError` where ``parent`` cannot be used.
+    Raises :class:`UsageError` if ``parent`` cannot be used.
     """
     try:
         temporary = TemporaryDirectory(prefix="dledger-bench-", dir=parent)
@@ -73,7 +73,7 @@ def measure_failover(cluster: LocalCluster, client: LoadClient, job: ProbeJob) -
         return moment
 
     def start_missing() -> None:
-        # As an operator would: with a command that has everything to do from the beginning.
+        # As an operator would: with a new command that does everything.
         missing = [process.name for process in brokers if process.pid is None]
         command = [*DLEDGER, "start", *missing, "--data", str(cluster.directory)]
         started.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))

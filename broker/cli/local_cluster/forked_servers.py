@@ -40,7 +40,7 @@ class ForkedChild:
         self._code: int | None = None
 
     def poll(self) -> int | None:
-        """The exit code, negative the number of a signal; None while it runs."""
+        """The exit code, negative for the number of a signal; None while it runs."""
         if self._code is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
@@ -50,7 +50,7 @@ class ForkedChild:
     def wait(self, timeout: float) -> int:
         """As :meth:`poll`, after at most ``timeout`` seconds.
 
-        Raises ``subprocess.TimeoutExpired`` where it still runs then.
+        Raises ``subprocess.TimeoutExpired`` if it still runs then.
         """
         code = self.poll()
         if code is None:
@@ -72,7 +72,7 @@ class CommandLine(Protocol):
 
     @property
     def prepare(self) -> Callable[[str], None]:
-        """Imports all that a command needs, before there are several processes of it."""
+        """Imports the modules of a command before there are several processes of it."""
 
     @property
     def run(self) -> Callable[[Sequence[str]], int]:
@@ -98,7 +98,7 @@ def fork(command_line: CommandLine, arguments: Sequence[str], log: BinaryIO) -> 
     gc.freeze()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
-        # In the fork they would be handled as the command does, which ends all that it started.
+        # In the fork the command's handlers would end everything that it started.
         signal.pthread_sigmask(signal.SIG_BLOCK, TERMINATION_SIGNALS)
         pid = os.fork()
         if pid == 0:
@@ -111,7 +111,7 @@ def fork(command_line: CommandLine, arguments: Sequence[str], log: BinaryIO) -> 
 def _run(
     command_line: CommandLine, arguments: Sequence[str], log: BinaryIO, mask: Iterable[int]
 ) -> NoReturn:
-    """In the fork, with the signals blocked; ``mask`` is the one to go on with."""
+    """In the fork, with the signals blocked; ``mask`` is its mask from then on."""
     code = EXIT_FAILED
     try:
         _become(log)

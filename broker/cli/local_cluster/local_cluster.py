@@ -56,7 +56,7 @@ class LocalCluster:
     def __init__(
         self, directory: Path, configs: Sequence[NodeConfig], removed: Sequence[NodeConfig] = ()
     ) -> None:
-        """``removed`` are nodes whose files are there, but that are no members any more."""
+        """``removed`` are nodes with files that are no members any more."""
         self.directory = directory
         self.removed = {config.name: local_node(config) for config in removed}
         self.nodes = {config.name: local_node(config) for config in configs}
@@ -85,7 +85,7 @@ class LocalCluster:
         return [self.namesrv_process, *(node.process for node in self.nodes.values())]
 
     def node(self, name: str) -> LocalNode:
-        """By its name ``group/node``, or ``node`` alone where there is one group."""
+        """By its name ``group/node``, or only ``node`` if there is one group."""
         full = _full_name(name, [*self.nodes, *self.removed], self.directory)
         if full in self.removed:
             address = self.removed[full].config.own.address
@@ -102,7 +102,7 @@ class LocalCluster:
         return [process.name for process in self._all_processes() if process.pid is not None]
 
     def require_stopped(self) -> None:
-        """Raises :class:`CommandError` where any process of the cluster runs."""
+        """Raises :class:`CommandError` if any process of the cluster runs."""
         if running := self.running:
             raise CommandError(
                 f"the cluster in {self.directory} runs already ({', '.join(running)}); "
@@ -110,14 +110,14 @@ class LocalCluster:
             )
 
     def require_startable(self) -> None:
-        """Raises :class:`CommandError` where a process runs or a port is taken."""
+        """Raises :class:`CommandError` if a process runs or a port is taken."""
         self.require_stopped()
         self._check_ports()
 
     def write(self) -> LocalCluster:
         """Writes every ``node.toml``; returns the cluster.
 
-        Raises :class:`CommandError` where a process runs, and :class:`UsageError` where a file
+        Raises :class:`CommandError` if a process runs, and :class:`UsageError` if a file
         cannot be written.
         """
         self.require_stopped()
@@ -126,7 +126,7 @@ class LocalCluster:
         return self
 
     def start(self, starter: Starter = execute) -> None:
-        """Starts every process. Nothing is started where one runs or a port is taken."""
+        """Starts every process. Nothing starts if one runs or a port is taken."""
         self.require_startable()
         for process in self.processes:
             process.start(starter)
@@ -168,11 +168,10 @@ def restart_hint(name: str, directory: Path, address: str = "ADDR") -> str:
 
 
 def find_processes(directory: Path) -> dict[str, ManagedProcess]:
-    """Processes of the cluster in ``directory`` that may run, by name: to be ended, not to be
-    started.
+    """Processes of the cluster in ``directory`` that may run, by name: to be ended, not started.
 
-    No settings are read for it: a mistake in one of them must not keep a cluster from being
-    stopped. Raises :class:`UsageError` where there is no cluster.
+    It reads no settings: a mistake in one of them must not keep a cluster from being stopped.
+    Raises :class:`UsageError` if there is no cluster.
     """
     files = (path for name in ("node.toml", PID_FILE) for path in directory.glob(f"*/*/{name}"))
     homes = {f"{path.parts[-3]}/{path.parts[-2]}": path.parent for path in files}
@@ -190,7 +189,7 @@ def find_process(directory: Path, name: str) -> ManagedProcess:
 
 
 def stop_processes(processes: Iterable[ManagedProcess]) -> dict[str, int]:
-    """Stops those that run, the NameServer last. Returns the pids by name."""
+    """Stops running processes, the NameServer last. Returns the pids by name."""
     nodes: list[ManagedProcess] = []
     namesrv: list[ManagedProcess] = []
     for process in processes:
@@ -229,7 +228,7 @@ def design_cluster(
     flush: str | None = None,
     ports: Ports | None = None,
 ) -> LocalCluster:
-    """The cluster in ``directory``, or a new one; settings that are given change.
+    """The cluster in ``directory``, or a new one; given settings replace old ones.
 
     Nothing is written yet. The number of nodes and groups cannot change: each group votes with the
     members it has. Raises :class:`UsageError`.
@@ -265,7 +264,7 @@ def _adapt(
 
 
 def _read_configs(directory: Path) -> tuple[list[NodeConfig], list[NodeConfig]]:
-    """Of the members, and of the nodes that are none any more."""
+    """The processes of members and of removed nodes."""
     members: list[NodeConfig] = []
     removed: list[NodeConfig] = []
     try:
@@ -278,7 +277,7 @@ def _read_configs(directory: Path) -> tuple[list[NodeConfig], list[NodeConfig]]:
 
 
 def write_config(config: NodeConfig) -> None:
-    """Writes the node's ``node.toml``. Raises :class:`UsageError` where that cannot be done."""
+    """Writes the node's ``node.toml``. Raises :class:`UsageError` if that cannot be done."""
     home = Path(config.data)
     try:
         home.mkdir(parents=True, exist_ok=True)

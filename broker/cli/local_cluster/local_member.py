@@ -29,9 +29,9 @@ LOCAL_HOSTS = {"localhost": "127.0.0.1"}
 
 
 def local_cluster(directory: Path, group: str, namesrv: str) -> LocalCluster | None:
-    """The cluster in ``directory``, if it is the one behind ``namesrv`` and has such a group.
+    """The cluster in ``directory``, if it belongs to ``namesrv`` and has such a group.
 
-    Another cluster may have a group of that name: none of its nodes are meant.
+    Another cluster may have a group of that name: its nodes are not meant.
     """
     if not any(directory.glob("*/*/node.toml")):
         return None
@@ -45,10 +45,10 @@ def local_cluster(directory: Path, group: str, namesrv: str) -> LocalCluster | N
 
 
 def start_member(cluster: LocalCluster, group: str, node: str, address: str) -> LocalNode | None:
-    """Starts a node that is to be added, unless it runs. Its files are made where there are none.
+    """Starts a node for an addition, unless it runs. Missing files are made.
 
-    ``address`` is where clients are to find it; the other two are what they were, or the next.
-    Returns None where nothing was started.
+    ``address`` is the one for clients; the other two stay, or are the next ones. Returns None if
+    nothing was started.
     """
     name = f"{group}/{node}"
     found = cluster.nodes.get(name) or cluster.removed.get(name)
@@ -89,8 +89,8 @@ def _new_config(cluster: LocalCluster, group: str, node: str, own: Member) -> No
 
 
 def retire(cluster: LocalCluster, group: str, node: str) -> bool:
-    """Ends a node that is no member any more, and marks its directory, so that `up` does not start
-    it; whether the cluster has it. Its data stays."""
+    """Ends a removed node and marks its directory, so that `up` does not start it. Returns whether
+    the cluster has it. Its data stays."""
     name = f"{group}/{node}"
     found = cluster.nodes.get(name)
     if found is None:
@@ -110,7 +110,8 @@ def retire(cluster: LocalCluster, group: str, node: str) -> bool:
 
 
 def put_aside(cluster: LocalCluster, group: str, node: str) -> Path | None:
-    """Ends a node of the cluster and moves its data away; returns to where, None if it had none."""
+    """Ends a node of the cluster and moves its data away; returns the new place, None without
+    data."""
     found = cluster.nodes.get(f"{group}/{node}")
     if found is None:
         return None

@@ -29,7 +29,7 @@ DLEDGER = (sys.executable, "-m", "broker")
 PID_FILE = "pid"
 PID_BYTES_MAX = 100
 KILLED_SECONDS = 15.0
-"""A process that was killed is gone by then, unless its disk is stuck."""
+"""A killed process is gone by then, unless its disk is stuck."""
 
 STATE_FIELD = 0
 START_TIME_FIELD = 19
@@ -49,7 +49,7 @@ class Child(Protocol):
 
 
 Starter = Callable[[Sequence[str], BinaryIO], Child]
-"""Starts a command line in the background; what it prints is appended to a file."""
+"""Starts a command line in the background; its output is appended to a file."""
 
 
 def execute(arguments: Sequence[str], log: BinaryIO) -> Child:
@@ -63,7 +63,7 @@ class ManagedProcess:
     """One process that may run for ``directory``, whether or not this program started it."""
 
     def __init__(self, name: str, directory: Path, arguments: Sequence[str], log: Path) -> None:
-        """``arguments`` are the whole command line; what it prints is appended to ``log``."""
+        """``arguments`` are the whole command line; its output is appended to ``log``."""
         self.name = name
         self.directory = directory
         self.log = log
@@ -88,13 +88,13 @@ class ManagedProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """How the process ended that this program started; None while it runs."""
+        """How this program's process ended; None while it runs."""
         return None if self._child is None else self._child.poll()
 
     def reap(self, timeout_s: float = 0.0) -> None:
-        """Takes note of the end of the process that this program started, so that no zombie stays.
+        """Notes the end of this program's process, so that no zombie stays.
 
-        Waits for it up to ``timeout_s``. It may have been ended, and replaced, by another program.
+        Waits for it up to ``timeout_s``. Another program may have ended and replaced it.
         """
         if self._child is not None:
             with suppress(subprocess.TimeoutExpired):
@@ -104,7 +104,7 @@ class ManagedProcess:
         """Starts the process, in a session of its own.
 
         Afterwards the process is recorded, or it does not exist, even if a signal comes. Raises
-        :class:`CommandError` where one runs or its files cannot be written.
+        :class:`CommandError` if one runs or its files cannot be written.
         """
         if self.pid is not None:
             raise CommandError(f"{self.name} runs already (pid {self.pid})")
@@ -120,7 +120,7 @@ class ManagedProcess:
             ) from error
 
     def _remember(self, child: Child) -> None:
-        """For other programs. A process that none of them could find must not go on."""
+        """For other programs: a process that none of them could find must not go on."""
         started = _start_time(child.pid) or 0
         try:
             recorded = f"{child.pid} {started} {self._home()}\n"
@@ -131,7 +131,7 @@ class ManagedProcess:
             raise
 
     def last_words(self) -> str:
-        """The last line that the process wrote, for saying why it ended."""
+        """The last line of the process, which says why it ended."""
         try:
             with open(self.log, "rb", opener=open_nonblocking) as log:
                 log.seek(max(0, log.seek(0, os.SEEK_END) - 4096))
@@ -153,7 +153,7 @@ class ManagedProcess:
 def end_processes(
     processes: Sequence[ManagedProcess], *, kill: bool, timeout_s: float = KILLED_SECONDS
 ) -> dict[str, int]:
-    """Ends those that run, and waits until they are gone. Returns their pids by name.
+    """Ends running processes, and waits until they are gone. Returns their pids by name.
 
     ``kill`` sends SIGKILL at once. Else SIGINT comes first: they stop without draining. SIGKILL
     follows for those that still run after ``timeout_s``.
@@ -204,7 +204,8 @@ def _signal(fd: int, sig: signal.Signals) -> None:
 
 
 def _wait(fds: Sequence[int], timeout_s: float) -> list[int]:
-    """Those that still run after ``timeout_s``. A pidfd is readable when its process has ended."""
+    """Processes that still run after ``timeout_s``. A pidfd is readable once its process has
+    ended."""
     poll = select.poll()
     for fd in fds:
         poll.register(fd, select.POLLIN)

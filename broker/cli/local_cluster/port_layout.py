@@ -18,7 +18,7 @@ from broker.config.node_config import Member, NodeConfig
 
 HOST = "127.0.0.1"
 PORT_STEP = 10
-"""Between the remoting ports of two nodes, as in RocketMQ's own DLedger examples."""
+"""The distance of the remoting ports of two nodes, as in RocketMQ's own DLedger examples."""
 
 PEER_PORT_DISTANCE = 4
 """The Raft port is the remoting port plus this; in RocketMQ, plus 1 and minus 2 have other uses.
@@ -33,9 +33,9 @@ NODES_MAX = 9
 
 
 class Ports(NamedTuple):
-    """The first port of each kind; 0 for any that is free, None for what a cluster has.
+    """The first port of each kind; 0 for any free one, None for the cluster's own.
 
-    Where there is none yet, None is the default.
+    If there is none yet, None is the default.
     """
 
     namesrv: int | None = None
@@ -81,7 +81,7 @@ def plan_cluster(
 def change_ports(
     directory: Path, found: Sequence[NodeConfig], groups: int, ports: Ports
 ) -> list[NodeConfig]:
-    """The cluster that is in ``directory``, with the ports of the kinds that are given.
+    """The cluster in ``directory``, with the ports of the given kinds.
 
     Raises :class:`UsageError` where it is not as :func:`plan_cluster` made it.
     """
@@ -134,7 +134,7 @@ def _next_port(first: int, taken: Collection[int]) -> int:
 
 
 def why_taken(endpoint: Endpoint) -> str | None:
-    """Why nobody could listen there now; None where that is possible."""
+    """Why nobody could listen there now; None if that is possible."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -151,9 +151,9 @@ def free_member() -> Member:
 
 
 class _Allocator:
-    """Hands out endpoints: counted from the first port of a kind, or free ones where that is 0.
+    """Hands out endpoints: counted from the first port of a kind, or free ones if that is 0.
 
-    A free port stays bound until ``reserved`` is closed, so that no two get the same one.
+    A free port stays bound until ``reserved`` is closed, so no two nodes get the same one.
     """
 
     def __init__(

@@ -16,17 +16,17 @@ from dledger.raft.quorum import majority
 T = TypeVar("T")
 
 READY_SECONDS = 60.0
-"""For the recovery of a large log; a cluster that was stopped in order needs less than one."""
+"""Enough for the recovery of a large log; after an ordered stop less than a second is needed."""
 
 ASK_AGAIN_SECONDS = 0.05
-"""Other processes can only be asked again; nothing here could wake us."""
+"""Other processes must be polled; nothing here could wake us."""
 
 
 def wait_until_serving(cluster: LocalCluster) -> list[GroupView]:
-    """Returns when every group has a leader that serves and that the NameServer names to clients,
-    and every node answers or has ended.
+    """Returns when every group has a leader that serves and that the NameServer names, and every
+    node answers or has ended.
 
-    Raises :class:`CommandError` where that does not happen.
+    Raises :class:`CommandError` if that does not happen.
     """
 
     async def groups_that_serve(admin: AdminClient) -> list[GroupView]:
@@ -90,7 +90,7 @@ def _obstacles(cluster: LocalCluster) -> list[ManagedProcess]:
 async def _until(
     attempt: Callable[[], Awaitable[T]], obstacles: Callable[[], list[ManagedProcess]]
 ) -> T:
-    """The result of the first attempt that does not raise, unless something stands in its way."""
+    """The result of the first attempt that does not raise, unless an obstacle shows up."""
     last = CommandError("not asked yet")
     try:
         async with asyncio.timeout(READY_SECONDS):

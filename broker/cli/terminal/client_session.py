@@ -23,7 +23,7 @@ EXIT_TERMINATED = 128 + signal.SIGTERM
 def run_session(command: str, work: Callable[[], Coroutine[Any, Any, int]]) -> int:
     """Runs ``work`` to its end. SIGTERM cancels it as Ctrl-C does, so that it can leave in order.
 
-    Raises :class:`CommandError` where the cluster cannot be reached or refuses.
+    Raises :class:`CommandError` if the cluster cannot be reached or refuses.
     """
     told = logging.StreamHandler(sys.stderr)
     # The call that waited for a connection reports how it ended.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
+import sys
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from functools import partial
@@ -13,7 +15,10 @@ import uvloop
 
 from broker.cli.terminal.options import print_json
 from broker.cli.terminal.standard_streams import drop_output
+from broker.system.stderr_file import stdout_is_the_log
 from dledger.node.service import StopSignal
+
+log = logging.getLogger(__name__)
 
 COMM = "/proc/self/comm"
 COMM_MAX = 15
@@ -21,36 +26,51 @@ COMM_MAX = 15
 
 
 def show_as(name: str) -> None:
-    """Makes ``name``, or the end of a long one, what `ps -e` and `top` call this process."""
+    """Sets the name of this process in `ps -e` and `top` to ``name``, or to the end of a long
+    one."""
     with suppress(OSError), open(COMM, "w", encoding="ascii") as comm:
         comm.write(name[-COMM_MAX:])
 
 
 def announce(server: Mapping[str, object], line: str, *, as_json: bool) -> None:
-    """Prints where the server listens. It serves all the same where that cannot be written."""
+    """Prints where the server listens. It serves all the same if that cannot be written."""
     try:
         if as_json:
             print_json(server)
+        elif stdout_is_the_log():
+            log.info("%s", line)
         else:
             print(line, flush=True)
     except OSError as error:
-        logging.getLogger(__name__).warning("%s; stdout cannot be written: %s", line, error)
+        log.warning("%s; stdout cannot be written: %s", line, error)
         drop_output()
 
 
-def run_until_stopped(serve: Callable[[StopSignal], Coroutine[None, None, int]]) -> int:
+def run_until_stopped(
+    serve: Callable[[StopSignal], Coroutine[None, None, int]], on_hangup: Callable[[], None]
+) -> int:
     """Runs ``serve(stop)`` on a new event loop.
 
     SIGTERM asks it to stop in order, as a rolling restart wants it. Ctrl-C, or a second SIGTERM,
-    asks it to stop at once.
+    asks it to stop at once. ``on_hangup`` is called at SIGHUP. If stderr is a terminal, SIGHUP says
+    that it is closed, and asks the server to stop at once.
     """
 
     async def session() -> int:
         loop = asyncio.get_running_loop()
         stop = StopSignal(loop)
+        at_once = partial(stop.ask, at_once=True)
         loop.add_signal_handler(signal.SIGTERM, partial(stop.ask, at_once=False))
-        loop.add_signal_handler(signal.SIGINT, partial(stop.ask, at_once=True))
+        loop.add_signal_handler(signal.SIGINT, at_once)
+        loop.add_signal_handler(signal.SIGHUP, at_once if _is_watched() else on_hangup)
         return await serve(stop)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(session())
+
+
+def _is_watched() -> bool:
+    try:
+        return os.isatty(sys.stderr.fileno())
+    except (OSError, ValueError):
+        return False

@@ -14,8 +14,8 @@ CHUNK_BYTES = 256 * 1024
 class LineReader:
     """The lines of a descriptor, as bytes, split at newlines alone.
 
-    A pipe or a terminal is read when it has something; a file always has. Reading what is ready
-    does not block, so the descriptor, which others may share, is left in the mode in which it is.
+    A pipe or a terminal is read when it has something; a file always has. Reading available bytes
+    does not block. So the mode of the descriptor, which other processes may share, stays unchanged.
     """
 
     def __init__(self, fd: int, line_bytes_max: int) -> None:
@@ -29,7 +29,7 @@ class LineReader:
         """Lines given out."""
 
     async def read(self) -> list[bytes]:
-        """The lines that are there now, at least one; none at the end.
+        """The lines that have arrived, at least one; none at the end.
 
         Text after the last newline is a line too, unless it is empty. Raises :class:`CommandError`
         for a line that is too long.

@@ -12,7 +12,7 @@ from store.quoting import quoted, shortened
 
 
 def checked(check: Callable[[str], object], *failures: type[Exception]) -> Callable[[str], str]:
-    """The type of an argument that stays unchanged; what ``check`` raises says why it cannot be."""
+    """The type of an argument that stays unchanged; ``check`` raises the reason of a refusal."""
 
     def argument(text: str) -> str:
         try:
@@ -57,7 +57,7 @@ def server_address(text: str) -> str:
 
 
 def host_name(text: str) -> str:
-    """The type of an option that says on which of this machine's addresses to listen."""
+    """The type of an option for one of this machine's addresses to listen on."""
     if not _is_host(text):
         raise argparse.ArgumentTypeError(f"{quoted(text)} is neither an address nor a host's name")
     return text

@@ -35,7 +35,7 @@ def add_namesrv(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a profile with access_key, secret_key and ca (default: $DLEDGER_PROFILE)",
     )
-    # Here alone: commands that talk to no server need not wait for what this imports.
+    # Imported here: commands without a server need not wait for this import.
     from broker.cli.terminal.name_arguments import FromEnvironment, name_servers  # noqa: PLC0415 - see above
 
     parser.add_argument(
@@ -76,19 +76,19 @@ def add_data(parser: argparse.ArgumentParser) -> None:
 
 
 def data_option(directory: Path) -> str:
-    """``--data`` for a command that a message suggests, quoted for a shell; nothing where the
-    directory is the default."""
+    """``--data`` for a command that a message suggests, quoted for a shell; nothing for the default
+    directory."""
     return "" if directory == DEFAULT_DATA else f" --data {shlex.quote(str(directory))}"
 
 
 DIGITS_MAX = 18
-"""Of a number that an option takes; Python reads no more than 4,300."""
+"""The most digits of a number; Python reads no more than 4,300."""
 
 COUNT_MAX = 10**DIGITS_MAX - 1
 
 
 def whole_number(text: str, minimum: int, maximum: int) -> int | None:
-    """The number that the text is, if it is one within the limits."""
+    """The number in the text, if it is within the limits."""
     if not text.isascii() or not text.isdigit() or len(text) > DIGITS_MAX:
         return None
     number = int(text)
@@ -104,7 +104,7 @@ def positive(text: str) -> int:
 
 
 def port_number(text: str) -> int:
-    """The type of an option that is a port, 0 for any that is free."""
+    """The type of an option for a port, 0 for any free one."""
     number = whole_number(text, 0, PORT_MAX)
     if number is None:
         raise argparse.ArgumentTypeError(f"{quoted(text)} is not a port from 0 to {PORT_MAX}")
@@ -128,7 +128,7 @@ def print_json(document: object) -> None:
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Columns as wide as what they hold; None is shown as a dash."""
+    """Columns as wide as their content; None is shown as a dash."""
     lines = [[*map(str, header)], *([_cell(value) for value in row] for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     for line in lines:

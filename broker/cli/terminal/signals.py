@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from types import FrameType
 
 TERMINATION_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Upon these a command ends what it has started. SIGHUP: its terminal was closed."""
+"""At these a command ends what it has started. SIGHUP: its terminal was closed."""
 
 Handler = Callable[[int, FrameType | None], object] | int | None
 
 
 def handled_signals() -> set[signal.Signals]:
-    """Those of them that are not ignored, as SIGHUP is under nohup."""
+    """Those that are not ignored, as SIGHUP is under nohup."""
     return {
         sig for sig in TERMINATION_SIGNALS if signal.getsignal(sig) not in (signal.SIG_IGN, None)
     }
@@ -42,9 +42,9 @@ def _interrupt(_number: int, frame: FrameType | None) -> None:
 
 @contextmanager
 def signals_blocked() -> Iterator[None]:
-    """They take effect when the block is left, as they would have within it.
+    """They take effect at the end of the block, as they would have within it.
 
-    They are not blocked, because a process that is started in the block would stay so. Only the
+    They are not blocked, because a process that starts in the block would inherit that. Only the
     main thread holds signals back: a handled signal interrupts no other thread.
     """
     came: list[int] = []

@@ -47,15 +47,14 @@ def buffer_output() -> None:
 
 
 def drop_output() -> None:
-    """Nobody can read what is still to be printed: what Python flushes at its end must not fail
-    again."""
+    """Nobody can read the rest of the output: Python's flush at the end must not fail again."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, STDOUT)
     os.close(null)
 
 
 def unwritable(error: OSError) -> str | None:
-    """The text for an error that says that there is no room to write; else None."""
+    """The text for an error about missing room; else None."""
     if error.errno not in _UNWRITABLE:
         return None
     where = "what it prints" if error.filename is None else error.filename

@@ -36,15 +36,14 @@ def _milliseconds(text: str) -> int | None:
     if text.isdigit():
         return int(text)
     try:
-        # A time without a zone is local time. At the ends of what Python counts, a zone leads
-        # beyond.
+        # A time without a zone is local time. At the ends of Python's range a zone leads out of it.
         return (datetime.fromisoformat(text).astimezone(UTC) - _EPOCH) // _MILLISECOND
     except (ValueError, OverflowError, OSError):
         return None
 
 
 def place_in_time(text: str) -> Literal["earliest", "latest"] | int:
-    """The type of an option that says from where on a queue is wanted."""
+    """The type of an option for the beginning in a queue."""
     if text == "earliest":
         return "earliest"
     if text == "latest":

@@ -38,7 +38,7 @@ logger = logging.getLogger("dledger.client")
 
 
 class _OpenedBatch(NamedTuple):
-    """A batch that is handed out message by message, each with its number from 1 on."""
+    """A batch that is handed out message by message, numbered from 1 on."""
 
     batch: PulledBatch
     rest: Iterator[tuple[int, ReceivedMessage]]
@@ -54,9 +54,9 @@ class Consumer:
     Iterating over the consumer itself gives batches, which are acknowledged by hand.
 
     Queues are shared among the members of the group (or, with ``broadcast``, each member gets all
-    of them and keeps its offsets to itself). Messages of a queue come in order. Acknowledged
-    messages are committed every few seconds and when the consumer is closed. They do not come again
-    in this run; after a crash what was not yet committed comes again.
+    of them and keeps its own offsets). Messages of a queue come in order. Acknowledged messages are
+    committed every few seconds and when the consumer is closed. They do not come again in this run.
+    After a crash messages without a commit come again.
     """
 
     def __init__(
@@ -76,8 +76,8 @@ class Consumer:
         """``subscriptions``: of each topic the tags wanted, ``*`` or ``TagA || TagB``, or an
         :class:`~broker.client.consumer.message_selector.Sql` expression over the properties.
 
-        ``start_from`` is where a queue begins for which the group has no offset yet. With
-        ``retries`` what members of the group sent back (:meth:`send_back`) comes again too.
+        ``start_from`` is the beginning of a queue without an offset of the group. With ``retries``
+        messages that members of the group sent back (:meth:`send_back`) come again too.
         """
         if retries and broadcast:
             raise ValueError("a broadcast is not sent back, so nothing of it comes again")
@@ -135,7 +135,7 @@ class Consumer:
             self._committing = self._loop.create_task(self._commit_regularly())
 
     async def close(self) -> None:
-        """Commits what was acknowledged, as far as that is possible in time, and leaves."""
+        """Commits acknowledged messages, as far as that is possible in time, and leaves."""
         if self._closed:
             return
         self._closed = True
@@ -213,8 +213,8 @@ class Consumer:
 
     async def messages(self) -> AsyncIterator[ReceivedMessage]:
         """One message after the other, of all queues. Asking for the next one acknowledges the one
-        before, so a loop that is left, by an error or ``break``, has not acknowledged its last
-        message; another loop goes on behind it.
+        before. So a loop that ends by an error or ``break`` has not acknowledged its last message;
+        another loop goes on behind it.
         """
         while not self._closed:
             if self._opened is None:
@@ -233,12 +233,12 @@ class Consumer:
             self.acknowledge(message.queue, opened.batch.offset_after(count))
 
     async def send_back(self, message: ReceivedMessage, delay_level: int = 0) -> None:
-        """The message could not be consumed: the group gets it again, to members with ``retries``.
+        """The message could not be consumed: members of the group with ``retries`` get it again.
 
-        Level 0 leaves the delay to the broker: 10 s, longer with each attempt; after
-        ``max_reconsume_times`` the message goes to ``%DLQ%group``, and below 0 at once. The
-        message itself is still to be acknowledged. Where an answer is lost the message may come
-        again twice. Raises a :class:`ClientError`.
+        Level 0 leaves the delay to the broker: 10 s, longer with each attempt. After
+        ``max_reconsume_times``, or at once below 0, the message goes to ``%DLQ%group``. The message
+        itself must still be acknowledged. If an answer is lost, the message may come again twice.
+        Raises a :class:`ClientError`.
         """
         queue, seconds, last = message.queue, self._config.send_back_seconds, None
         try:
@@ -258,11 +258,11 @@ class Consumer:
             raise DeadlineError(what, seconds, last) from None
 
     async def rewind(self, timestamp_ms: int) -> None:
-        """This member's queues go on, or back, to the first message not older than that.
+        """Moves this member's queues, forward or back, to the first message not older than that.
 
-        Other members are not told; an operator's ``dledger group reset-offset`` moves them all.
-        Raises a :class:`ClientError` or :class:`~broker.remoting.protocol.errors.CallError`, and
-        then no queue has moved.
+        Other members stay; an operator's ``dledger group reset-offset`` moves them all. Raises a
+        :class:`ClientError` or :class:`~broker.remoting.protocol.errors.CallError`, and then no
+        queue has moved.
         """
         queues = self.queues
         offsets = await asyncio.gather(
@@ -365,7 +365,7 @@ class Consumer:
             sink=self,
             queue=queue,
             subscription=self._subscriptions[queue.topic],
-            # The retry topic is there from the first message that was sent back on.
+            # The retry topic exists once a message was sent back.
             start_from="earliest" if queue.topic == self._retry_topic else self._start_from,
             broadcast=self._broadcast,
             wait_seconds=wait_seconds,
@@ -380,7 +380,7 @@ class Consumer:
         self._ready_bytes = sum(batch.size for _, batch in kept)
 
     async def _give_up(self, queue: MessageQueue) -> None:
-        """Another member will go on with the queue from what is committed now."""
+        """Another member will go on with the queue from its commit."""
         await self._stop(self._fetchers.pop(queue))
         if not self._broadcast and queue in self._offsets.uncommitted():
             await self._offsets.commit([queue])
@@ -391,7 +391,7 @@ class Consumer:
             await self._offsets.commit(self._uncommitted())
 
     def _uncommitted(self) -> list[MessageQueue]:
-        """Of this member's queues: the others' next owners may be further already."""
+        """Only this member's queues: the next owners of others may be further already."""
         return [queue for queue in self._offsets.uncommitted() if queue in self._fetchers]
 
     def _end_wait(self) -> None:

@@ -24,7 +24,7 @@ PULL_SUBSCRIPTION = 4
 
 
 class PullAnswer(NamedTuple):
-    """An answer to a pull; ``code`` is one of those that a healthy queue gives."""
+    """An answer to a pull; ``code`` is one that a healthy queue gives."""
 
     code: int
     next_offset: int
@@ -44,8 +44,8 @@ PULL_CODES = frozenset(
 class ConsumerRequests:
     """The requests of one member of a group.
 
-    Each raises a :class:`~broker.remoting.protocol.errors.CallError` where no answer came, and a
-    :class:`~broker.client.errors.ClientError` where it was not the one hoped for.
+    Each raises a :class:`~broker.remoting.protocol.errors.CallError` if no answer came, and a
+    :class:`~broker.client.errors.ClientError` for a refusal.
     """
 
     def __init__(
@@ -61,8 +61,8 @@ class ConsumerRequests:
     ) -> asyncio.Future[Frame]:
         """Code 11; :func:`pull_answer` reads what comes. The broker may hold it for a while.
 
-        The subscription travels along, so that a new leader, which has not heard of this client
-        yet, can answer it.
+        The subscription travels along, so that a new leader can answer it before it has had a
+        heartbeat of this client.
         """
         config = self._config
         return self._remoting.invoke_nowait(
@@ -83,7 +83,7 @@ class ConsumerRequests:
         )
 
     async def committed_offset(self, address: str, queue: MessageQueue) -> int | None:
-        """Code 14: None where the group never committed one for the queue.
+        """Code 14: None if the group never committed one for the queue.
 
         ``setZeroIfNotFound`` is a field of 5.x. Without it, Apache's brokers answer 0 for an
         unknown group, and the group would always start at the beginning.

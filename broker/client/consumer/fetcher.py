@@ -27,7 +27,7 @@ BATCHES_AHEAD = 2
 """Of one queue, pulled and not yet asked for."""
 
 EMPTY_PULL_SECONDS = 0.1
-"""A pull that brings nothing takes at least so long, even where the broker does not hold it."""
+"""A pull without messages takes at least so long, even if the broker does not hold it."""
 
 BEHIND_SECONDS = 10.0
 """How long a broker must repeat that a queue ends before its last read message. Until then it is
@@ -45,7 +45,7 @@ class Sink(Protocol):
 
 
 class LaggingBrokerError(ClientError):
-    """A broker knows less of a queue than was already read of it."""
+    """A broker knows less of a queue than this client has read."""
 
     retriable = True
 
@@ -70,7 +70,7 @@ class Fetcher:
         """``wait_seconds`` pass before the queue starts."""
         self.queue = queue
         self.ahead = 0
-        """Batches that were put into the sink and not yet taken out."""
+        """Batches in the sink that nobody has taken yet."""
         self.obstacle: Failure | None = ClientError(NOT_YET)
         """The reason why the queue cannot begin, from when it was first tried; None once it is."""
         self._loop = loop
@@ -101,7 +101,7 @@ class Fetcher:
             self._room.set_result(None)
 
     def check_leader(self) -> None:
-        """The route has changed: a pull that an old leader may hold is given up."""
+        """The route has changed: ends a pull that an old leader may hold."""
         pulling = self._pulling
         if pulling is not None and not pulling.done():
             try:
@@ -191,7 +191,8 @@ class Fetcher:
             self._skip_to(answer.next_offset)
 
     def _skip_to(self, offset: int) -> None:
-        """Nothing up to there is for this group; committed only if all before it is done with."""
+        """No message up to there is for this group. It is committed only if all before it are
+        done."""
         if offset > self._next_offset:
             done_with = max(self._offsets.acknowledged(self.queue) or 0, self._start_offset)
             if done_with == self._next_offset:

@@ -31,7 +31,7 @@ COMPLAIN_SECONDS = 2.0
 
 
 class Share(NamedTuple):
-    """The queues of a topic that are this member's from now on."""
+    """This member's queues of a topic from now on."""
 
     topic: str
     queues: list[MessageQueue]
@@ -106,7 +106,7 @@ class GroupMembership:
         self._wake.set()
 
     def lost(self, address: str) -> None:
-        """A connection broke, and with it what that broker knew of this client."""
+        """A connection broke, and the broker forgets this client with it."""
         if self._heartbeat_sent.pop(address, None) is not None:
             self._wake.set()
 
@@ -146,7 +146,7 @@ class GroupMembership:
                     self._complain(error)
 
     async def _send_heartbeat(self) -> None:
-        """A heartbeat to each leader whose last one is too old, or that never had one."""
+        """A heartbeat to each leader that has none, or only an old one."""
         leaders = self._leaders()
         self._heartbeat_sent = {
             address: at for address, at in self._heartbeat_sent.items() if address in leaders
@@ -154,8 +154,8 @@ class GroupMembership:
         for address in leaders:
             last = self._heartbeat_sent.get(address)
             now = self._loop.time()
-            # The very sum that the timer was set to: a difference may round to a hair less, and
-            # then it would ring at once, again and again.
+            # The same sum as in the timer: a difference may round to a little less, and then the
+            # timer would ring at once, again and again.
             if last is not None and now < last + self._config.heartbeat_seconds:
                 continue
             try:

@@ -14,7 +14,7 @@ class Sql:
 
         Consumer(name_servers, "billing", {"orders": Sql("amount > 100 AND TAGS IN ('paid')")})
 
-    Raises :class:`~broker.filter.subscription.ExpressionError` where it has a mistake, and says
+    Raises :class:`~broker.filter.subscription.ExpressionError` if it has a mistake, and says
     where.
     """
 

@@ -63,7 +63,8 @@ class OffsetStore:
         ]
 
     async def commit(self, queues: Iterable[MessageQueue]) -> bool:
-        """Commits what was acknowledged of ``queues``, once; whether all of it is committed."""
+        """Commits the acknowledged offsets of ``queues``, once; returns whether all is
+        committed."""
         results = await asyncio.gather(*map(self._commit, queues))
         return all(results)
 

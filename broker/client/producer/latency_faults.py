@@ -19,7 +19,7 @@ Its lower levels (50 and 100 ms) cost nothing."""
 
 
 class LatencyFaults:
-    """Which broker answered how late, by name; times are the caller's, in milliseconds."""
+    """The latency of each broker, by name; times are the caller's, in milliseconds."""
 
     __slots__ = ("_until",)
 
@@ -27,7 +27,7 @@ class LatencyFaults:
         self._until: dict[str, int] = {}
 
     def record(self, broker: str, latency_ms: int, now_ms: int) -> None:
-        """Takes in how long a send took, or ``FAILED_LATENCY_MS``. The latest one counts."""
+        """Notes the latency of a send, or ``FAILED_LATENCY_MS``. The latest one counts."""
         for level_ms, unused_ms in LEVELS:
             if latency_ms >= level_ms:
                 self._until[broker] = now_ms + unused_ms

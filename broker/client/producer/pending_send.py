@@ -76,13 +76,11 @@ class PendingSend:
         self.address = ""
         """The leader asked by the latest try."""
         self.doubtful_at: dict[str, str] = {}
-        """Broker groups that may have stored it although they did not say so, and the address of
-        the leader that was asked."""
+        """Broker groups that may have stored it without saying so, and the address of the leader
+        that was asked."""
 
     def acknowledgement(self, frame: Frame, queue: MessageQueue) -> SendResult:
-        """The result of ``frame`` for a request to ``queue``; raises what it means if it is no
-        acknowledgement.
-        """
+        """The result of ``frame`` for a request to ``queue``; raises the error of a refusal."""
         status = SEND_STATUS_BY_CODE.get(frame.code)
         if status is None:
             refused = refusal(queue.broker, frame.code, frame.remark)

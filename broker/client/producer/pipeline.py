@@ -38,10 +38,9 @@ class _Lane:
 class Pipeline:
     """Sends to the queues given, until drained or until the first message fails for good.
 
-    All messages are of the topic that has the queues; one that is not fails.
-    ``stored`` is called with each acknowledged request and its messages, in order for each queue;
-    an error that it raises (nobody reads any more, the disk is full) ends the stream as a message
-    that fails does.
+    All messages must be of the queues' topic; another one fails. ``stored`` is called with each
+    acknowledged request and its messages, in order for each queue. An error that it raises (nobody
+    reads any more, the disk is full) ends the stream like a failed message.
     """
 
     def __init__(
@@ -62,7 +61,7 @@ class Pipeline:
         shared: deque[Message] = deque()
         self._lanes = [_Lane(queue, deque() if ordered_by_key else shared) for queue in queues]
         self._idle = deque(self._lanes)
-        """Those without a request under way, in the order in which they fell idle."""
+        """Idle queues, in the order in which they became idle."""
         self._waiting_bytes = 0
         self._failure: BaseException | None = None
         self._change: asyncio.Future[None] | None = None
@@ -92,12 +91,12 @@ class Pipeline:
         self._waiting_bytes += size
         if lane in self._idle:
             self._idle.remove(lane)
-            # At the end of the turn, so that what comes in the same turn goes together.
+            # At the end of the turn, so that messages of one turn go together.
             self._loop.call_soon(self._start, lane)
 
     async def drain(self) -> None:
-        """Returns when all is acknowledged. Raises what made a message fail, when all that was
-        under way at that time has ended.
+        """Returns when all is acknowledged. Raises the error of a failed message, once all requests
+        of that time have ended.
         """
         while len(self._idle) < len(self._lanes):
             await self._changed()

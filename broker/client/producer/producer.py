@@ -48,9 +48,9 @@ class Producer:
         async with Producer("127.0.0.1:9876") as producer:
             result = await producer.send(Message("orders", b"one"))
 
-    Many sends may be under way at the same time; their order is kept only if each waits for the one
-    before it (``client/producer/pipeline.py`` does that for streams, queue by queue). An
-    acknowledged message is stored; a message is stored twice only in the cases that
+    Many sends may be in progress at the same time. Their order is kept only if each waits for the
+    one before it (``client/producer/pipeline.py`` does that for streams, queue by queue). An
+    acknowledged message is stored. It is stored twice only in the cases that
     ``client/producer/send_outcome_query.py`` names.
     """
 
@@ -112,7 +112,7 @@ class Producer:
         self._routes.start()
 
     async def close(self) -> None:
-        """Ends what is still under way with an error, and closes the connections."""
+        """Ends requests in progress with an error, and closes the connections."""
         self._pending_replies.close()
         await self._send_dispatcher.close()
         await self._heartbeats.close()
@@ -132,9 +132,9 @@ class Producer:
         await self.close()
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """The queues that the topic has, or will have when a message creates it.
+        """The queues of the topic, or its future queues when a message creates it.
 
-        Raises a :class:`ClientError` where it has none, or no NameServer can be asked.
+        Raises a :class:`ClientError` if it has none, or no NameServer can be asked.
         """
         route = await self._queue_selector.route(topic)
         if not route.write_queues:
@@ -142,11 +142,10 @@ class Producer:
         return route.write_queues
 
     async def send(self, message: Message, queue: MessageQueue | None = None) -> SendResult:
-        """Sends one message, to ``queue`` or to the queue whose turn it is.
+        """Sends one message, to ``queue`` or to the next queue in turn.
 
-        Raises :class:`RefusedError` where a broker will not have it, :class:`DeadlineError` where
-        it was tried for too long (it may be stored all the same), or another
-        :class:`ClientError`.
+        Raises :class:`RefusedError` if a broker refuses it, :class:`DeadlineError` if the time is
+        up (it may be stored all the same), or another :class:`ClientError`.
         """
         return await self.send_nowait(message, queue)
 
@@ -160,7 +159,7 @@ class Producer:
     async def send_one_way(self, message: Message, queue: MessageQueue | None = None) -> None:
         """Sends once and waits for no answer: the message may be lost without notice.
 
-        Raises a :class:`ClientError` where no broker is known that would have it.
+        Raises a :class:`ClientError` if no broker for it is known.
         """
         target = self._queue_selector.at_once(message.topic, queue)
         if target is None:
@@ -182,7 +181,7 @@ class Producer:
     ) -> Reply:
         """Sends a message and waits for what its consumer replies.
 
-        Raises :class:`NoReplyError` where nothing came in time (it may be consumed all the same),
+        Raises :class:`NoReplyError` if nothing came in time (it may be consumed all the same),
         and otherwise as :meth:`send`.
         """
         correlation_id = self._keys.next()
@@ -195,7 +194,7 @@ class Producer:
                 # The delivery finds the same error and is more patient.
                 with suppress(ClientError):
                     route = await self._queue_selector.route(message.topic)
-                    # A host that does not answer must not cost more: others can be sent to.
+                    # A host that does not answer must not cost more: others may take the message.
                     seconds = timeout_seconds / 8
                     await self._heartbeats.join(message.topic, route.leaders(), seconds)
                 self._send_dispatcher.begin(delivery)
@@ -221,7 +220,7 @@ class Producer:
     ) -> None:
         """Answers a message that was sent with :meth:`request`, by a client in any language.
 
-        Raises :class:`IllegalMessageError` for what is no request, :class:`NoReplyError` where the
+        Raises :class:`IllegalMessageError` for what is no request, :class:`NoReplyError` if the
         client that asked was not reached while it waits, and another :class:`ClientError`.
         """
         await self._reply_sender.reply(request, body, properties or {})
@@ -273,7 +272,7 @@ class Producer:
         key: str | None = None,
         sys_flag: int = 0,
     ) -> PendingSend:
-        """A single message that is to be delivered, with a unique ``key`` that was taken for it."""
+        """A single message with its unique ``key``, ready for delivery."""
         topic, body = message.topic, message.body
         _check_queue(topic, queue)
         if len(body) > BODY_SIZE_MAX:

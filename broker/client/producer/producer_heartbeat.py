@@ -25,7 +25,7 @@ from broker.remoting.protocol.errors import CallError
 logger = logging.getLogger("dledger.client")
 
 HEARTBEAT_SECONDS = 30.0
-"""Between heartbeats to a leader. A group that has none for as long is looked for no more often."""
+"""The pause between heartbeats to a leader, and between two look-ups of a group without one."""
 
 
 @dataclass(slots=True)
@@ -38,11 +38,11 @@ class _Group:
     heartbeat_sent: bool = False
     """Whether the leader at ``address`` answered the latest heartbeat."""
     failing_since: float | None = None
-    """When the first of the tries that failed in a row did."""
+    """When the first of the present series of failures happened."""
     tried: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the leader has been tried, or others have failed lately."""
     wake: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when there is a reason not to wait for the next heartbeat."""
+    """Set when there is a reason for a heartbeat at once."""
 
 
 class ProducerHeartbeats:
@@ -70,8 +70,8 @@ class ProducerHeartbeats:
 
     def meet(self, topic: str, leaders: Mapping[str, str]) -> None:
         """From now on all leaders of these groups will know this producer; ``leaders`` are the
-        present ones, by broker name. Each group is kept by a task of its own, so that none waits
-        for a host that does not answer. Raises :class:`ClosedError`.
+        present ones, by broker name. Each group has a task of its own, so none waits for a host
+        that does not answer. Raises :class:`ClosedError`.
         """
         if self._closed:
             raise ClosedError("the producer was closed")
@@ -87,7 +87,7 @@ class ProducerHeartbeats:
 
     async def join(self, topic: str, leaders: Mapping[str, str], seconds: float) -> None:
         """As :meth:`meet`. Returns when the leaders know this producer or have been tried once, or
-        after this time; those that failed just now are not waited for.
+        after this time. It does not wait for those that failed just now.
         """
         self.meet(topic, leaders)
         with suppress(TimeoutError):
@@ -136,8 +136,8 @@ class ProducerHeartbeats:
                     await group.wake.wait()
 
     def _is_given_up(self, group: _Group) -> bool:
-        """Whether it may be gone for good: then a new route, or somebody who sends there, will
-        tell that it is not."""
+        """Whether it may be gone for good: a new route, or a new send to it, will show that it is
+        not."""
         since = group.failing_since
         return since is not None and self._loop.time() >= since + HEARTBEAT_SECONDS
 

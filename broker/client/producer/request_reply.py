@@ -130,9 +130,10 @@ class ReplySender:
     async def reply(
         self, request: ReceivedMessage, body: Bytes, properties: Mapping[str, str]
     ) -> None:
-        """Tries for as long as the asker waits: after a failover it has to find the new leader.
+        """Tries until the client that asked gives up: after a failover that client has to find the
+        new leader.
 
-        Raises :class:`IllegalMessageError` for what is no request, :class:`NoReplyError` where the
+        Raises :class:`IllegalMessageError` for what is no request, :class:`NoReplyError` if the
         client that asked was not reached, and another :class:`ClientError`.
         """
         header, body = self._encoded(request, body, properties)
@@ -155,7 +156,7 @@ class ReplySender:
     async def _try(
         self, request: ReceivedMessage, header: dict[str, str], body: Bytes
     ) -> Failure | None:
-        """Why it did not arrive, if another try may help; raises what will not pass."""
+        """The reason of a failure that another try may cure; raises any other error."""
         queue = request.queue
         try:
             await self._routes.get(queue.topic)
@@ -176,7 +177,8 @@ class ReplySender:
         if answer.code == ResponseCode.SUCCESS:
             return None
         refused = refusal(queue.broker, answer.code, answer.remark)
-        # Code 1: the asker is not connected there, or did not answer. It may be on its way.
+        # Code 1: the client that asked is not connected there, or did not answer. It may be
+        # connecting.
         if isinstance(refused, AccessDeniedError) or (
             not refused.retriable and answer.code != ResponseCode.SYSTEM_ERROR
         ):

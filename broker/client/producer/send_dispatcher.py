@@ -37,7 +37,7 @@ class SendDispatcher:
 
     A first try that works costs no task. A send that fails gets a task. The task looks the route up
     again, waits as ``client/route/route_cache.py`` says, and sends the same bytes. It ends once
-    they are acknowledged or refused for good, or once the deadline has passed. Where an earlier try
+    they are acknowledged or refused for good, or once the deadline has passed. If an earlier try
     may have been carried out, it asks before it sends again
     (``client/producer/send_outcome_query.py``).
     """
@@ -146,7 +146,7 @@ class SendDispatcher:
             delivery.fail(DeadlineError(f"a message to {delivery.topic}", seconds, last))
 
     def _missing_leader(self, topic: str) -> NoLeaderError | None:
-        """The result of a try now; none is made as long as it would."""
+        """The result of a try now; a result here means that no try is made."""
         route = self._routes.cached(topic)
         if route is None or route.is_led or not route.write_queues:
             return None

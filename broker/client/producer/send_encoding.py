@@ -40,8 +40,8 @@ KEY_PROPERTY_SIZE = len(PROPERTY_UNIQUE_KEY) + UNIQUE_KEY_SIZE + 2
 class SendTemplates:
     """The common part of the requests that send to one topic (``SendMessageRequestHeaderV2``).
 
-    Last of what fills them in comes the id of the queue, which a retry may change; before it what
-    :func:`single_values` and :func:`batch_values` say.
+    The id of the queue, which a retry may change, comes last; before it the values of
+    :func:`single_values` and :func:`batch_values`.
     """
 
     __slots__ = ("batch", "single")
@@ -81,10 +81,10 @@ def _text_of(properties: bytes) -> bytes:
 
 
 def batch_body(messages: Sequence[Message], key_prefix: str, first_key: int) -> bytes:
-    """The body of a 320. Raises :class:`IllegalMessageError` where a batch may not hold it.
+    """The body of a 320. Raises :class:`IllegalMessageError` if a batch may not hold it.
 
-    The request names one topic, and nothing in the body does, so all must be of the first one's.
-    The unique keys are ``key_prefix`` and the numbers from ``first_key`` on.
+    The request names one topic, and the body names none, so all must be of the first one's. The
+    unique keys are ``key_prefix`` and the numbers from ``first_key`` on.
     """
     pack_head = _HEAD.pack
     parts: list[Bytes] = []

@@ -28,12 +28,12 @@ MATCHES_MAX = 32
 
 APPLIED_SECONDS_FIRST = 0.1
 APPLIED_SECONDS_MAX = 0.8
-"""How long a leader is waited for to be done with what came before, twice as long each time; then
-the route is looked up again, because a node that leads no more does not answer at all."""
+"""How long a leader may take for earlier requests, twice as long each time. Then the route is
+looked up again, because a deposed leader does not answer at all."""
 
 
 class StoredLocation(NamedTuple):
-    """Where the messages are; ``message_ids`` of all of them, or of the first alone."""
+    """The places of the messages; ``message_ids`` of all of them, or only of the first."""
 
     queue_id: int
     queue_offset: int
@@ -43,7 +43,7 @@ class StoredLocation(NamedTuple):
 async def until_applied(
     remoting: RemotingClient, address: str, topic: str, group: str, *, seconds: float
 ) -> None:
-    """Returns when the leader has applied all that reached it earlier on this connection.
+    """Returns when the leader has applied everything that reached it earlier on this connection.
 
     It is asked for any offset (code 14): leaders answer this from a state that a majority has
     confirmed since. Raises a :class:`~broker.remoting.protocol.errors.CallError`.
@@ -67,7 +67,7 @@ async def find_stored(
 ) -> StoredLocation | None:
     """Looks up the request whose first message has the unique key ``first_key``.
 
-    ``record_sizes``: what records the broker would make of the messages. Raises a
+    ``record_sizes``: the sizes of the records that the broker would make of the messages. Raises a
     :class:`~broker.remoting.protocol.errors.CallError` or
     :class:`~broker.client.errors.ClientError`.
     """
@@ -102,7 +102,7 @@ async def find_stored(
 
 
 def _message_ids(first: MessageRecord, sizes: Sequence[int]) -> list[str]:
-    """Records of one request lie one behind the other, if the broker added nothing to them."""
+    """Records of one request are consecutive, if the broker added nothing to them."""
     if first.size != sizes[0]:
         sizes = sizes[:1]
     host = first.store_host.hex().upper()

@@ -45,7 +45,7 @@ logger = logging.getLogger("dledger.client")
 
 SYS_FLAG_PREPARED = 0x4
 NOT_OPEN = "Find prepared transaction message failed"
-"""How RocketMQ's remark begins where a transaction is not, or no longer, open."""
+"""How RocketMQ's remark begins if a transaction is not, or no longer, open."""
 
 
 class Outcome(IntEnum):
@@ -58,9 +58,9 @@ class Outcome(IntEnum):
 
 
 Check = Callable[[ReceivedMessage], Awaitable[Outcome]]
-"""Says of a half message how its transaction ended, from the program's own records. It may be one
-of another producer of the group. If it raises, the broker asks again later; while it runs, it is
-not called again for the same message."""
+"""Decides how the transaction of a half message ended, from the program's own records. The message
+may be one of another producer of the group. If this raises, the broker asks again later. It is not
+called twice at a time for the same message."""
 
 
 class _Handle(NamedTuple):
@@ -87,14 +87,14 @@ class Transaction:
         """How the program said that it ends."""
 
     async def begin(self) -> None:
-        """Stores the half message. Raises as :meth:`Producer.send` does: then nothing will be
-        published, unless ``check`` says so of a message that was stored all the same."""
+        """Stores the half message. Raises as :meth:`Producer.send` does. Then nothing is published,
+        unless the message was stored all the same and ``check`` says so."""
         self.result = await self._producer.begin(self)
 
     async def commit(self) -> None:
-        """Publishes the message. Raises :class:`TransactionEndedError` where it was rolled back,
-        and another :class:`ClientError` where that is not known: then the broker will ask, and the
-        call may be repeated, too.
+        """Publishes the message. Raises :class:`TransactionEndedError` if it was rolled back, and
+        another :class:`ClientError` if that is not known: then the broker will ask, and the call
+        may be repeated, too.
         """
         await self._end(Outcome.COMMIT)
 
@@ -139,10 +139,11 @@ class TransactionProducer(Producer):
                 book()  # published if this raises nothing
 
     The producers of a group answer for each other's transactions, so ``config.group`` should name
-    those that have the same records; while another one's work may still go on, the answer is
-    :attr:`Outcome.UNKNOWN`. Of its own blocks that still run this producer says nothing. Brokers
-    ask about them all the same. They roll a transaction back after ``transaction_check_max`` checks
-    in vain (15 of them, 30 s apart), so a block should not run longer.
+    those that have the same records. While another one's work may still go on, the answer is
+    :attr:`Outcome.UNKNOWN`. This producer does not answer for its own blocks that still run.
+    Brokers ask about them all the same. They roll a transaction back after
+    ``transaction_check_max`` checks without an answer (15 of them, 30 s apart), so a block should
+    not run longer.
     """
 
     def __init__(
@@ -158,18 +159,19 @@ class TransactionProducer(Producer):
         super().__init__(name_servers, config, wall_clock=wall_clock, rng=rng, identity=identity)
         self._check = check
         self._open: WeakValueDictionary[str, Transaction] = WeakValueDictionary()
-        """Those whose work goes on, by unique key: nobody else can know how they will end. One that
-        the program has dropped will not be ended by it, and is asked about."""
+        """Transactions with work in progress, by unique key: only that work decides. A transaction
+        that the program has dropped will not be ended by it, so the broker's question is
+        answered."""
         self._checks: dict[_Handle, asyncio.Task[None]] = {}
         """Those that are being checked."""
         self._handlers[int(RequestCode.CHECK_TRANSACTION_STATE)] = self._asked
 
     def transaction(self, message: Message, queue: MessageQueue | None = None) -> Transaction:
-        """One that publishes ``message``, to ``queue`` or to the queue whose turn it is."""
+        """A transaction for ``message``, to ``queue`` or to the next queue in turn."""
         return Transaction(self, message, queue)
 
     async def close(self) -> None:
-        """As that of :class:`Producer`; what is still open, the broker will ask about."""
+        """As that of :class:`Producer`; the broker will ask about open transactions."""
         checks = list(self._checks.values())
         for task in checks:
             task.cancel()
@@ -255,8 +257,8 @@ class TransactionProducer(Producer):
     async def _check_ended(
         self, address: str, topic: str, outcome: Outcome, key: str, refused: RefusedError
     ) -> None:
-        """It is not open: an earlier try whose answer was lost, or the answer to a check, has ended
-        it. Published is what tells how."""
+        """It is not open: an earlier try without an answer, or the answer to a check, has ended it.
+        ``Published`` says how."""
         found = await find_stored(
             self._remoting,
             address,

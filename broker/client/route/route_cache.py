@@ -57,11 +57,11 @@ class _Outage:
         self.waiting: dict[str, RouteWaiters] = {}
 
     def is_over(self, now: float) -> bool:
-        """Not while anybody waits in it: only here are they found when the client is closed."""
+        """Not while anybody waits in it: a close finds the waiters only here."""
         return not self.waiting and now - self.seen > OUTAGE_OVER_SECONDS
 
     def next_topic(self, topics: Iterable[str]) -> str:
-        """The one whose turn it is: what is wrong with one topic alone is found out too."""
+        """The topic in turn: errors of one topic alone show too."""
         topic = min(topics, key=lambda topic: self._asked.get(topic, 0))
         self._turn += 1
         self._asked[topic] = self._turn
@@ -147,12 +147,12 @@ class Routes:
         return look_up.route
 
     async def recover(self, topic: str, culprit: str, *, until_led: bool = False) -> None:
-        """Waits as long as a request that failed should, then looks the route up again.
+        """Waits as long as a failed request should, then looks the route up again.
 
-        ``culprit``: the broker (or the topic, where none was found yet) that failed; what fails for
-        the same reason waits together. Where no NameServer knows better, the known route stays.
-        With ``until_led`` this goes on while the route has queues and no leader: a waiter that
-        could only fail again sleeps. Raises :class:`ClosedError` alone.
+        ``culprit``: the broker that failed (or the topic, if no broker was found yet). Requests
+        that fail for the same reason wait together. If no NameServer knows better, the known route
+        stays. With ``until_led`` this goes on while the route has queues and no leader: a waiter
+        that could only fail again sleeps. Raises only :class:`ClosedError`.
         """
         if self._closed:
             raise _closed()
@@ -265,7 +265,7 @@ class Routes:
             self._changed(route)
 
     def _forget_leaders(self, topic: str) -> None:
-        """A NameServer forgets a topic whose brokers are all down; its queues are still there."""
+        """A NameServer forgets a topic if its brokers are all down; its queues still exist."""
         known = self._routes.get(topic)
         if known is not None and known.brokers:
             route = known._replace(brokers={})

@@ -23,7 +23,7 @@ NAME_SERVER_SECONDS = 3.0
 
 
 class RouteWaiters:
-    """Those who wait for one thing, each by itself: one that gives up takes nothing from others.
+    """Waiters for one thing. One that gives up takes nothing from the others.
 
     ``asyncio.shield`` and ``asyncio.wait`` do the same for any future, with three events for each
     waiter instead of one. In an outage everything waits here, again and again. Most of them can do
@@ -84,7 +84,7 @@ def _wake(futures: list[asyncio.Future[None]]) -> None:
 
 
 Answers = dict[str, tuple[bytes, TopicRoute]]
-"""The last answer for each topic and what it says: most say nothing new."""
+"""The last answer for each topic and its content: most answers bring nothing new."""
 
 
 class RouteLookup:
@@ -119,7 +119,7 @@ class RouteLookup:
         waiting: RouteWaiters,
         ended: Callable[[RouteLookup], None],
     ) -> None:
-        """One of the ``name_servers`` that does not answer becomes the last of them."""
+        """If one of the ``name_servers`` does not answer, it becomes the last of them."""
         self.topic = topic
         self.waiting = waiting
         self.others: list[tuple[str, Mapping[str, RouteWaiters]]] = []

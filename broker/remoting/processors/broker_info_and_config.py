@@ -33,7 +33,8 @@ class BrokerInfoProcessor:
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
         self._earliest: tuple[int, int] | None = None
-        """Up to where the log had expired, and when its first message was stored then."""
+        """The position to which the log had expired, and the store time of its first message
+        then."""
 
     def runtime_info(self, connection: Connection, request: Frame) -> None:
         """Code 28."""
@@ -69,7 +70,7 @@ class BrokerInfoProcessor:
         connection.respond(request, ext={"version": version}, body=(text.encode(),))
 
     def update_config(self, connection: Connection, request: Frame) -> None:
-        """Code 25: Java properties text, all of which is checked before any of it is changed
+        """Code 25: Java properties text. All of it is checked before any of it is changed
         (:mod:`broker.config.dynamic_settings`)."""
         batcher = self._context.batcher
         batcher.check_serving()

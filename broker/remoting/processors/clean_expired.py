@@ -20,7 +20,7 @@ class CleaningProcessor:
         self._retention = retention
 
     def clean(self, connection: Connection, request: Frame) -> None:
-        """The leader decides for all replicas; it is answered when it has been told to look."""
+        """The leader decides for all replicas; the answer comes once retention looks."""
         self._context.batcher.check_serving()
         self._retention.check_soon()
         connection.respond(request)

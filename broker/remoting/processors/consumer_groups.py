@@ -218,7 +218,7 @@ class GroupProcessor:
 
 
 def _newest_consumed(queues: Iterable[QueueProgress]) -> list[Place]:
-    """Of each queue the message before the one at which the group goes on, if it is still there."""
+    """For each queue the message before the group's offset, if it still exists."""
     return [
         (queue.topic, queue.queue_id, queue.position - 1)
         for queue in queues

@@ -33,10 +33,10 @@ class OffsetProcessor:
     # --- consumer offsets
 
     def query_consumer_offset(self, connection: Connection, request: Frame) -> None:
-        """Code 14. Silent unless the answer is known to be the newest committed one.
+        """Code 14. No answer unless the offset is known to be the newest committed one.
 
-        Java 4.9 reads every error as "never committed" and may then skip to the end of the queue;
-        only without an answer does it ask again (section 14, item 7).
+        Java 4.9 reads every error as "never committed" and may then skip to the end of the queue.
+        It asks again only without an answer (section 14, item 7).
         """
         group = ext_str(request, "consumerGroup")
         topic = ext_str(request, "topic")
@@ -49,8 +49,8 @@ class OffsetProcessor:
         machine, batcher = self._context.machine, self._context.batcher
         known = machine.state.offset(group, topic, queue_id)
         if batcher.serving and batcher.offset(group, topic, queue_id) != known:
-            # A client that commits one-way and asks then, as Java's do where a queue goes on
-            # elsewhere, takes the answer for what it has committed.
+            # A client that commits one-way and then asks, as Java's do when a queue moves, takes
+            # the answer for its own commit.
             self._answer_behind_what_is_staged(answer)
         elif self._context.config.reads == "stale":
             answer(None)
@@ -88,8 +88,8 @@ class OffsetProcessor:
         connection.respond(request, ext={"offset": str(offset)})
 
     def _is_old(self, topic: str, queue_id: int) -> bool:
-        """Whether a new group shall decide by itself where it begins, as with RocketMQ: the queue
-        has lost its first message, or that has left the memory. Else it begins at 0."""
+        """Whether a new group decides by itself where it begins, as with RocketMQ: the queue has
+        lost its first message, or that has left the memory. Else it begins at 0."""
         queue = self._context.machine.queue(topic, queue_id)
         if queue is None or queue.first_offset > 0:
             return queue is not None
@@ -102,12 +102,12 @@ class OffsetProcessor:
         )
 
     def update_consumer_offset(self, connection: Connection, request: Frame) -> None:
-        """Code 15. A negative offset means none, and is taken without effect (ali-ons sends it),
-        as is any while the group is being moved in the queue.
+        """Code 15. A negative offset means none and has no effect (ali-ons sends it). Nor has any
+        while the group is being reset in the queue.
 
-        RocketMQ 5 refuses those of unknown topics, and takes any for a queue, as 4.x does. Here
-        one behind the end is refused: nobody can have consumed what was never stored. One from
-        before the first message that is left is right: the rest has expired since.
+        RocketMQ 5 refuses offsets of unknown topics, and takes any for a queue, as 4.x does. Here
+        one behind the end is refused: nobody can have consumed more. One before the first message
+        is right: messages have expired since.
         """
         group = ext_str(request, "consumerGroup")
         topic = ext_str(request, "topic")
@@ -148,11 +148,11 @@ class OffsetProcessor:
         connection.respond(request, ext={"offset": str(self._offsets(request)[1])})
 
     def min_offset(self, connection: Connection, request: Frame) -> None:
-        """Code 31: the offset of the queue's oldest message, or of its next where it is empty."""
+        """Code 31: the offset of the queue's oldest message, or of its next if it is empty."""
         connection.respond(request, ext={"offset": str(self._offsets(request)[0])})
 
     def earliest_store_time(self, connection: Connection, request: Frame) -> None:
-        """Code 32: when the queue's oldest message was stored; -1 where there is none."""
+        """Code 32: when the queue's oldest message was stored; -1 if there is none."""
         topic, queue_id = self._queue(request)
         first, end = self._context.reader.offsets(topic, queue_id)
         if first == end:
@@ -163,8 +163,8 @@ class OffsetProcessor:
         )
 
     def search_offset(self, connection: Connection, request: Frame) -> None:
-        """Code 29: the offset of the message stored at a time, by the rules of RocketMQ 4.9, or
-        of 5.x where the request names its boundary."""
+        """Code 29: the offset of the message stored at a time, by the rules of RocketMQ 4.9, or of
+        5.x if the request names its boundary."""
         topic, queue_id = self._queue(request)
         timestamp_ms = ext_int(request, "timestamp")
         boundary = ext_str(request, "boundaryType", "").lower()

@@ -17,7 +17,7 @@ class SendBackProcessor:
         self._guards = context.access is not None and context.access.enforcing
 
     def send_back(self, connection: Connection, request: Frame) -> None:
-        """Has the message stored for the group's next attempt; answers when that is committed."""
+        """Stores the message for the group's next attempt; answers when that is committed."""
         self._ingest.send_back(
             ext_int(request, "offset"),
             ext_str(request, "group"),

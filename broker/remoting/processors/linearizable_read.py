@@ -18,7 +18,7 @@ from dledger.errors import ProposeError
 
 
 def linearizable(context: BrokerContext, handler: Handler) -> Handler:
-    """The handler, called once what this node has applied is known to be the newest."""
+    """The handler, called once this node's applied state is known to be the newest."""
     if context.config.reads == "stale":
         return handler
 

@@ -53,7 +53,7 @@ class _Answer:
         self.request = request
 
     def forget_fields(self) -> None:
-        """They are read, and would be kept for as long as the pull is held."""
+        """They are read, and would be kept as long as the pull is held."""
         request = self.request
         if request.ext or request.body:
             self.request = Frame(

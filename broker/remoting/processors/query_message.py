@@ -25,8 +25,8 @@ class QueryMessageProcessor:
     def view_message(self, connection: Connection, request: Frame) -> None:
         """Code 33: the record whose physical offset is in the message id.
 
-        "Not found" is answered only if that is known. What cannot be read is refused with the
-        reason, and may be there a moment later, from this node or another.
+        "Not found" is answered only if that is known. An unreadable record is refused with the
+        reason; a moment later it may be readable, from this node or another.
         """
         position = ext_int(request, "offset")
 

@@ -57,7 +57,8 @@ class RelayProcessor:
         self._context.lookup.record(int(match[1], 16), found)
 
     def consumer_status(self, connection: Connection, request: Frame) -> None:
-        """Code 223: where each member of a group is in a topic, or the one named ``clientAddr``."""
+        """Code 223: the offsets of each member of a group in a topic, or of the one named
+        ``clientAddr``."""
         group, topic = ext_str(request, "group"), ext_str(request, "topic")
         only = ext_str(request, "clientAddr", "")
         found = self._context.clients.consumers.get(group)
@@ -143,7 +144,7 @@ def _fields(request: Frame) -> dict[str, str]:
 
 
 def _offset_table(body: bytes) -> bytes | None:
-    """The offsets in a member's answer, their keys objects as they were; None where it has none."""
+    """The offsets in a member's answer, their keys objects as they were; None if it has none."""
     try:
         table = decode_json(body)["messageQueueTable"]
         pairs = [key.encode() + b":%d" % offset for key, offset in table.items()]

@@ -34,8 +34,8 @@ class ResetProcessor:
         """Code 222: ``timestamp`` in ms (-1: the end of the queue), ``isForce``, and of RocketMQ 5
         ``queueId`` for one queue alone and ``offset`` instead of a time.
 
-        A queue goes to the first message that is not older than the time, without ``isForce`` only
-        if that is back. The answer has the new offsets; it comes when they are committed.
+        A queue goes to the first message that is not older than the time; without ``isForce`` only
+        if that is back. The answer has the new offsets and comes when they are committed.
         """
         context = self._context
         topic, group = ext_str(request, "topic"), ext_str(request, "group")

@@ -34,7 +34,7 @@ class HeaderNames(NamedTuple):
     times_max: str
     batch: str
     required: Callable[[Mapping[str, ExtValue]], tuple[ExtValue, ...]]
-    """The values of the first eight, or ``KeyError``; one call instead of eight."""
+    """The values of the first eight fields, or ``KeyError``; one call instead of eight."""
 
 
 _LONG = (
@@ -70,7 +70,7 @@ class _SendTemplate(NamedTuple):
 
 
 def read_templated_header(request: TemplatedFrame) -> SendRequest | None:
-    """As :func:`read_header` of a 310; None where it says what few of its kind do."""
+    """As :func:`read_header` of a 310; None for one with rare fields."""
     model = request.template.cached
     if not isinstance(model, _SendTemplate):
         # Java's and Go's clients always say that it is none, and what they say is compared.
@@ -115,7 +115,7 @@ def read_header(request: Frame, names: HeaderNames) -> SendRequest:
     """
     ext = request.ext
     try:
-        # The common case, without a call for each field; the other path says what was wrong.
+        # The common case, without a call for each field; the other path finds the mistake.
         _, topic, default_topic, default_queues, queue, sys_flags, born, flags = names.required(ext)
         queue_id = int(queue)  # type: ignore[arg-type]  # None is a TypeError, as it should be
         sys_flag = int(sys_flags)  # type: ignore[arg-type]  # None raises

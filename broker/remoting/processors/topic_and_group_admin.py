@@ -126,8 +126,8 @@ class TopicProcessor:
     def delete_group(self, connection: Connection, request: Frame) -> None:
         """Code 207. 4.9 and 5.x have different names for "its offsets too".
 
-        With them goes the retry topic: what waits there is for this group alone. Dead letters stay:
-        they are messages that nobody has consumed. They go when their topic is deleted.
+        The retry topic goes with them: its messages are for this group alone. Dead letters stay:
+        nobody has consumed them. They go when their topic is deleted.
         """
         name = ext_str(request, "groupName")
         with_offsets = ext_bool(request, "removeOffset", False) or ext_bool(

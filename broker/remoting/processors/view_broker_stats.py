@@ -22,7 +22,7 @@ K = TypeVar("K")
 
 
 class _StatsItem(NamedTuple):
-    """Where to look, and what of it."""
+    """The counters of an item, and whether it counts bytes."""
 
     meters: Callable[[TopicMetrics, str], Iterable[Meter]]
     of_bytes: bool = False

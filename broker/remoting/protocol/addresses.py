@@ -11,7 +11,7 @@ from store.quoting import quoted
 _HOST = Struct(">4si")
 
 NO_HOST = bytes(_HOST.size)
-"""In the place of an address that is not known, or has no room in a record."""
+"""In the place of an unknown address, or one without room in a record."""
 
 
 def split_address(address: str) -> tuple[str, int]:

@@ -15,7 +15,7 @@ FLAG_ONE_WAY = 2
 """Bit 1 of a frame's flag: the sender wants no answer, and none may be sent."""
 
 OUTCOME = "outcome"
-"""Field of a refusal: RocketMQ's codes do not tell what became of the request."""
+"""A field of refusals with the outcome of the request, which RocketMQ's codes do not tell."""
 
 OUTCOME_UNKNOWN = "unknown"
 """It may be carried out all the same."""
@@ -24,8 +24,8 @@ OUTCOME_NOT_LEADER = "not-leader"
 """Nothing was done. Only the leader can do it, and this broker does not lead."""
 
 MISSING = "missing"
-"""Field of the refusal to show a message by its position, ``true`` where none begins there and not
-only none can be read now: RocketMQ's code is the same for both."""
+"""A field of the refusal to show a message by its position: ``true`` if none begins there, not if
+it cannot be read now. RocketMQ's code is the same for both."""
 
 PROTOCOL_VERSION = 409
 """The version of this project towards clients: the ordinal of 4.9.8, whose behaviour they then
@@ -156,7 +156,7 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """How a request ended. 0, 10, 11 and 12 all tell a producer that its message is stored."""
+    """The outcome of a request. 0, 10, 11 and 12 all tell a producer that its message is stored."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1

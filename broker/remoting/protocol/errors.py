@@ -8,12 +8,20 @@ from broker.remoting.protocol.codes import ResponseCode
 from store.quoting import shortened
 
 
+def code_word(code: int) -> str:
+    """A response code in metrics: its name in lower case."""
+    try:
+        return ResponseCode(code).name.lower()
+    except ValueError:
+        return "other"
+
+
 class RemotingError(Exception):
     """Base of everything that the remoting layer raises on purpose."""
 
 
 class FrameError(RemotingError):
-    """The peer sent bytes that are no frame: what was wrong, and at which byte of the frame.
+    """The peer sent bytes that are no frame: the mistake, and its byte in the frame.
 
     After one of these the stream cannot be followed any more, so its connection is closed.
     """
@@ -27,9 +35,11 @@ class FrameError(RemotingError):
 class RequestError(RemotingError):
     """A request is refused with a response code and a remark; handlers may raise it."""
 
-    def __init__(self, code: int, remark: str) -> None:
+    def __init__(self, code: int, remark: str, reason: str = "") -> None:
+        """``reason`` is the word under which it is counted; by default that of the code."""
         self.code = code
-        # Many repeat a name or a text of the request, which is as long as its sender likes.
+        self.reason = reason or code_word(code)
+        # Many repeat a name or a text of the request, which may be of any length.
         self.remark = remark = shortened(remark)
         super().__init__(f"response code {code}: {remark}")
 

@@ -52,7 +52,7 @@ HEADER_SIZE_MAX = 1024 * 1024
 """Format: ample. 32 KiB of properties, each byte a six-byte JSON escape, make 192 KiB."""
 
 FRAME_BODY_SIZE_MAX = FRAME_SIZE_MAX - (64 << 10)
-"""Format: what a frame holds beside a header such as ours: the largest message fits."""
+"""Format: the content of a frame beside a header such as ours: the largest message fits."""
 
 PREFIX = Struct(">iI")
 """Total, then serialization and header size in one word."""
@@ -131,7 +131,7 @@ class Frame:
 def frame_sizes(prefix: bytes | bytearray, start: int = 0) -> tuple[int, int, int]:
     """The (serialization, header size, body size) that the eight bytes at ``start`` announce.
 
-    Raises :class:`FrameError` where they cannot begin a frame.
+    Raises :class:`FrameError` if they cannot begin a frame.
     """
     total, mark = PREFIX.unpack_from(prefix, start)
     header_size = mark & 0xFFFFFF
@@ -277,8 +277,8 @@ def encode_request(
 class SuccessAnswer:
     """Answers with code 0 and always the same fields, encoded by one format instead of a mapping.
 
-    ``fields`` maps each field to its value, where ``%d`` and ``%b`` stand for what each answer
-    fills in, in order: numbers, and ASCII in which JSON needs no escapes.
+    ``fields`` maps each field to its value. ``%d`` and ``%b`` stand for the values of each answer,
+    in order: numbers, and ASCII without JSON escapes.
     """
 
     __slots__ = ("_fields", "_json")
@@ -309,9 +309,9 @@ class SuccessAnswer:
 class RequestTemplate:
     """Requests of one code with always the same fields, encoded by one format instead of a mapping.
 
-    ``fields`` maps each field to its value, where ``%d`` and ``%b`` stand for what each request
-    fills in, in order: numbers, and ASCII in which JSON needs no escapes (:func:`json_text`). A per
-    cent sign that is none of these is written twice. The header is JSON.
+    ``fields`` maps each field to its value. ``%d`` and ``%b`` stand for the values of each request,
+    in order: numbers, and ASCII without JSON escapes (:func:`json_text`). Any other per cent sign
+    is written twice. The header is JSON.
     """
 
     __slots__ = ("_fields", "_json", "code")

@@ -23,9 +23,9 @@ _SMALL_CHUNK = 2048
 class FrameReader:
     """The frames of one stream.
 
-    Frames that lie whole in a chunk are cut straight out of it. A body that spans many chunks is
-    kept as those chunks and joined once, when its last byte is there, so the work is linear in the
-    bytes. It never keeps more than one frame (``FRAME_SIZE_MAX``).
+    Frames that lie whole in a chunk are cut straight out of it. A body of many chunks is kept as
+    those chunks and joined once, with its last byte, so the work is linear in the bytes. It never
+    keeps more than one frame (``FRAME_SIZE_MAX``).
     """
 
     __slots__ = (
@@ -40,8 +40,8 @@ class FrameReader:
     )
 
     def __init__(self, kept: Callable[[int], None] = lambda _size: None) -> None:
-        """``kept`` is told how many bytes of a frame under way are kept, each time that changes;
-        0 when it is whole. Of frames that lie whole in a chunk it hears nothing."""
+        """``kept`` is called with the kept bytes of an incomplete frame each time that changes; 0
+        when it is complete. It hears nothing of frames that lie whole in a chunk."""
         self._kept = kept
         self._size = 0
         self._head = bytearray()
@@ -110,7 +110,7 @@ class FrameReader:
         self._kept(self._size)
 
     def _continue(self, data: bytes, start: int = 0) -> int:
-        """Takes from ``data`` what the frame under way still lacks; returns where it stopped."""
+        """Takes from ``data`` what the incomplete frame lacks; returns where it stopped."""
         head = self._head
         if len(head) < _PREFIX_SIZE:
             start = self._extend_head(data, start, _PREFIX_SIZE)

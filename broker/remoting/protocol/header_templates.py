@@ -22,10 +22,10 @@ from broker.remoting.protocol.errors import FrameError
 from broker.remoting.protocol.frame import ExtValue, Frame, decode_header, json_text
 
 UNIQUE_KEY_START = "UNIQ_KEY\x01"
-"""Of a field that has this, the unique key varies and the rest does not."""
+"""In a field with this, the unique key varies and the rest does not."""
 
 MISSES_MAX = 32
-"""Pace: after so many headers of its size that are not like it, a model is replaced."""
+"""Pace: after this number of other headers of its size, a model is replaced."""
 
 UNUSED_TEMPLATES_MAX = 16
 """Pace: after this number of models without a match in a row there are no more. The headers of that
@@ -40,7 +40,7 @@ _ZERO, _SEVEN, _EIGHT = b"078"
 
 
 class TemplatedFrame(Frame):
-    """A frame whose header is like a model; its ``ext`` is made when somebody asks for it."""
+    """A frame with a header like a model; its ``ext`` is made on demand."""
 
     __slots__ = ("template", "values")
 
@@ -58,8 +58,8 @@ class TemplatedFrame(Frame):
         self.serialization = 0
         self.template = template
         self.values = values
-        """The opaque, and the varying fields: ``g``, the unique key in ``i``, and ``e`` of a
-        message that is sent, ``msgId``, ``queueId`` and ``queueOffset`` of an answer to one."""
+        """The opaque, and the varying fields: ``g``, the unique key in ``i``, and ``e`` of a sent
+        message, ``msgId``, ``queueId`` and ``queueOffset`` of an answer."""
 
     def __getattr__(self, name: str) -> dict[str, ExtValue]:
         if name != "ext":
@@ -153,7 +153,7 @@ class HeaderTemplateCache:
 
 
 def template_of(header: bytes, frame: Frame) -> HeaderTemplate | None:
-    """The values for which ``header``, with the content of ``frame``, is a model; None where it can
+    """The values for which ``header``, with the content of ``frame``, is a model; None if it can
     be none."""
     names = _VARYING.get((frame.flag, frame.code))
     if (
@@ -174,7 +174,7 @@ def template_of(header: bytes, frame: Frame) -> HeaderTemplate | None:
 
 
 def _spans(header: bytes, frame: Frame, names: tuple[str, ...]) -> list[tuple[int, int]] | None:
-    """Where the opaque and the fields stand, if each is found in one place, and apart."""
+    """The places of the opaque and of the fields, if each is found in one place, and apart."""
     spans: list[tuple[int, int]] = []
     for name in ("opaque", *names):
         value = str(frame.opaque) if name == "opaque" else frame.ext.get(name)
@@ -189,7 +189,7 @@ def _spans(header: bytes, frame: Frame, names: tuple[str, ...]) -> list[tuple[in
         if not value:
             return None
         spans.append((start, start + len(value)))
-    # JSON can write a name or a mark in another way, so that what is found is something else.
+    # JSON can write a name or a mark in another way: then the search finds something else.
     edges = [edge for span in sorted(spans) for edge in span]
     return spans if edges == sorted(edges) and edges[-1] <= len(header) else None
 

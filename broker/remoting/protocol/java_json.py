@@ -36,9 +36,9 @@ def encode_json(value: object, *, bare_keys: bool = False) -> bytes:
 def decode_json(data: bytes) -> Any:
     """The value of JSON text whose keys may be bare integers or objects.
 
-    A bare integer comes back as a string, and a key that is an object as the string of its text.
-    Raises ``ValueError`` where it is not JSON in this sense either, or is not standard JSON and
-    exceeds :data:`~broker.limits.BODY_LIMITS`.
+    A bare integer becomes a string, and an object as a key the string of its text. Raises
+    ``ValueError`` if it is not JSON in this sense either, or is not standard JSON and exceeds
+    :data:`~broker.limits.BODY_LIMITS`.
     """
     try:
         return orjson.loads(data)
@@ -57,7 +57,7 @@ def object_map(pairs: Iterable[tuple[Mapping[str, object], object]]) -> bytes:
 
 
 def _with_quoted_keys(data: bytes) -> bytes:
-    """The text, where a key that is an integer or an object is a string. Raises ``ValueError``.
+    """The text, with strings for keys that are integers or objects. Raises ``ValueError``.
 
     The parser finds other mistakes.
     """

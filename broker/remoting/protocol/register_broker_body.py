@@ -35,7 +35,7 @@ PLAIN_BYTES = 4 << 20
 """A larger table is compressed."""
 
 TABLE_BYTES = FRAME_BODY_SIZE_MAX - (64 << 10)
-"""Of which a body is compressed: more than what compressing adds at worst is left."""
+"""The size from which a body is compressed: more than what compressing adds at worst is left."""
 
 _I32 = Struct(">i")
 
@@ -44,7 +44,7 @@ Topics: TypeAlias = Mapping[str, Mapping[str, object]]
 
 
 class DataVersion(NamedTuple):
-    """Which state of a broker's configuration a table shows. Versions are equal or they differ."""
+    """The version of a broker's configuration in a table. Versions are equal or they differ."""
 
     timestamp: int = 0
     counter: int = 0
@@ -120,7 +120,7 @@ def _sized(data: bytes) -> bytes:
 def decode_topic_table(body: bytes, *, compressed: bool) -> TopicTable:
     """The table in a registration's body; an empty body is an empty table.
 
-    Raises :class:`FieldError` where the body is malformed.
+    Raises :class:`FieldError` if the body is malformed.
     """
     if not body:
         return TopicTable(DataVersion(), {}, [])
@@ -217,8 +217,8 @@ def _checked_name(topic: str) -> str:
 
 
 def _checked_queues(topic: str, data: QueueData) -> QueueData:
-    """No more than clients can make an object of. The topic is not refused, as its broker would
-    have to be: older ones took any number."""
+    """No more than clients can make an object of. The topic is not refused: older brokers took any
+    number."""
     read, write, *_ = data
     if min(read, write) < 0:
         raise FieldError(f"the topic {topic} has {min(read, write)} queues")

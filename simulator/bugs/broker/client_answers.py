@@ -21,7 +21,8 @@ from dledger.raft.read_index import LeaderReads, ReadAsked
 from simulator.bugs.planted_bug import Bug, Patch
 from simulator.bugs.raft.linearizable_reads import STALE
 from simulator.worlds.registry import BROKERS, FOLLOWERS, TRANSACTIONS
-from store.index.consume_queue import ConsumeQueue
+from store.index.block_seals import Tail, extend, unsealed
+from store.index.consume_queue import ConsumeQueue, QueueFlush
 from store.io.filesystem import Bytes
 from store.log.entry_index import EntryIndex
 from store.message.batch import QUEUE_ROW
@@ -36,14 +37,15 @@ def rows_written_after_a_checkpoint_kept(patch: Patch) -> None:
     """Rows of a queue behind the last checkpoint are kept at a start."""
     restore = ConsumeQueue.restore
 
-    def trusting(queue: ConsumeQueue, first_offset: int, end_offset: int) -> None:
-        fs = queue._files.fs
+    def trusting(queue: ConsumeQueue, first_offset: int, tail: Tail) -> None:
+        fs, end_offset = queue._files.fs, tail.end
         path = queue._path(max(end_offset - 1, 0))
         if fs.exists(path):
-            begin = max(end_offset - 1, 0) // queue._rows_per_file * queue._rows_per_file
+            begin = max(end_offset - 1, 0) // queue.rows_per_file * queue.rows_per_file
             in_file = queue._files.get(path).size() // QUEUE_ROW.size
             end_offset = max(end_offset, begin + in_file)
-        restore(queue, first_offset, end_offset)
+        more = unsealed(end_offset, queue.rows_per_file)
+        restore(queue, first_offset, more if end_offset > tail.end else tail)
 
     patch.set(ConsumeQueue, "restore", trusting)
 
@@ -51,13 +53,12 @@ def rows_written_after_a_checkpoint_kept(patch: Patch) -> None:
 def rows_not_flushed_for_a_checkpoint(patch: Patch) -> None:
     """A checkpoint is saved though the newest rows of the queues are in memory only."""
 
-    def forgetful(
-        _queue: ConsumeQueue, _first_offset: int, _rows: Bytes, *, sync: bool = True
-    ) -> None:
+    def forgetful(flush: QueueFlush, *, sync: bool = True) -> None:
         """As if the rows were on the disk, synced or not."""
         del sync
+        flush.tail, _ = extend(flush.tail, flush._rows, flush._queue.rows_per_file)
 
-    patch.set(ConsumeQueue, "write", forgetful)
+    patch.set(QueueFlush, "run", forgetful)
 
 
 def rows_in_another_order_than_the_log(patch: Patch) -> None:
@@ -258,7 +259,7 @@ BUGS = (
         STALE,
         20,
         seconds=8.0,
-        # Of its peers alone: clients must reach the leader that nobody hears any more.
+        # Only of its peers: clients must reach the leader that nobody hears any more.
         kinds=("partial partition",),
         world=FOLLOWERS,
     ),

@@ -9,7 +9,9 @@ from broker.delivery.message_lookup import MessageLookup
 from simulator.bugs.planted_bug import Bug, Patch
 from simulator.worlds.registry import BROKERS, LOOKUPS
 from store.index.consume_queue import ConsumeQueue
-from store.index.key_index import KEY_ROW_SIZE, IndexFile, KeyIndex
+from store.index.key_file import KEY_ROW_SIZE, IndexFile
+from store.index.key_index import KeyIndex
+from store.index.queue_rows import QueueRows
 from store.io.filesystem import Bytes
 
 
@@ -61,8 +63,8 @@ def newest_message_not_found(patch: Patch) -> None:
 
 def full_file_of_a_queue_begun_again(patch: Patch) -> None:
     """Behind the last row of a ConsumeQueue's first file, that file starts again."""
-    path = ConsumeQueue._path
-    patch.set(ConsumeQueue, "_path", lambda queue, _offset: path(queue, 0))
+    path = QueueRows._path
+    patch.set(QueueRows, "_path", lambda queue, _offset: path(queue, 0))
 
 
 def _bug(id_: str, plant: Any, says: str, seeds: int, world: str, *kinds: str) -> Bug:

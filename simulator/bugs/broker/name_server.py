@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from broker.server.broker import Broker
+from broker.server.announcements import Announcements
 from broker.server.name_server_registration import Announcement, Registrar
 from simulator.bugs.planted_bug import Bug, Patch
 from simulator.worlds.registry import BROKERS
@@ -13,7 +13,7 @@ from simulator.worlds.registry import BROKERS
 
 def new_leader_not_announced(patch: Patch) -> None:
     """A new leader registers at NameServers with its next regular registration only."""
-    patch.set(Broker, "_announce_if_changed", lambda _broker: None)
+    patch.set(Announcements, "refresh", lambda _announcements: None)
 
 
 def returned_nameserver_not_registered_at(patch: Patch) -> None:
@@ -23,12 +23,12 @@ def returned_nameserver_not_registered_at(patch: Patch) -> None:
 
 def every_member_leads(patch: Patch) -> None:
     """Each member registers as the leader."""
-    announcement = Broker.announcement
+    current = Announcements.current
 
-    def boasting(broker_: Broker) -> Announcement:
-        return replace(announcement(broker_), broker_id=0)
+    def boasting(announcements: Announcements) -> Announcement:
+        return replace(current(announcements), broker_id=0)
 
-    patch.set(Broker, "announcement", boasting)
+    patch.set(Announcements, "current", boasting)
 
 
 def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str, world: str = BROKERS) -> Bug:

@@ -49,7 +49,7 @@ def writes_taken_before_the_first_entry_is_applied(patch: Patch) -> None:
 def entry_of_another_leader_taken_for_the_own(patch: Patch) -> None:
     """Proposals outlive a leadership, and any entry at their index acknowledges them."""
 
-    def applied(proposals: Proposals, entry: Entry) -> None:
+    def applied(proposals: Proposals, entry: Entry, _applied_at: float) -> None:
         waiting = proposals._waiting
         while waiting and waiting[0].index <= entry.index:
             done: Callable[[None], None] = waiting.popleft().done

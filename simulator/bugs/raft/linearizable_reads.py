@@ -75,7 +75,7 @@ def lease_without_an_end(patch: Patch) -> None:
 
 
 def _in_all_groups(patch: Patch) -> None:
-    """A quarter of the groups have leases; a bug of theirs needs no other."""
+    """A quarter of the groups have leases; a bug of leases needs these groups."""
     patch.set(
         simulator.worlds.cluster,
         "with_leases",

@@ -33,7 +33,7 @@ def _unchecked(buffer: Bytes, offset: int = 0, previous_chain_crc: int | None = 
 
 
 def _unchecked_within(patch: Patch, module: ModuleType, name: str) -> None:
-    """A function that has the log read has it read without its CRCs being compared."""
+    """A function that runs another one with a log that is read without comparing CRCs."""
     checked = getattr(module, name)
     within: list[str] = []
 

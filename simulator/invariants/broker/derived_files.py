@@ -39,7 +39,7 @@ class DerivedFilesSound(Invariant):
         self._hosts: dict[str, None] = {}
         self._looked_at = 0.0
         self._damaged: dict[tuple[str, int], int] = {}
-        """By host and process: how often it had scrubbed its log when an entry was damaged."""
+        """By host and process: the passes of the scrub when an entry was damaged."""
 
     def booted(self, host: Host) -> None:
         """See :class:`Invariant`."""
@@ -77,8 +77,8 @@ class DerivedFilesSound(Invariant):
     def _is_repaired(self, host: Host) -> bool:
         """Damage strikes a machine that is down; so all passes of its process come after that.
 
-        Those count that begin when all entries are whole: what is derived from them is compared
-        then. A corrupt checkpoint stays until two more are saved, after more has been applied.
+        Passes count if they begin when all entries are whole, because they compare the derived
+        files. A corrupt checkpoint stays until two more are saved, after more has been applied.
         """
         assert host.node is not None  # noqa: S101 - the caller has looked
         if not host.damaged_checkpoints.keys().isdisjoint(host.fs.files()):

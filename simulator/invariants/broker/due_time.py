@@ -16,9 +16,9 @@ DELAYS_MS = [1000 * int(delay[:-1]) * SECONDS[delay[-1]] for delay in LEVELS.spl
 
 
 def due_ms(record: MessageRecord, level: int, row: int) -> int:
-    """``level`` is what was asked for, 0 where it was a time; ``row``: what the row says.
+    """``level`` is the requested one, 0 for a time; ``row``: the time in the row.
 
-    Raises :class:`Violation` where the row says something else.
+    Raises :class:`Violation` if the row says something else.
     """
     if level:
         due = record.store_timestamp + DELAYS_MS[level - 1]

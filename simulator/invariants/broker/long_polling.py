@@ -45,7 +45,7 @@ class LongPollsAnswered(Invariant):
                     self._applied_at[address, (run.topic, run.queue_id, offset)] = now
 
     def answered(self, consumer: str, address: str, place: Place, asked_at: float) -> None:
-        """A pull that was asked then is answered with the message there, or more."""
+        """A pull that was asked then is answered with the message there, or with more."""
         if self.calm_since is None or asked_at < self.calm_since:
             return
         applied_at = self._applied_at.get((address, place))

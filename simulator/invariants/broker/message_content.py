@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from simulator.hosts.host import Host
 
 OWN_PROPERTIES = frozenset(("UNIQ_KEY", "WAIT", "TAGS", "KEYS"))
-"""Of a plain message: those that clients make of its fields, or add to each."""
+"""The properties of a plain message: those that clients make of its fields, or add to each."""
 
 
 class MessageContentKept(Invariant, Listener):
@@ -38,7 +38,7 @@ class MessageContentKept(Invariant, Listener):
         more_properties: Collection[str] = (),
         ips: Mapping[str, str] | None = None,
     ) -> None:
-        """``ips``: the addresses of clients by name. Their messages are born there."""
+        """``ips``: the addresses of clients by name. Their messages have these born hosts."""
         self._topics = topics
         self._ips = ips or {}
         self._added = OWN_PROPERTIES.union(more_properties)

@@ -113,7 +113,7 @@ class MessageLookups(Invariant):
                 raise Violation(f"a query for {key!r} of {topic} does not give {known.record}")
 
     def found_at(self, position: int, applied: int, data: bytes | None) -> None:
-        """The record at a position; None where a broker says that none begins there."""
+        """The record at a position; None if a broker says that none begins there."""
         known = self.by_position.get(position)
         if data is None:
             if known is not None and self._must_know(known, applied):

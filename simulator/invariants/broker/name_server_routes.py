@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from simulator.hosts.host import Host
 
 ROUTE_SECONDS = 3.0
-"""A broker that a NameServer forgot tells it again after a second; then it takes round trips."""
+"""A broker that a NameServer forgot registers again after a second; then it takes round trips."""
 
 LOOK_SECONDS = 0.5
-"""Heartbeats are more frequent: between two that are further apart the leader did not run."""
+"""Heartbeats are more frequent: if two are further apart, the leader did not run between them."""
 
 CALM_DELAY_SECONDS = 0.02
 LEADER_ID = 0
@@ -41,7 +41,7 @@ class NameServerTables(Protocol):
         ...
 
     def route(self, topic: str) -> dict[str, Any] | None:
-        """``TopicRouteData``; None where nobody has the topic."""
+        """``TopicRouteData``; None if nobody has the topic."""
         ...
 
 
@@ -105,7 +105,7 @@ class NameServerRoutes(Invariant):
             self._check(host, answering)
 
     def _calm_of(self, host: Host) -> tuple[object, ...]:
-        """The leader of each term, and the processes of both; nothing where something is wrong."""
+        """The leader of each term, and the processes of both; nothing if something is wrong."""
         node, names = host.node, self._name_server
         if node is None or node.core.role is not Role.LEADER or names.process is None:
             return ()

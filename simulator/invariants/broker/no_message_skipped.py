@@ -69,7 +69,7 @@ class NothingSkipped(Invariant, Listener):
                     pass
 
     def _expired(self, host: Host, position: int) -> None:
-        """All below that position of the log is given up, in each queue."""
+        """The log below that position has expired, in each queue."""
         host.coverage_mark("log expired")
         for queue, positions in self._positions.items():
             first = bisect_left(positions, position)

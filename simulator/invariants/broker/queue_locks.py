@@ -65,7 +65,7 @@ class OneLockOwner(Invariant, PushListener):
         return LockRequest(self._now(), address, self._leads.get(address, -1))
 
     def locked(self, consumer: str, queue: MessageQueue, asked: LockRequest) -> LockRequest | None:
-        """It is granted; None where the leader of that address was another one meanwhile."""
+        """It is granted; None if the leader of that address was another process meanwhile."""
         now, owner = self._now(), consumer.partition(".")[0]
         given_up = self._given_up.get((owner, queue), -SETTLED_SECONDS)
         if asked.term < 0 or self._leads.get(asked.address) != asked.term:

@@ -12,8 +12,8 @@ from store.message.record import MessageRecord
 
 
 class RedeliveredAfterReset(Listener):
-    """The messages of a group from the moment of the reset on. ``is_wanted`` says of a place in the
-    log whether the group filters what is there."""
+    """The messages of a group from the moment of the reset on. ``is_wanted``: whether the group's
+    filter selects the message at a place in the log."""
 
     def __init__(self, is_wanted: Callable[[Place], bool]) -> None:
         self._is_wanted = is_wanted
@@ -29,5 +29,5 @@ class RedeliveredAfterReset(Listener):
         self._due.pop(place, None)
 
     def is_complete(self, moved: Mapping[tuple[str, int], int]) -> bool:
-        """Whether all has come from the offsets on to which the queues were moved."""
+        """Whether all messages from the new offsets on have come."""
         return all(offset < moved[topic, queue_id] for topic, queue_id, offset in self._due)

@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from simulator.hosts.host import Host
 
 IN_TIME_SECONDS = 1.0
-"""From the moment in which a replica has another state than others to that in which it says so."""
+"""From the moment in which a replica's state differs to the moment in which the replica reports
+it."""
 
 
 class StateProofs(Invariant):
-    """Of replicas that all run the same program, none ever says so: it is a finding. The report
-    shows whether it was right, and in time."""
+    """A report among replicas of one program is a finding. It also shows whether the proof was
+    right, and in time."""
 
     def __init__(self) -> None:
         self._digests: dict[int, dict[str, bytes]] = {}

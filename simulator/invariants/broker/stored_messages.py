@@ -46,7 +46,7 @@ class Stored:
 
 
 class StoredMessages(Invariant, Listener):
-    """Takes each committed entry apart once, when the first node applies it."""
+    """Takes each committed entry apart once, at the first node that applies it."""
 
     def __init__(self, hosts: Sequence[Host], topics: Sequence[str]) -> None:
         """``topics``: those to which the clients of the history send."""
@@ -102,8 +102,8 @@ class StoredMessages(Invariant, Listener):
         self._by_number[number] = place
 
     def _stored_again(self, host: Host, number: int, first: Stored, again: Stored) -> None:
-        """Allowed where nobody can know any more that it was stored, or the clocks of the leaders
-        say that it was long ago."""
+        """Allowed if nobody can still know that it was stored, or if the leaders' clocks say that
+        it was long ago."""
         before = decode_record(first.record).store_timestamp
         since = decode_record(again.record).store_timestamp - before
         if first.entry.position < self._expired_position:

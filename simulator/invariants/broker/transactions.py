@@ -28,7 +28,7 @@ CHECKS_MAX = 15
 
 
 class PublishedOnce(Invariant):
-    """Takes each committed entry apart once, when the first node applies it."""
+    """Takes each committed entry apart once, at the first node that applies it."""
 
     def __init__(
         self, history: TransactionHistory, hosts: Sequence[Host], interval_ms: int
@@ -117,7 +117,7 @@ class PublishedOnce(Invariant):
                 )
 
     def _asked(self, position: int, now_ms: int) -> None:
-        """A leader's clock that is ahead of its machine's goes half as fast."""
+        """A leader's clock that is ahead of its machine's runs half as fast."""
         self._checks[position] += 1
         apart_ms = now_ms - self._checked_ms.get(position, now_ms - self._apart_ms)
         self._checked_ms[position] = now_ms
@@ -128,8 +128,8 @@ class PublishedOnce(Invariant):
             )
 
     def _ends(self, position: int, index: int) -> None:
-        """Where its producer has decided to commit it, it is published in that entry, or given up
-        as late as that may be."""
+        """If its producer has committed it, it is published in that entry, or given up as late as
+        that may be."""
         number, stored_ms = self._half[position]
         if (
             self._history.outcomes[number]

@@ -65,7 +65,7 @@ class AcknowledgedIsDurable(Invariant):
         if node is None:
             raise Violation(f"{host.name} is down though all is healed")
         held: dict[int, int] = {}
-        # Damage is left now only where all others have given up the entries.
+        # Damage is left now only in entries that all others have expired.
         first = max([node.store.first_index, *(index + 1 for index in node.scrubber.damage)])
         index = first
         while index <= node.store.last_index:

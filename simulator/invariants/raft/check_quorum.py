@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from simulator.hosts.host import Host
 
 ANSWERED_ELECTIONS = 2.1
-"""Election timeouts within which a majority must have answered: a leader looks once in each whether
-one did within the last."""
+"""Election timeouts within which a majority must have answered: a leader checks once in each."""
 
 
 class LeadershipTimeLimits(Invariant):
-    """Remembers of each leadership when it was answered, and since when its voters change."""
+    """Remembers the last answers of a majority in each leadership, and since when its voters
+    change."""
 
     sent_kinds = (Heartbeat,)
     received_kinds = (AppendAccepted, AppendRejected, HeartbeatResponse)

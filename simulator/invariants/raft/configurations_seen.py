@@ -48,7 +48,7 @@ class Members(NamedTuple):
 
 
 class SeenConfigurations(Invariant):
-    """No promise: remembers each configuration that a leader has ever added to its log.
+    """Checks nothing: remembers each configuration that a leader has ever added to its log.
 
     It hears each event before the checks that use it.
     """
@@ -63,7 +63,7 @@ class SeenConfigurations(Invariant):
         self._looked: dict[str, tuple[int, int]] = {}  # term, last index
 
     def stepped(self, host: Host) -> None:
-        """See :class:`Invariant`. All that is in any log some leader has added."""
+        """See :class:`Invariant`. All configurations in any log of a leader."""
         core = host.node.core if host.node is not None else None
         if core is None or core.role is not Role.LEADER:
             return
@@ -85,12 +85,13 @@ class SeenConfigurations(Invariant):
             self._committed[entry.index] = Members.of(entry)
 
     def committed_at(self, index: int) -> tuple[int, Members]:
-        """The newest one at or below an index that was applied; -1 and the settings' before."""
+        """The newest configuration at or below an applied index; -1 and the settings' one
+        before."""
         at = max((each for each in self._committed if each <= index), default=-1)
         return at, self._committed.get(at, self._first)
 
     def of(self, host: Host) -> tuple[int, Members]:
-        """The index of the newest one in the log of a host that runs, and what it says."""
+        """Index and content of the newest configuration in the log of a running host."""
         assert host.node is not None  # noqa: S101 - as told
         log = host.node.core.entry_cache
         at, found = self.committed_at(min(log.first_index - 1, log.last_index))

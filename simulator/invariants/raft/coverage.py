@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Coverage(Invariant):
-    """Compares what a node is after each event with what it was before."""
+    """Compares a node after each event with the node before it."""
 
     step_parts = ChangedPart.LOG | ChangedPart.RAFT_STATE
     sent_kinds = (AppendRejected,)
@@ -81,7 +81,7 @@ class Coverage(Invariant):
             host.coverage_mark("segment rolled")
 
     def _look_at_members(self, host: Host, core: RaftView) -> None:
-        """At each configuration that a leader adds: on which disks its voters count."""
+        """For each configuration that a leader adds: the disks on which its voters count."""
         _, before = self._members
         found = dict(core.configuration.incarnations)
         self._members = (core.configurations.index, {**before, **found})

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 class DurableBeforeVisible(Invariant):
-    """Checks terms, votes, confirmations, and what a node counts as its own durable entries."""
+    """Checks terms, votes, confirmations, and entries that a node counts as durable on its own
+    disk."""
 
     step_parts = ChangedPart.DURABLE | ChangedPart.LOG
     sent_kinds = (VoteResponse, VoteRequest, AppendAccepted, HeartbeatResponse)

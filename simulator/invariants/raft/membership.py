@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ConfigurationFollowsLog(Invariant):
-    """Compares what each node takes for the members with what its log says."""
+    """Compares each node's members with those of its log."""
 
     step_parts = ChangedPart.COMMIT | ChangedPart.LOG | ChangedPart.RAFT_STATE
 

@@ -50,7 +50,7 @@ class CommittedLogSurvivesRestart(Invariant):
                 f"{host.name} takes its disk for another one, as if it had lost what was durable"
             )
         if last_index < 0 or before not in (None, core.incarnation):
-            # Another disk: what it is given from now on counts. Its entries may still be cut.
+            # Another disk: only what it gets from now on counts. Its entries may still be cut.
             self._held[host.name] = min(core.commit_index, last_index)
         if last_index < self._held.get(host.name, -1):
             raise Violation(

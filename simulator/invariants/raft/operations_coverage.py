@@ -18,7 +18,7 @@ REFILL_PATH = "/data/refill"
 
 
 class OperationsCoverage(Invariant):
-    """No promise; each is counted as a mark, as
+    """Checks nothing; counts each situation as a mark, as
     :class:`~simulator.invariants.raft.coverage.Coverage` does for a single node.
     """
 
@@ -66,7 +66,7 @@ class OperationsCoverage(Invariant):
         self._index, self._term, self._found = entry.index, entry.term, found
 
     def stepped(self, host: Host) -> None:
-        """See :class:`Invariant`. A leader that is to go leads until that is committed."""
+        """See :class:`Invariant`. A removed leader leads until its removal is committed."""
         core = host.node.core if host.node is not None else None
         if core is None or core.role is not Role.LEADER or core.term in self._leaving:
             return

@@ -54,7 +54,7 @@ class PreVoteFirst(Invariant):
                 pass
 
     def _agreed_by_most(self, host: Host, agreed: Collection[str]) -> bool:
-        """Of its voters, or of those that are committed: they may change while its vote is
+        """A majority of its voters, or of the committed ones: they may change while its vote is
         written."""
         assert host.node is not None  # noqa: S101 - only processes speak
         _, newest = self._seen.of(host)

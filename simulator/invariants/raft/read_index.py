@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ReadIndexSeesCommitted(Invariant):
-    """Watches the reads of each process. ``committed`` must hear of an event before this check."""
+    """Observes the reads of each process. ``committed`` must hear of an event before this check."""
 
     def __init__(self, committed: CommittedEntries) -> None:
         self._committed = committed

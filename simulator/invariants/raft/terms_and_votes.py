@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class TermsAndVotes(Invariant):
-    """Holds each node to what it said: a vote or a confirmation in a term binds it for ever."""
+    """A vote or a confirmation in a term binds a node for ever."""
 
     sent_kinds = (VoteResponse, VoteRequest, AppendAccepted)
 

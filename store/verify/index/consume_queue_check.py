@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-from store.index.consume_queue import ROW_SIZE
+from store.index.block_seals import ROW_SIZE
 from store.io.filesystem import ReadableFileSystem
 from store.message.batch import QUEUE_ROW
 from store.state.machine_state import QueueLength
@@ -159,12 +159,12 @@ class QueueCheck:
         for key in sorted({*self._queues, *self._lengths}):
             queue, length = self._queues.get(key), self._lengths.get(key)
             first = 0 if length is None else length.first_offset
-            end = 0 if length is None else length.end_offset
+            covered_end = end = 0 if length is None else length.end_offset
             if queue is not None:
                 # Where the queue's last messages could not be read, their rows are not too many.
                 end = queue.end if queue.end_known else max(queue.end, end)
             digests = () if queue is None else tuple(queue.digests)
-            yield ExpectedQueue(*key, first, end, digests)
+            yield ExpectedQueue(*key, first, end, digests, covered_end)
 
     def finish(self, log_end: int, files: Mapping[tuple[str, int], QueueFindings]) -> None:
         """Tells what is wrong with the whole; ``log_end`` is where the log ends.

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 from isal.isal_zlib import crc32
 
-from store.index.consume_queue import ROW_SIZE
+from store.index.block_seals import ROW_SIZE, Tail
 from store.io.filesystem import Bytes
 from store.state.machine_state import QueueLength
 from store.verify.findings import Finding
@@ -27,13 +27,18 @@ def row_crcs(rows: Bytes, before: tuple[int, int] = (0, 0)) -> tuple[int, int]:
 
 class ExpectedQueue(NamedTuple):
     """What the files of a queue must hold: rows from ``first_offset`` on, and of each range by its
-    number those that it has digested. Behind ``end_offset`` there are none."""
+    number those that it has digested. Behind ``end_offset`` there are none.
+
+    The checkpoint covers those before ``covered_end``; ``tail`` is what ``state/tails`` says.
+    """
 
     topic: str
     queue_id: int
     first_offset: int
     end_offset: int
     digests: tuple[tuple[int, RowsDigest], ...]
+    covered_end: int
+    tail: Tail | None = None
 
 
 class QueueFindings(NamedTuple):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from itertools import pairwise
 
-from store.index.consume_queue import ROW_SIZE, ROWS_PER_FILE
+from store.index.block_seals import ROW_SIZE, SEAL_SUFFIX
+from store.index.queue_rows import ROWS_PER_FILE
 from store.io.filesystem import ReadableFileSystem
-from store.log.layout import SEGMENT_SIZE_MAX, segment_name
+from store.log.layout import SEGMENT_SIZE_MAX, parse_segment_name, segment_name
 from store.message.batch import QUEUE_ROW
 from store.message.record import RECORD_FIXED_SIZE
 from store.verify.files.row_files import RowFiles
@@ -37,6 +38,20 @@ class QueueFiles:
     def _files(self) -> RowFiles:
         return RowFiles(self._fs, self._directory, ROW_SIZE)
 
+    @property
+    def directory(self) -> str:
+        return self._directory
+
+    @property
+    def starts(self) -> Sequence[int]:
+        """The first byte of each file of rows, in order."""
+        return self._files.starts
+
+    @property
+    def others(self) -> Sequence[str]:
+        """The names of all other files."""
+        return self._files.strays
+
     def rows(self, first: int, count: int) -> bytes:
         """Rows from offset ``first`` on, fewer where they are not all there."""
         at = (first - self._buffer_first) * ROW_SIZE
@@ -64,11 +79,13 @@ class QueueFiles:
             if size > FILE_SIZE_MAX:
                 self._tell_size(start, FILE_SIZE_MAX, size, "", log)
         for name in self._files.strays if low == 0 else ():
+            if parse_segment_name(name.removesuffix(SEAL_SUFFIX)) is not None:
+                continue
             log.add(
                 FindingKind.CONSUME_QUEUE,
                 f"{self._files.directory}/{name}",
                 0,
-                expected="only files named by 20 digits",
+                expected="only files named by 20 digits, and .crc",
                 found="another file",
                 advice=EXTRA,
             )

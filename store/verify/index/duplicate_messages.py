@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store.errors import CorruptRecordError, DamagedError
-from store.index.key_index import HEADER, KEY_ROW_SIZE, IndexFile, KeyIndex
+from store.index.key_file import HEADER, KEY_ROW_SIZE, IndexFile, read_header, read_row
 from store.io.filesystem import FileSystem
 from store.log.entry import EntryKind
 from store.log.entry_index import ROW, ROW_SIZE, EntryIndexRow
@@ -161,7 +161,7 @@ class DuplicateSearch:
         for name in self._fs.list_directory(directory) if self._fs.exists(directory) else []:
             start = parse_segment_name(name)
             if start is not None and start < self._covered_end:
-                yield KeyIndex.read_header(self._fs, f"{directory}/{name}")
+                yield read_header(self._fs, f"{directory}/{name}")
 
     @property
     def _covered_end(self) -> int:
@@ -179,7 +179,7 @@ class DuplicateSearch:
             begin, end = 0, file.count
             while begin < end:
                 middle = (begin + end) // 2
-                if KeyIndex.read_row(handle, middle)[0] < value:
+                if read_row(handle, middle)[0] < value:
                     begin = middle + 1
                 else:
                     end = middle

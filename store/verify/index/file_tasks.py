@@ -10,13 +10,15 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from store.index.consume_queue import ROW_SIZE
+from store.index.block_seals import ROW_SIZE
+from store.index.queue_tails import TAILS_NAME
 from store.io.filesystem import ReadableFileSystem
 from store.log.layout import segment_name
 from store.verify.files.audit_files import AuditFiles
 from store.verify.files.directory_listing import Listing
 from store.verify.files.read_buffers import Buffers
 from store.verify.findings import Finding, FindingLog
+from store.verify.index.block_seal_check import check_seals, check_tail
 from store.verify.index.consume_queue_digests import ExpectedQueue, QueueFindings, row_crcs
 from store.verify.index.consume_queue_files import QueueFiles
 from store.verify.index.key_index_digests import TOTAL_MAX, has_keys, list_starts
@@ -116,7 +118,11 @@ def _check(fs: ReadableFileSystem, task: FileTask) -> FileResult:
 
 
 def _check_queue(
-    fs: ReadableFileSystem, replica: ReplicaPlan, part: QueuePart, log_end: int, found: FileResult
+    fs: ReadableFileSystem,
+    replica: ReplicaPlan,
+    part: QueuePart,
+    log_end: int,
+    found: FileResult,
 ) -> None:
     queue = part.queue
     key = (queue.topic, queue.queue_id)
@@ -136,8 +142,17 @@ def _check_queue(
             found.differing.setdefault(key, set()).add(number)
     shape, behind = FindingLog(replica.name), FindingLog(replica.name)
     files.check_shape(part.low, part.high, shape)
+    check_seals(fs, files, (part.low, part.high), (queue.first_offset, queue.covered_end), behind)
     if part.high is None:
         files.check_rows_behind(queue.end_offset, log_end, behind)
+        if queue.tail is not None and queue.tail.end <= queue.covered_end:
+            check_tail(
+                files,
+                queue.tail,
+                queue.first_offset,
+                f"{replica.directory}/state/{TAILS_NAME}",
+                behind,
+            )
     found.queues[key] = QueueFindings(tuple(shape.findings), tuple(behind.findings))
 
 

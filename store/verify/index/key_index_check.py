@@ -10,11 +10,12 @@ from crc32c import crc32c
 from numpy.typing import NDArray
 
 from store.errors import DamagedError
-from store.index.key_index import HEADER, KEY_ROW_SIZE, IndexFile, KeyIndex
+from store.index.key_file import HEADER, KEY_ROW_SIZE, VERSION, IndexFile, read_header
 from store.io.filesystem import ReadableFileSystem
 from store.log.layout import parse_segment_name, segment_name
 from store.verify.findings import FindingKind, FindingLog
 from store.verify.index.consume_queue_check import ADVICE
+from store.verify.index.key_file_damage import damaged_byte, wrong_rows
 from store.verify.plan.ranges import RangeKeys
 
 _NO_INDEX = 1 << 62
@@ -103,14 +104,14 @@ class KeyCheck:
     def _read_header(self, start: int, last_position: int) -> IndexFile:
         path = f"{self._directory}/{segment_name(start)}"
         try:
-            file = KeyIndex.read_header(self._fs, path)
+            file = read_header(self._fs, path)
             if file.first_position != start or file.last_position < start:
                 raise DamagedError(path, 8, f"positions from {file.first_position}")
         except DamagedError as error:
             self._log.add(
                 FindingKind.KEY_INDEX,
                 error.path,
-                error.position,
+                damaged_byte(self._fs, error),
                 expected="a key index file",
                 found=error.what,
                 advice=ADVICE,
@@ -180,7 +181,7 @@ class KeyCheck:
         handle = self._fs.open(file.path, writable=False)
         size = file.count * KEY_ROW_SIZE
         try:
-            if size > UNDOUBTED_SIZE:
+            if file.version != VERSION and size > UNDOUBTED_SIZE:
                 crc = 0
                 for at in range(0, size, PIECE_SIZE):
                     crc = crc32c(handle.pread(min(PIECE_SIZE, size - at), HEADER.size + at), crc)
@@ -192,13 +193,14 @@ class KeyCheck:
 
     def _check_data(self, file: IndexFile, data: bytes) -> NDArray[np.void] | None:
         """The rows of a file, if its header fits them."""
-        found_crc = crc32c(data)
-        if found_crc != file.crc or not data:
+        wrong = wrong_rows(file, data)
+        if wrong is not None:
+            at, right_crc, found_crc = wrong
             self._log.add(
                 FindingKind.KEY_INDEX,
                 file.path,
-                HEADER.size,
-                expected=f"rows with CRC {file.crc:08x}",
+                HEADER.size + at,
+                expected=f"rows with CRC {right_crc:08x}",
                 found=f"{found_crc:08x}",
                 advice=ADVICE,
                 first=self._index_of(file.first_position),

@@ -15,9 +15,11 @@ import numpy as np
 from crc32c import crc32c
 from numpy.typing import NDArray
 
-from store.index.key_index import HEADER, KEY_ROW_SIZE, MAGIC, VERSION
+from store.errors import DamagedError
+from store.index.key_file import HEADER, KEY_ROW_SIZE, VERSION, read_header
 from store.io.filesystem import ReadableFileSystem
 from store.log.layout import parse_segment_name
+from store.verify.index.key_file_damage import PagesCheck
 from store.verify.index.key_index_check import KEY_FIELDS
 from store.verify.plan.ranges import KeysDigest, RangeKeys
 
@@ -121,23 +123,22 @@ def has_keys(
     Where it is not, :class:`~store.verify.index.key_index_check.KeyCheck` tells what is wrong.
     """
     try:
+        said = read_header(fs, path)
         file = fs.open(path, writable=False)
-    except FileNotFoundError:
+    except (DamagedError, FileNotFoundError):
         return False
     try:
-        header = file.pread(HEADER.size, 0)
-        size = file.size() - HEADER.size
-        if len(header) < HEADER.size:
-            return False
-        magic, version, *stated, count, crc = HEADER.unpack(header)
-        if (magic, version, count * KEY_ROW_SIZE) != (MAGIC, VERSION, size) or count == 0:
+        size = said.count * KEY_ROW_SIZE
+        if not size:
             return False
         found_crc, rows, total = 0, 0, 0
+        pages = PagesCheck(said)
         edges: list[tuple[int, int, int, int]] = []
         before = (-1, -1)
         for at in range(0, size, PIECE_SIZE):
             data = file.pread(min(PIECE_SIZE, size - at), HEADER.size + at)
             found_crc = crc32c(data, found_crc)
+            pages.take(data)
             if len(data) < min(PIECE_SIZE, size - at):
                 return False
             fields = np.frombuffer(data, KEY_FIELDS)
@@ -155,8 +156,11 @@ def has_keys(
             total += int(row_numbers(fields).sum(dtype=np.uint64))
         firsts, lasts, first_seconds, last_seconds = zip(*edges, strict=True)
         found = [min(firsts), max(lasts), min(first_seconds), max(last_seconds)]
-        right = (crc, digest.start, digest.rows, digest.total, stated)
-        return right == (found_crc, stated[0], rows, total & TOTAL_MAX, found)
+        stated = [said.first_position, said.last_position, said.first_seconds, said.last_seconds]
+        right = (digest.start, digest.rows, digest.total, stated)
+        paged = said.version == VERSION
+        has_crcs = pages.are_whole if paged else found_crc == said.crc
+        return has_crcs and right == (stated[0], rows, total & TOTAL_MAX, found)
     finally:
         file.close()
 

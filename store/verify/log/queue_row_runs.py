@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store.errors import CorruptBatchError
-from store.index.consume_queue import ROW_SIZE
+from store.index.block_seals import ROW_SIZE
 from store.verify.log.batch_columns import BatchColumns, TopicNumbers
 from store.verify.log.byte_columns import Numbers
 

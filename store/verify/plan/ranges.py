@@ -119,7 +119,9 @@ def _without_queues(replica: ReplicaPlan) -> ReplicaPlan:
     state = replica.state
     if state is None or state.machine is None:
         return replica
-    return replace(replica, state=replace(state, machine=state.machine._replace(queues=[])))
+    return replace(
+        replica, state=replace(state, machine=state.machine._replace(queues=[]), tails={})
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from store.index.block_seals import Tail
 from store.state.checkpoint import Checkpoint
 from store.state.format_file import Identity
 from store.state.hard_state import DurableMark, HardState
@@ -38,6 +39,8 @@ class StateFiles:
     older: list[SavedCheckpoint] = field(default_factory=list)
     digests: list[StateDigest] = field(default_factory=list)
     machine: MachineState | None = None
+    tails: dict[tuple[str, int], Tail] = field(default_factory=dict)
+    """Of ConsumeQueues, by topic and queue id."""
     rebuilds: bool = False
     """Whether the next start makes all that is derived again: none of it need be there."""
     manifest: Manifest | None = None

@@ -27,6 +27,7 @@ from store.verify.files.audit_files import DANGLING, is_hidden, listed_names, re
 from store.verify.files.small_files import read_checkpoint, read_small
 from store.verify.findings import INCOMPLETE, FindingKind, FindingLog
 from store.verify.state.checkpoint_digest import StateDigest
+from store.verify.state.queue_tails_check import read_queue_tails
 from store.verify.state.state_agreement import check_first_index, check_mark, check_snapshot
 from store.verify.state.state_files import SavedCheckpoint, StateFiles
 from store.verify.state.state_records import (
@@ -105,6 +106,7 @@ def read_state(
     state.floor = read_vote_floor(fs, f"{directory}/state/{FLOOR_NAME}", log)
     state.rebuilds = REBUILD_NAME in listed_names(fs, f"{directory}/state")
     _read_checkpoints(fs, f"{directory}/state", state, log)
+    state.tails = read_queue_tails(fs, f"{directory}/state", log)
     if state.rebuilds:
         state.machine = None
     _read_manifest(fs, directory, state, log)

@@ -9,6 +9,7 @@ import msgpack
 
 from store.errors import DamagedError, UnreadableError
 from store.field_checks import array, integer
+from store.index.queue_tails import TAILS_NAME
 from store.io.atomic_file import TEMPORARY_SUFFIX
 from store.io.filesystem import ReadableFileSystem
 from store.io.two_slot_file import SLOT_SIZE, decode_slot, encode_slot
@@ -46,7 +47,7 @@ _KINDS = {
 }
 """Directories of files that are named by a number, and nothing else."""
 _EVERYWHERE = frozenset({"state", "consumequeue", *_KINDS})
-_STATE = frozenset({FORMAT_NAME, VOTE_NAME, MARK_NAME})
+_STATE = frozenset({FORMAT_NAME, VOTE_NAME, MARK_NAME, TAILS_NAME})
 _STATE_OF_NODES = frozenset({HELD_NAME, FLOOR_NAME, REBUILD_NAME})
 
 

@@ -9,7 +9,8 @@ import orjson
 import pytest
 
 from broker.admin.consumer_groups import ConsumerGroups, TooManyQueuesError
-from broker.http.json_documents import ITEMS_PER_TURN, groups_document
+from broker.admin.turns import ITEMS_PER_TURN
+from broker.http.json_documents import groups_document
 from broker.limits import AdminLimits
 from broker.remoting.client import RemotingClient
 from broker.remoting.protocol.codes import RequestCode, ResponseCode

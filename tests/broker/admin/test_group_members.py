@@ -23,14 +23,14 @@ LEARNER = {
 def test_the_announcement_names_the_members_that_the_log_says(tmp_path: Path) -> None:
     async def scenario(broker: SingleBroker) -> None:
         own = str(broker.config.own.address)
-        assert broker.broker.announcement().members == (own,)
+        assert broker.broker.announcements.current().members == (own,)
         added = await broker.ask(RequestCode.CHANGE_GROUP_MEMBERS, LEARNER)
         assert added.code == ResponseCode.SUCCESS
-        assert broker.broker.announcement().members == (own, "127.0.0.1:10912")
+        assert broker.broker.announcements.current().members == (own, "127.0.0.1:10912")
         removal = {"action": "remove", "node": "n1"}
         removed = await broker.ask(RequestCode.CHANGE_GROUP_MEMBERS, removal)
         assert removed.code == ResponseCode.SUCCESS
-        assert broker.broker.announcement().members == (own,)
+        assert broker.broker.announcements.current().members == (own,)
 
     with_broker(scenario, tmp_path)
 

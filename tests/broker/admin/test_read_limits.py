@@ -53,7 +53,7 @@ def test_a_topic_with_any_number_of_queues_is_listed_by_those_with_messages(
             if topic["name"] == "orders"
         )
         assert (orders["read_queues"], orders["messages"]) == (ANY, 2)
-        announced = broker.broker.announcement().topics["orders"]
+        announced = broker.broker.announcements.current().topics["orders"]
         assert announced["readQueueNums"] == announced["writeQueueNums"] == STATE.queues_max
 
     with_broker(scenario, tmp_path)

@@ -152,8 +152,8 @@ def with_all(
         loop, single = site.broker.loop, site.broker
         names = NameServer(loop, "127.0.0.1", 9876)
         await names.start()
-        registrar = Registrar(loop, (NAMESRV,), single.broker.announcement)
-        single.broker.on_announcement_changed = registrar.register_now
+        registrar = Registrar(loop, (NAMESRV,), single.broker.announcements.current)
+        single.broker.announcements.on_changed = registrar.register_now
         registrar.start()
         await asyncio.sleep(1)
 
@@ -165,7 +165,7 @@ def with_all(
 
         view = ClusterView(single.broker.context, known, no_other)
         await scenario(site, AdminClient(single.client, NAMESRV), view)
-        single.broker.on_announcement_changed = lambda: None
+        single.broker.announcements.on_changed = lambda: None
         await registrar.stop()
         await names.stop()
 

@@ -160,7 +160,7 @@ def test_a_server_refuses_files_that_it_cannot_use_in_one_line_that_names_them(
 
 
 def test_a_key_with_a_password_is_refused_and_none_is_asked_for(tmp_path: Path) -> None:
-    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
+    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - slow to import
 
     init(tmp_path, N0)
     path = tmp_path / "broker-a-n0-key.pem"

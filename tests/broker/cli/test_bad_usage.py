@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, cast
+from unittest.mock import Mock
 
 import pytest
 
@@ -134,7 +135,7 @@ def nothing_is_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for module in (foreground, node, importlib.import_module("broker.cli.commands.namesrv")):
         monkeypatch.setattr(module, "run_until_stopped", refuse)
         monkeypatch.setattr(module, "show_as", lambda _name: None)
-        monkeypatch.setattr(module, "log_to_stderr", lambda *_: None, raising=False)
+        monkeypatch.setattr(module, "ServerLog", Mock(), raising=False)
     monkeypatch.setattr("broker.cli.commands.bench._measure_own", refuse)
     monkeypatch.setattr("broker.cli.commands.node.import_server", lambda: None)
     monkeypatch.setattr("broker.cli.commands.node.tune_interpreter", lambda: None)
@@ -272,7 +273,12 @@ for number, line in enumerate(ast.literal_eval(sys.stdin.read())):
 @pytest.mark.processes
 def test_commands_whose_input_and_output_are_closed_say_what_is_wrong(tmp_path: Path) -> None:
     starting = {"up", "bench", "namesrv"}
-    lines = [leaf.line() for leaf in LEAVES if leaf.words[0] not in starting]
+    alone = ["security", "init"]  # which asks nobody and writes files: it succeeds
+    lines = [
+        leaf.line()
+        for leaf in LEAVES
+        if leaf.words[0] not in starting and list(leaf.words[:2]) != alone
+    ]
     done = subprocess.run(
         [sys.executable, "-c", CLOSED],
         input=repr(lines),

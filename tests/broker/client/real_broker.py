@@ -23,8 +23,10 @@ def with_served(
     async def run(broker: SingleBroker) -> None:
         names = NameServer(broker.loop, "127.0.0.1", 9876)
         await names.start()
-        registrar = Registrar(broker.loop, broker.config.namesrv, broker.broker.announcement)
-        broker.broker.on_announcement_changed = registrar.register_now
+        registrar = Registrar(
+            broker.loop, broker.config.namesrv, broker.broker.announcements.current
+        )
+        broker.broker.announcements.on_changed = registrar.register_now
         registrar.start()
         await broker.create_topic(TOPIC, queues=1)
         await asyncio.sleep(1)

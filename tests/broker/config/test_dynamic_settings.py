@@ -52,6 +52,28 @@ def test_several_settings_are_changed_at_once(tmp_path: Path) -> None:
     with_broker(scenario, tmp_path)
 
 
+def test_the_level_of_the_log_changes_on_the_node_and_holds_after_a_restart(tmp_path: Path) -> None:
+    levels: list[str] = []
+
+    async def scenario(broker: SingleBroker) -> None:
+        assert (await settings_of(broker))["logLevel"] == "info"
+        assert levels == []
+        assert (await change(broker, "logLevel=DEBUG")).code == ResponseCode.SUCCESS
+        assert levels == ["debug"]
+        assert (await settings_of(broker))["logLevel"] == "debug"
+        answer = await change(broker, "logLevel=loud")
+        assert answer.code == ResponseCode.INVALID_PARAMETER
+        assert "debug or info or warning or error" in (answer.remark or "")
+
+    with_broker(scenario, tmp_path, set_log_level=levels.append)
+
+    async def after(broker: SingleBroker) -> None:
+        assert levels[-1] == "debug"
+
+    levels.clear()
+    with_broker(after, tmp_path, set_log_level=levels.append)
+
+
 def test_how_long_messages_are_kept_changes_at_once(tmp_path: Path) -> None:
     async def scenario(broker: SingleBroker) -> None:
         settings = broker.broker.context.settings

@@ -195,7 +195,12 @@ def test_every_setting_refuses_what_it_cannot_be_in_a_line_that_names_it(
     assert told.isprintable()
 
 
-SENSIBLE = {("preferred_leader", "empty"), ("cluster", "relative"), ("group", "relative")}
+SENSIBLE = {
+    ("preferred_leader", "empty"),
+    ("tracing", "empty"),
+    ("cluster", "relative"),
+    ("group", "relative"),
+}
 
 
 @pytest.mark.parametrize("value", BAD_VALUES)

@@ -103,7 +103,7 @@ def test_a_port_that_others_reach_is_allowed_with_the_section_or_if_it_shall_be_
     assert not parse_config(node_toml("insecure = true"), "/d").exposed
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "10.0.0.1", "::", "broker.example.com"])  # noqa: S104
+@pytest.mark.parametrize("host", ["0.0.0.0", "10.0.0.1", "::", "broker.example.com"])  # noqa: S104 - read, not bound
 def test_a_name_server_refuses_to_listen_for_others_without_the_section(host: str) -> None:
     with pytest.raises(ConfigError, match=r"host: other machines reach .*\[security\]"):
         parse_name_server_config(f'host = "{host}"', "/d")

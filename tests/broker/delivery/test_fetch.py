@@ -80,6 +80,9 @@ def test_each_read_is_counted_once_however_long_it_waited(tmp_path: Path, read: 
         await stored(site.broker, 1)
         assert await waiting == Got("FOUND", [3], 4)
         assert (stats.get_messages, stats.pulls_found, stats.pulls_missed) == (3, 2, 1)
+        # The second that the last one was held counts for no latency.
+        fetch_seconds = site.broker.broker.context.delivery.fetch_seconds
+        assert (fetch_seconds.count, fetch_seconds.counts[-8:]) == (2, [0] * 8)
 
     with_site(scenario, tmp_path)
 

@@ -121,6 +121,6 @@ def test_permissive_answers_everybody_and_counts(tmp_path: Path) -> None:
     async def scenario(site: Site) -> None:
         assert (await site.ask("POST", PRODUCE, b'{"body": "a"}'))[0] == 200
         _, status = await site.ask("GET", "/status")
-        assert (status["access_control"], status["access_refused"]) == (PERMISSIVE, 2)
+        assert (status["security"]["access_control"], status["access_refused"]) == (PERMISSIVE, 2)
 
     with_access(scenario, tmp_path, PERMISSIVE)

@@ -17,6 +17,7 @@ from broker.delivery.fetch import NO_GROUP
 from broker.http.memory_budget import MEMORY, MemoryBudget
 from broker.http.server import HttpServer
 from broker.limits import HTTP, HttpLimits
+from broker.prometheus.ports import PortFigures
 from broker.remoting.protocol.codes import RequestCode
 from store.quoting import TEXT_MAX
 from tests.broker.metrics.test_topic_metrics import view
@@ -114,7 +115,10 @@ def with_site(
     **settings: Any,
 ) -> None:
     async def run(broker: SingleBroker) -> None:
-        runner = HttpServer(broker.broker.context, limits).runner()
+        remoting = PortFigures(lambda: len(broker.server.connections), broker.server.refusals)
+        runner = HttpServer(
+            broker.broker.context, limits, remoting=remoting, nameservers={"ns:9876": "registered"}
+        ).runner()
         await runner.setup()
         await scenario(Site(broker, runner))
         await runner.cleanup()

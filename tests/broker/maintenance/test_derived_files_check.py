@@ -8,14 +8,25 @@ import pytest
 
 from broker.maintenance.derived_files_check import DerivedFilesCheck
 from simulator.engine.disk import SimulatedFileSystem
-from store.errors import DamagedError
-from store.index.consume_queue import ROWS_PER_FILE
+from store.errors import DerivedDamageError
 from store.index.key_index import KeyIndex
+from store.index.queue_rows import ROWS_PER_FILE
 from store.log.entry import EntryKind
 from store.message.batch import decode_batch
+from store.state.machine_state import decode_machine_state
 from tests.store import sample_replica
 
 READ_BYTES = 1 << 20
+
+
+def restore(replica: sample_replica.Replica) -> None:
+    """As a broker does that starts."""
+    checkpoint = replica.store.recovered.checkpoint
+    assert checkpoint is not None
+    replica.queues.restore(
+        (each.topic, each.queue_id, each.first_offset, each.end_offset)
+        for each in decode_machine_state(checkpoint.state).queues
+    )
 
 
 def test_good_rows_stay_when_an_entry_between_them_is_damaged(
@@ -24,11 +35,14 @@ def test_good_rows_stay_when_an_entry_between_them_is_damaged(
     """The rows behind the gap do not follow those before it."""
     monkeypatch.setattr(sample_replica, "ROWS_PER_FILE", ROWS_PER_FILE)
     fs = SimulatedFileSystem(Random(1))
-    directory = sample_replica.write_replica(fs).directory
-    store = sample_replica.Replica(fs).store
+    sample_replica.write_replica(fs)
+    replica = sample_replica.Replica(fs)
+    restore(replica)
+    replica.keys.restore(1 << 62)
+    store = replica.store
     files = [path for path in fs.files() if "/consumequeue/" in path]
     before = [fs.visible_bytes(path) for path in files]
-    check = DerivedFilesCheck(fs, directory, store, KeyIndex(fs, f"{directory}/keyindex"))
+    check = DerivedFilesCheck(store, replica.keys, replica.queues.get)
     check.begin_pass()
     entries = store.read_entries(0, store.last_index, READ_BYTES)
     whole = [entry for entry in entries if entry.index not in (7, 8, 20)]
@@ -37,20 +51,25 @@ def test_good_rows_stay_when_an_entry_between_them_is_damaged(
     assert [fs.visible_bytes(path) for path in files] == before
 
 
-def test_a_row_that_differs_behind_a_damaged_entry_is_mended(
+def test_a_block_is_made_again_once_all_its_entries_are_whole(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sample_replica, "ROWS_PER_FILE", ROWS_PER_FILE)
     fs = SimulatedFileSystem(Random(1))
-    directory = sample_replica.write_replica(fs).directory
-    store = sample_replica.Replica(fs).store
+    sample_replica.write_replica(fs)
+    replica = sample_replica.Replica(fs)
+    restore(replica)
+    replica.keys.restore(1 << 62)
+    store = replica.store
     path = next(path for path in fs.files() if "/consumequeue/orders/0/" in path)
     before = fs.visible_bytes(path)
     fs.flip_bit(path, 20 * 25 + 3)
-    check = DerivedFilesCheck(fs, directory, store, KeyIndex(fs, f"{directory}/keyindex"))
+    check = DerivedFilesCheck(store, replica.keys, replica.queues.get)
     check.begin_pass()
     entries = store.read_entries(0, store.last_index, READ_BYTES)
-    told = check.check([entry for entry in entries if entry.index != 7])
+    assert check.check([entry for entry in entries if entry.index != 7]) == []
+    check.begin_pass()
+    told = check.check(entries)
     assert told == [f"{path}, byte {20 * 25}: the row differs from the log"]
     assert fs.visible_bytes(path) == before
 
@@ -61,11 +80,11 @@ class Keys:
     def __init__(self) -> None:
         self.fs = SimulatedFileSystem(Random(1))
         directory = sample_replica.write_replica(self.fs).directory
-        self.store = sample_replica.Replica(self.fs).store
+        replica = sample_replica.Replica(self.fs)
+        restore(replica)
+        self.store = replica.store
         self.index = KeyIndex(self.fs, f"{directory}/keyindex")
-        self.check = DerivedFilesCheck(
-            self.fs, directory, self.store, self.index, sample_replica.ROWS_PER_FILE
-        )
+        self.check = DerivedFilesCheck(self.store, self.index, replica.queues.get)
         self.open()
 
     def open(self) -> None:
@@ -98,7 +117,7 @@ def test_a_file_of_the_key_index_that_is_missing_is_made_again(place: int) -> No
 
 
 def test_rows_of_an_entry_that_was_damaged_have_a_place_once_it_is_whole_again() -> None:
-    """The files that were made meanwhile of what lies before and behind it do not reach over it."""
+    """Until then their range of the log has no file."""
     keys = Keys()
     lost, *others = keys.index.files
     entries = keys.store.read_entries(0, keys.store.last_index, READ_BYTES)
@@ -112,35 +131,30 @@ def test_rows_of_an_entry_that_was_damaged_have_a_place_once_it_is_whole_again()
     assert len(with_keys) > 2
     keys.fs.vanish(lost.path)
     keys.open()
-    assert len(keys.look(with_keys[1])) == 2
-    assert len(keys.look()) == 1
+    assert keys.look(with_keys[1]) == []
+    assert keys.look() == [f"{lost.path}: the file is missing"]
     assert keys.look() == []
     made = [file for file in keys.index.files if file not in others]
     assert sum(file.count for file in made) == lost.count
     assert max(file.last_position for file in made) == lost.last_position
 
 
-@pytest.mark.parametrize("byte", [27, 31])
-def test_a_header_that_says_other_times_than_the_rows_is_made_again(byte: int) -> None:
-    """They are in no CRC; where they are wrong a query passes the file over."""
+@pytest.mark.parametrize("byte", [8, 15, 16, 27, 31, 35, 36, 40, 55])
+def test_a_file_that_is_not_whole_is_pending_until_it_is_made_again(byte: int) -> None:
     keys = Keys()
     file = keys.index.files[0]
     before = keys.fs.visible_bytes(file.path)
     keys.fs.flip_bit(file.path, byte, 3)
     keys.open()
-    assert keys.index.files[0] != file
-    assert "the header says other positions or times" in keys.look()[0]
+    wanted = int.from_bytes(before[40:44], "big")
+    with pytest.raises(DerivedDamageError):
+        keys.index.lookup(wanted, 0, 1 << 50, 1000)
+    (told,) = keys.look()
+    assert told.startswith(file.path)
     assert keys.index.files[0] == file
+    assert keys.index.lookup(wanted, 0, 1 << 50, 1000)
     assert keys.fs.visible_bytes(file.path) == before
     assert keys.look() == []
-
-
-@pytest.mark.parametrize("byte", [8, 15, 16])
-def test_a_header_that_says_impossible_positions_is_damage_as_a_broker_starts(byte: int) -> None:
-    keys = Keys()
-    keys.fs.flip_bit(keys.index.files[0].path, byte, 6)
-    with pytest.raises(DamagedError, match="other positions than there can be"):
-        keys.open()
 
 
 def test_rows_of_an_entry_that_has_expired_in_part_are_made_again() -> None:
@@ -163,3 +177,18 @@ def test_rows_that_no_file_has_stay_away_where_they_have_expired() -> None:
     left = keys.index.files
     assert keys.look() == []
     assert keys.index.files == left
+
+
+def test_a_damaged_file_whose_records_have_all_expired_goes() -> None:
+    keys = Keys()
+    lost, *others = keys.index.files
+    keys.fs.flip_bit(lost.path, 40)
+    keys.fs.flip_bit(lost.path, 12)
+    keys.open()
+    keys.index.expire(others[0].first_position)
+    with pytest.raises(DerivedDamageError):
+        keys.index.lookup(1, 0, 1 << 50, 1000)
+    assert keys.look() == []
+    assert not keys.fs.exists(lost.path)
+    assert keys.index.files == others
+    keys.index.lookup(1, 0, 1 << 50, 1000)

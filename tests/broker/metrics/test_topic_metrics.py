@@ -9,7 +9,15 @@ from typing import Any
 import orjson
 import pytest
 
-from broker.metrics.topic_metrics import DAY, HOUR, MINUTE, SAMPLE_SECONDS, Meter, TopicMetrics
+from broker.metrics.topic_metrics import (
+    DAY,
+    HOUR,
+    MINUTE,
+    SAMPLE_SECONDS,
+    Meter,
+    Meters,
+    TopicMetrics,
+)
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from tests.broker.single_broker import SingleBroker, batched, messages, send_ext, with_broker
 
@@ -52,6 +60,34 @@ def test_what_was_not_put_away_yet_counts_already() -> None:
     meters.pulled("orders", "readers", 8, 10)
     assert meters.rate("orders", "readers") == 2.0
     assert meters.rate("orders", "others") == 0.0
+
+
+def test_totals_never_shrink_and_keys_beyond_the_limit_are_one_series() -> None:
+    clock = Clock()
+    meters: Meters[str] = Meters(clock.time, series_max=2, meters_max=4)
+
+    def counted(*keys: str) -> None:
+        for key in keys:
+            meters.of(key).add(1, 10)
+
+    def told() -> tuple[dict[str, int], int]:
+        by_key, others = meters.series()
+        assert others.bytes == 10 * others.messages
+        return {key: totals.messages for key, totals in by_key.items()}, others.messages
+
+    counted("a", "b", "c", "d", "e", "e", "a")
+    assert told() == ({"a": 2, "b": 1}, 4)
+    assert len(meters) == 4
+    later = 0
+    while len(meters) > 1:  # of which "a" alone goes on
+        clock.now += SAMPLE_SECONDS
+        meters.sample(clock.now, clock.now)
+        counted("a")
+        later += 1
+    assert later * SAMPLE_SECONDS > 24 * 3600
+    assert told() == ({"a": 2 + later}, 4)
+    counted("c", "f", "g")
+    assert told() == ({"a": 2 + later, "c": 1}, 6)
 
 
 def test_a_topic_that_rests_has_nothing_in_the_last_minute_and_is_forgotten_after_a_day() -> None:

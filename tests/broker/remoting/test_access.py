@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 from broker.config.security_config import ENFORCING, PERMISSIVE, SecurityConfig
 from broker.remoting.client import RemotingClient
+from broker.remoting.forwarded_frame import pack_forwarded
 from broker.remoting.processors.request_access import ALWAYS_ENFORCED, BROKER_ACCESS
 from broker.remoting.protocol.codes import RequestCode
 from broker.remoting.protocol.frame import Frame
@@ -227,197 +227,64 @@ def test_permissive_lets_all_pass_and_counts_but_for_accounts(
     with_access(scenario, tmp_path, mode=PERMISSIVE, client=None)
 
 
-def test_accounts_are_told_changed_and_removed(tmp_path: Path) -> None:
-    async def told(broker: SingleBroker) -> dict[str, Any]:
-        answer = await broker.ask(RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG)
-        assert b"secret" not in answer.body
-        found: dict[str, Any] = orjson.loads(answer.body)
-        return found
+def forwarded(code: int, client: str, ext: dict[str, str], body: bytes = b"") -> dict[str, Any]:
+    request = Frame(code, 1, ext=dict(ext), body=body)
+    return dict(pack_forwarded(request, client))
 
-    async def version(broker: SingleBroker) -> object:
-        answer = await broker.ask(RequestCode.GET_BROKER_CLUSTER_ACL_INFO)
-        assert answer.ext["brokerName"] == "broker-a"
-        return answer.ext["version"]
+
+def test_a_forwarded_request_keeps_its_caller(tmp_path: Path) -> None:
+    """A broker forwards as one of the cluster; what it forwards counts for who signed it."""
 
     async def scenario(broker: SingleBroker) -> None:
-        before = await version(broker)
-        await put_account(
-            broker,
-            "reader-123",
-            secretKey="reader-secret",
-            defaultTopicPerm="SUB",
-            groupPerms="b=SUB,a=DENY",
-        )
-        assert await version(broker) != before
-        await put_account(
-            broker, "reader-123", defaultGroupPerm="SUB", whiteRemoteAddress="10.*.*.*"
-        )
-        account = (await told(broker))["plainAccessConfigs"][1]
-        assert account == {
-            "accessKey": "reader-123",
-            "admin": False,
-            "defaultGroupPerm": "SUB",
-            "defaultTopicPerm": "SUB",
-            "groupPerms": ["a=DENY", "b=SUB"],
-            "topicPerms": [],
-            "whiteRemoteAddress": "10.*.*.*",
-        }
-        gone = await broker.ask(RequestCode.DELETE_ACL_CONFIG, {"accessKey": "reader-123"})
-        assert gone.code == 0
-        assert [each["accessKey"] for each in (await told(broker))["plainAccessConfigs"]] == [
-            ADMIN.access_key
-        ]
-        again = await broker.ask(RequestCode.DELETE_ACL_CONFIG, {"accessKey": "reader-123"})
-        assert again.code == 1
+        await broker.create_topic("orders")
+        await put_account(broker, "writer-123", secretKey="writer-secret", topicPerms="orders=PUB")
+        keys = SECRETS.credentials()
+        member = broker.client_of(keys.access_key, keys.secret_key)
+        writer = Credentials("writer-123", "writer-secret")
+        code = RequestCode.SEND_MESSAGE_V2
+        for topic, is_denied in (("orders", False), ("bills", True)):
+            signed = writer.sign(send_ext(topic, 0), (b"x",))
+            ext = forwarded(code, "10.0.0.9:1", signed)
+            assert denied(await ask(member, RequestCode.FORWARD, ext, b"x")) is is_denied
+        ext = forwarded(code, "10.0.0.9:1", send_ext("orders", 0))
+        assert denied(await ask(member, RequestCode.FORWARD, ext, b"x"))
+        client = broker.client_of("writer-123", "writer-secret")
+        ext = forwarded(code, "10.0.0.9:1", writer.sign(send_ext("orders", 0), (b"x",)))
+        assert denied(await ask(client, RequestCode.FORWARD, ext, b"x"))
+        await member.close()
+        await client.close()
 
     with_access(scenario, tmp_path)
 
 
-def test_several_changes_at_once_are_all_made(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await put_account(broker, "reader-123", secretKey="reader-secret")
-        answers = await asyncio.gather(
-            put_account(broker, "reader-123", defaultTopicPerm="SUB"),
-            put_account(broker, "reader-123", defaultGroupPerm="SUB"),
-            put_account(broker, "reader-123", admin="no", topicPerms="orders"),
-            put_account(broker, "reader-123", topicPerms="orders=PUB"),
-        )
-        assert [each.code for each in answers] == [0, 0, 1, 0]
-        answer = await broker.ask(RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG)
-        account = orjson.loads(answer.body)["plainAccessConfigs"][1]
-        assert (account["defaultTopicPerm"], account["defaultGroupPerm"]) == ("SUB", "SUB")
-        assert account["topicPerms"] == ["orders=PUB"]
-
-    with_access(scenario, tmp_path)
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"accessKey": "short", "secretKey": "long-enough"},
-        {"accessKey": "reader-123"},
-        {"accessKey": "reader-123", "secretKey": "short"},
-        {"accessKey": "reader-123", "secretKey": "long-enough", "defaultTopicPerm": "ALL"},
-        {"accessKey": "reader-123", "secretKey": "long-enough", "topicPerms": "a b=PUB"},
-        {"accessKey": "reader-123", "secretKey": "long-enough", "whiteRemoteAddress": "ten"},
-        {"secretKey": "long-enough"},
-    ],
-)
-def test_what_can_be_no_account_is_refused(tmp_path: Path, fields: dict[str, str]) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        answer = await broker.ask(RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, fields)
-        assert answer.code == 1
-        assert not denied(answer)
-
-    with_access(scenario, tmp_path)
-
-
-def test_the_global_white_list_needs_no_account(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        stranger = RemotingClient(broker.loop)
-        code, ext = RequestCode.GET_MAX_OFFSET, {"topic": "TBW102", "queueId": "0"}
-        assert denied(await ask(stranger, code, ext))
-        change = RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG
-        set_to = await broker.ask(change, {"globalWhiteAddrs": "10.0.*.*"})
-        assert set_to.code == 0
-        assert (await ask(stranger, code, ext)).code == 0
-        assert (await broker.ask(change, {"globalWhiteAddrs": ""})).code == 0
-        assert denied(await ask(stranger, code, ext))
-        await stranger.close()
-
-    with_access(scenario, tmp_path)
-
-
-def test_an_account_with_a_white_list_needs_no_signature_there_and_may_no_more(
+def test_nobody_makes_accounts_by_forwarding_from_an_address_of_the_white_list(
     tmp_path: Path,
 ) -> None:
+    """Where access control is permissive, who forwards need not be a broker."""
+
     async def scenario(broker: SingleBroker) -> None:
-        await put_account(
-            broker, "robot-1234", secretKey="robot-secret", whiteRemoteAddress="10.0.0.2"
-        )
-        robot = RemotingClient(broker.loop)
-        ext = {"AccessKey": "robot-1234", "topic": "TBW102", "queueId": "0"}
-        assert (await ask(robot, RequestCode.GET_MAX_OFFSET, ext)).code == 0
-        assert denied(await ask(robot, RequestCode.DELETE_TOPIC_IN_BROKER, ext))
-        await robot.close()
-
-    with_access(scenario, tmp_path)
-
-
-def test_the_first_admin_is_written_to_the_log_and_rotated_there(tmp_path: Path) -> None:
-    async def begin(broker: SingleBroker) -> None:
-        assert list(broker.broker.context.machine.state.access) == [ADMIN.access_key]
-        changed = await put_account(broker, ADMIN.access_key, secretKey="another-secret")
-        assert changed.code == 0
-        assert denied(await broker.ask(RequestCode.HEART_BEAT))
-
-    async def later(broker: SingleBroker) -> None:
-        """``admin.toml`` still has the old key, which the log has replaced."""
-        assert denied(await broker.ask(RequestCode.HEART_BEAT))
-        admin = broker.client_of(ADMIN.access_key, "another-secret")
-        assert (await ask(admin, RequestCode.GET_BROKER_CLUSTER_ACL_INFO, {})).code == 0
+        admin = broker.client_of(ADMIN.access_key, ADMIN.secret_key)
+        change = RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG
+        assert (await ask(admin, change, {"globalWhiteAddrs": "10.7.*.*"})).code == 0
+        account = {"accessKey": "mallory-1", "secretKey": "some-secret", "admin": "true"}
+        make = RequestCode.UPDATE_AND_CREATE_ACL_CONFIG
+        ext = forwarded(make, "10.7.0.1:1", account)
+        assert denied(await broker.ask(RequestCode.FORWARD, ext))
         await admin.close()
 
-    with_access(begin, tmp_path)
-    with_access(later, tmp_path)
+    with_access(scenario, tmp_path, mode=PERMISSIVE, client=None)
 
 
-def test_no_file_of_a_node_has_a_secret_key(tmp_path: Path) -> None:
+def test_the_servers_of_the_cluster_are_trusted_and_others_are_not(tmp_path: Path) -> None:
     async def scenario(broker: SingleBroker) -> None:
-        await put_account(broker, "reader-123", secretKey="reader-secret")
+        for secret, code in ((b"\x07" * 32, 0), (b"\x08" * 32, CODE_DENIED)):
+            keys = ClusterSecrets((secret,)).credentials()
+            client = broker.client_of(keys.access_key, keys.secret_key)
+            ext = {"topic": "TBW102", "queueId": "0"}
+            assert (await ask(client, RequestCode.GET_MAX_OFFSET, ext)).code == code
+            await client.close()
 
     with_access(scenario, tmp_path)
-    for path in tmp_path.rglob("*"):
-        if path.is_file():
-            assert b"reader-secret" not in path.read_bytes(), path
-            assert ADMIN.secret_key.encode() not in path.read_bytes(), path
-
-
-def test_a_key_sealed_with_another_secret_is_refused_and_said(tmp_path: Path) -> None:
-    async def nothing(_broker: SingleBroker) -> None: ...
-
-    async def scenario(broker: SingleBroker) -> None:
-        answer = await broker.ask(RequestCode.HEART_BEAT)
-        assert denied(answer)
-        assert "another cluster's secret" in (answer.remark or "")
-
-    with_access(nothing, tmp_path)
-    with_access(scenario, tmp_path, secrets=ClusterSecrets((b"\x08" * 32,), ADMIN))
-
-
-def test_a_cluster_secret_is_replaced_without_new_keys(tmp_path: Path) -> None:
-    """The new one beside the old, then first and accounts are sealed anew, then alone."""
-    old, new = b"\x07" * 32, b"\x08" * 32
-
-    async def make(broker: SingleBroker) -> None:
-        await put_account(broker, "reader-123", secretKey="reader-secret", topicPerms="t=SUB")
-
-    async def reseal(broker: SingleBroker) -> None:
-        for name in (ADMIN.access_key, "reader-123"):
-            assert (await put_account(broker, name)).code == 0
-
-    async def check(broker: SingleBroker) -> None:
-        reader = broker.client_of("reader-123", "reader-secret")
-        ext = {"topic": "TBW102", "queueId": "0"}
-        assert (await ask(reader, RequestCode.GET_MAX_OFFSET, ext)).code == 0
-        await reader.close()
-        answer = await broker.ask(RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG)
-        assert orjson.loads(answer.body)["plainAccessConfigs"][1]["topicPerms"] == ["t=SUB"]
-
-    with_access(make, tmp_path, secrets=ClusterSecrets((old,), ADMIN))
-    with_access(check, tmp_path, secrets=ClusterSecrets((old, new), ADMIN))
-    with_access(reseal, tmp_path, secrets=ClusterSecrets((new, old), ADMIN))
-    with_access(check, tmp_path, secrets=ClusterSecrets((new,), ADMIN))
-
-
-def test_accounts_cannot_be_changed_where_access_control_is_off(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        answer = await put_account(broker, "mallory-1", secretKey="some-secret", admin="true")
-        assert answer.code == 1
-        assert "access control is off" in (answer.remark or "")
-        assert not broker.broker.context.machine.state.access
-
-    with_broker(scenario, tmp_path)
 
 
 def test_what_administers_is_what_rocketmq_says_and_more() -> None:

@@ -66,7 +66,7 @@ async def test_an_expiry_reads_the_log_where_a_queue_cannot_be_read(loop: Virtua
     queue = context.machine.queue("orders", 0)
     assert queue is not None
     assert 0 < queue.first_offset == queue.offset_at(position)
-    before = int.from_bytes(queue._read_file(queue.first_offset - 1, 1)[:8], "big")
+    before = int.from_bytes(queue.read_disk(queue.first_offset - 1, queue.first_offset)[:8], "big")
     assert before < position
     await broker.stop()
 
@@ -192,8 +192,12 @@ def test_rows_that_cannot_be_read_nor_written_are_made_again_at_the_next_start()
     async def scenario(loop: VirtualLoop) -> None:
         broker = SingleBroker(loop, Path("/data"), fs=fs, scrub_pass_seconds=2)
         await scrubbed(broker, fs, "/data/consumequeue/orders/")
-        fs.inject(Fault(1, errno.EIO, operations=("pwrite",), path="/data/consumequeue/orders/"))
+        unwritable = Fault(
+            1, errno.EIO, operations=("pwrite",), path="/data/consumequeue/orders/", lasting=True
+        )
+        fs.inject(unwritable)
         await asyncio.sleep(5)
+        unwritable.lasting = False
         assert [type(each) for each in broker.failures] == [FatalDiskError]
         assert fs.exists(f"/data/state/{REBUILD_NAME}")
         await broker.client.close()

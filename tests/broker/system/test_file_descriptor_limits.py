@@ -9,8 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.limits import DescriptorLimits, RemotingLimits
-from broker.system.file_descriptor_limits import connections_of_broker, connections_of_name_server
+from broker.limits import RemotingLimits
+from broker.system.file_descriptor_limits import (
+    DescriptorLimits,
+    connections_of_broker,
+    connections_of_name_server,
+)
 
 LIMITS = DescriptorLimits()
 
@@ -32,8 +36,7 @@ def test_of_a_usual_limit_clients_get_what_they_may_have_at_most() -> None:
 
 RAISES = """
 import resource, sys
-from broker.system.file_descriptor_limits import raise_file_limit
-from broker.limits import DescriptorLimits
+from broker.system.file_descriptor_limits import DescriptorLimits, raise_file_limit
 soft, hard, most = map(int, sys.argv[1:])
 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 raised = raise_file_limit(DescriptorLimits(files_max=most))

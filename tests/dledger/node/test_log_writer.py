@@ -58,10 +58,12 @@ class Disk:
         self.executor = HandExecutor()
         self.written: list[int] = []
         self.failures: list[BaseException] = []
+        self.now = 0.0
         self.writer = LogWriter(
             store=self.store,
             executor=self.executor,
             sync_flush=sync_flush,
+            clock=lambda: self.now,
             written=lambda writes: self.written.extend(write.id for write in writes),
             failed=self.failures.append,
         )
@@ -219,3 +221,24 @@ def test_a_sync_begun_before_a_waiting_cut_is_written_counts_up_to_the_cut() -> 
     disk.writer.flush()
     disk.executor.work(1)
     assert disk.writer.synced_index == 3
+
+
+def test_a_sync_is_timed_until_the_entries_are_known_to_be_durable() -> None:
+    disk = begun()
+    before = disk.writer.sync_seconds.count
+    disk.now += 0.25
+    disk.begun.end()
+    assert disk.writer.sync_seconds.count == before + 1
+    assert disk.writer.sync_seconds.sum == 0.25
+
+
+def test_with_asynchronous_flush_the_sync_is_timed_and_not_the_write_before_it() -> None:
+    disk = Disk()
+    disk.add(6, term=1)
+    disk.now += 5.0
+    disk.executor.work(1)
+    assert disk.writer.sync_seconds.count == 0
+    disk.writer.flush()
+    disk.now += 0.5
+    disk.executor.work(1)
+    assert (disk.writer.sync_seconds.count, disk.writer.sync_seconds.sum) == (1, 0.5)

@@ -156,7 +156,7 @@ def test_an_enforcing_node_refuses(
     async def scenario() -> None:
         a = peers.transport("n0", peers.security("n0", "enforcing"))
         given: dict[str, object] = {"mode": "permissive", **REFUSED[stranger]}
-        b = peers.transport("n1", peers.security("n1", **given))  # type: ignore[arg-type]
+        b = peers.transport("n1", peers.security("n1", **given))  # type: ignore[arg-type]  # fields by name
         async with running(a, b) as (heard_a, heard_b):
             await asyncio.sleep(QUIET_SECONDS)
             a.send("n1", Heartbeat(9, 9))

@@ -5,13 +5,15 @@ from __future__ import annotations
 import errno
 
 import pytest
+from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from simulator.engine.disk import Fault, SimulatedFileSystem
 from store.errors import DamagedError
-from store.index.key_index import HEADER, KeyIndex
+from store.index.key_file import HEADER
+from store.index.key_index import KeyIndex
 from store.message.batch import KEY_ROW
 from tests.store.small_logs import simulated
 
@@ -171,7 +173,8 @@ def test_a_file_is_named_by_its_first_record_and_sorted_by_hash(fs: SimulatedFil
     assert path == f"{DIRECTORY}/{50:020d}"
     data = fs.durable_bytes(path)
     assert data is not None
-    assert data[HEADER.size :] == pack([(2, 60, 4), (2, 70, 2), (9, 50, 3)])
+    rows = pack([(2, 60, 4), (2, 70, 2), (9, 50, 3)])
+    assert data[HEADER.size :] == rows + (2).to_bytes(4, "big") + crc32c(rows).to_bytes(4, "big")
     assert HEADER.unpack(data[: HEADER.size])[2:7] == (50, 70, 2, 4, 3)
 
 
@@ -196,8 +199,10 @@ def test_a_file_below_a_checkpoint_that_is_cut_is_damage(
     index.append(pack([(1, 10, 0)]))
     flush(index)
     fs.cut(f"{DIRECTORY}/{10:020d}", size)
+    again = KeyIndex(fs, DIRECTORY)
+    again.restore(100)
     with pytest.raises(DamagedError, match=what):
-        KeyIndex(fs, DIRECTORY).restore(100)
+        again.lookup(1, *ALWAYS, 10)
 
 
 def test_a_file_that_cannot_be_read_or_is_gone_is_damage(fs: SimulatedFileSystem) -> None:
@@ -209,7 +214,7 @@ def test_a_file_that_cannot_be_read_or_is_gone_is_damage(fs: SimulatedFileSystem
         index.lookup(1, *ALWAYS, 10)
     assert index.lookup(1, *ALWAYS, 10) == [10]
     fs.vanish(f"{DIRECTORY}/{10:020d}")
-    with pytest.raises(DamagedError, match=r"keyindex.*cannot be read"):
+    with pytest.raises(DamagedError, match=r"keyindex.*the file is missing"):
         index.lookup(1, *ALWAYS, 10)
 
 
@@ -217,9 +222,11 @@ def test_a_file_of_another_version_is_damage(fs: SimulatedFileSystem) -> None:
     index = KeyIndex(fs, DIRECTORY)
     index.append(pack([(1, 10, 0)]))
     flush(index)
-    fs.overwrite(f"{DIRECTORY}/{10:020d}", b"\x02", 7)
-    with pytest.raises(DamagedError, match="version 1"):
-        KeyIndex(fs, DIRECTORY).restore(100)
+    fs.overwrite(f"{DIRECTORY}/{10:020d}", b"\x03", 7)
+    again = KeyIndex(fs, DIRECTORY)
+    again.restore(100)
+    with pytest.raises(DamagedError, match="version 1 or 2"):
+        again.lookup(1, *ALWAYS, 10)
 
 
 def test_files_whose_records_all_expired_are_removed(fs: SimulatedFileSystem) -> None:

@@ -6,11 +6,13 @@ import pytest
 
 from simulator.engine.disk import SimulatedFileSystem
 from store.errors import DamagedError
-from store.index.consume_queue import ConsumeQueue, OpenFiles
-from store.index.key_index import HEADER, KEY_ROW_SIZE, KeyIndex
-from tests.store.small_logs import (
-    simulated,
-)
+from store.index.block_seals import Tail
+from store.index.consume_queue import ConsumeQueue
+from store.index.key_file import HEADER, KEY_ROW_SIZE
+from store.index.key_index import KeyIndex
+from store.index.queue_rows import OpenFiles
+from store.message.batch import QUEUE_ROW
+from tests.store.small_logs import simulated
 
 
 def key_files(count: int = 1000) -> tuple[SimulatedFileSystem, KeyIndex, str]:
@@ -55,31 +57,44 @@ def test_a_key_file_with_a_block_that_cannot_be_read_never_does_either(byte: int
             told += 1
     assert told
     if byte < HEADER.size:
+        again = KeyIndex(fs, "/keyindex")
+        again.restore(1 << 40)
         with pytest.raises(DamagedError, match="cannot be read"):
-            KeyIndex(fs, "/keyindex").restore(1 << 40)
+            again.lookup(1, *ALWAYS, 10)
 
 
-@pytest.mark.parametrize(("covered", "first"), [(30, 0), (10, 0), (10, 10)])
-def test_a_queue_to_which_no_rows_can_be_added_is_damaged(covered: int, first: int) -> None:
-    """Found as it is restored, so that it is made again, and not when rows must be written."""
-    fs = simulated()
+def queue_on(fs: SimulatedFileSystem, count: int) -> ConsumeQueue:
+    """With so many rows on the disk."""
     queue = ConsumeQueue(OpenFiles(fs), "/queue")
-    queue.append(0, bytes(range(20)) * 30)
+    queue.append(0, b"".join(QUEUE_ROW.pack(100 * k, 100, 7) for k in range(count)))
     flush = queue.begin_flush()
     assert flush is not None
     flush.run()
+    flush.finish()
+    return queue
+
+
+@pytest.mark.parametrize("covered", [30, 10])
+def test_a_queue_goes_on_behind_a_block_that_cannot_be_read(covered: int) -> None:
+    fs = simulated()
+    queue_on(fs, 30)
     fs.lose_sector(f"/queue/{0:020d}", 0)
+    queue = ConsumeQueue(OpenFiles(fs), "/queue")
+    queue.restore(0, Tail(covered))
     with pytest.raises(DamagedError, match="cannot be read"):
-        ConsumeQueue(OpenFiles(fs), "/queue").restore(first, covered)
+        queue.read(0, 1)
+    queue.append(covered, QUEUE_ROW.pack(100 * covered, 100, 7))
+    flush = queue.begin_flush()
+    assert flush is not None
+    flush.run()
+    flush.finish()
+    with pytest.raises(DamagedError):
+        queue.read(0, 1)
 
 
 def test_rows_of_which_a_checkpoint_covers_none_are_removed_readable_or_not() -> None:
     fs = simulated()
-    queue = ConsumeQueue(OpenFiles(fs), "/queue")
-    queue.append(0, bytes(range(20)) * 30)
-    flush = queue.begin_flush()
-    assert flush is not None
-    flush.run()
+    queue = queue_on(fs, 30)
     fs.lose_sector(f"/queue/{0:020d}", 0)
-    queue.restore(0, 0)
+    queue.restore(0, Tail(0))
     assert not fs.exists(f"/queue/{0:020d}")

@@ -171,7 +171,7 @@ def test_a_row_that_leads_astray_is_damage_and_not_a_log_that_ended(
 
 @pytest.mark.parametrize("byte", range(ROW_SIZE))
 def test_a_row_alone_is_made_again_from_its_entry(byte: int) -> None:
-    for index in (1, 9, 12, CHECKPOINT):
+    for index in (0, 1, 9, 12, CHECKPOINT):
         fs = simulated()
         store, writer = written(fs)
         start = index - index % 4

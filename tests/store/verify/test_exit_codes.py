@@ -108,13 +108,13 @@ def test_data_of_a_format_to_come_could_not_be_read_and_the_others_are_checked(
 ) -> None:
     path = group / "n1" / "state" / "format"
     right = path.read_bytes()
-    path.write_bytes(b"dledger data format 2\nwhatever comes\n")
-    with pytest.raises(UnreadableError, match="format 2"):
+    path.write_bytes(b"dledger data format 3\nwhatever comes\n")
+    with pytest.raises(UnreadableError, match="format 3"):
         read_identity(OsFileSystem(), str(group / "n1"))
     assert main(["verify", str(group)]) == EXIT_UNREAD
     assert f"{GROUP}/n2: entries 0 to 29" in capsys.readouterr().out
     # One digit that rotted: with the right one the CRC fits.
-    path.write_bytes(right.replace(b"format 1", b"format 3", 1))
+    path.write_bytes(right.replace(b"format 2", b"format 3", 1))
     assert main(["verify", str(group)]) == EXIT_FOUND
 
 

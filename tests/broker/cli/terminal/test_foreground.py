@@ -14,8 +14,8 @@ pytestmark = pytest.mark.processes
 ANNOUNCES = """
 import sys
 from broker.cli.terminal.foreground import announce
-from broker.system.log_output import log_to_stderr
-log_to_stderr()
+from broker.system.server_log import LogSettings, ServerLog
+ServerLog(LogSettings())
 announce({"namesrv": "here"}, "listens here", as_json=sys.argv[1] == "json")
 print("serves", file=sys.stderr)
 """

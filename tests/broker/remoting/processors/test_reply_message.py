@@ -149,7 +149,7 @@ def test_who_consumes_a_request_learns_where_to_reply(tmp_path: Path) -> None:
         await broker.send("orders", 0, b"?", "CORRELATION_ID\x0142\x02REPLY_TO_CLIENT\x01asker\x02")
         (request,) = messages(await broker.pull("orders", 0, 0))
         assert request.property_map["CLUSTER"] == "DefaultCluster"
-        announced = broker.broker.announcement().topics[REPLY_TOPIC]
+        announced = broker.broker.announcements.current().topics[REPLY_TOPIC]
         assert announced["writeQueueNums"] == 1
 
     with_broker(scenario, tmp_path)

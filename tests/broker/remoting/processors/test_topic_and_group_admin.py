@@ -82,7 +82,7 @@ def test_topics_of_the_system_are_there_from_the_start(tmp_path: Path) -> None:
     """Java's createTopic(key, ...) asks where the topic ``key`` is: the cluster, or a broker."""
 
     async def scenario(broker: SingleBroker) -> None:
-        announced = broker.broker.announcement().topics
+        announced = broker.broker.announcements.current().topics
         answer = await broker.ask(RequestCode.GET_ALL_TOPIC_CONFIG)
         for table in (announced, orjson.loads(answer.body)["topicConfigTable"]):
             found = {name: (each["writeQueueNums"], each["perm"]) for name, each in table.items()}
@@ -145,13 +145,13 @@ async def _holds_one_new_message(broker: SingleBroker) -> None:
 def test_the_announcement_changes_with_the_topics(tmp_path: Path) -> None:
     async def scenario(broker: SingleBroker) -> None:
         changes: list[set[str]] = []
-        before = set(broker.broker.announcement().topics)
-        broker.broker.on_announcement_changed = lambda: changes.append(
-            broker.broker.announcement().topics.keys() - before
+        before = set(broker.broker.announcements.current().topics)
+        broker.broker.announcements.on_changed = lambda: changes.append(
+            broker.broker.announcements.current().topics.keys() - before
         )
         await broker.create_topic("orders")
         assert changes == [{"orders"}]
-        announced = broker.broker.announcement()
+        announced = broker.broker.announcements.current()
         assert (announced.broker_name, announced.broker_id) == ("broker-a", 0)
         assert announced.data_version["counter"] == 1
 

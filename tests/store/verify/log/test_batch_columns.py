@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator.engine.disk import SimulatedFileSystem
-from store.index.key_index import IndexFile
+from store.index.key_file import IndexFile
 from store.log.entry import Entry, EntryKind, build_entry
 from store.message.batch import Batch, QueueRun, decode_batch, encode_batch
 from store.message.record import HEAD, make_pending_message, record_size

@@ -1,0 +1,128 @@
+"""Which ranges of the log the key index lacks, and making files of them again.
+
+Each file of the key index says which records are in it. A *gap* is a range of the log that no whole
+file has. Key rows of a gap that the log has are gathered, and once all of the gap was read they
+make a file. So a missing file and a damaged one are the same, and a file of version 1 is replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from store.errors import DamagedError
+from store.index.key_file import KEY_ROW_SIZE, VERSION, IndexFile, check_pages
+from store.index.key_index import KeyIndex
+from store.io.filesystem import Bytes
+from store.log.entry import Entry
+from store.state.machine_state import MachineState
+
+GATHERED_BYTES = 16 << 20
+"""Rows of a gap that make a file, though it goes on: memory for them is bounded."""
+
+
+@dataclass(slots=True)
+class _Gap:
+    """Positions ``begin`` to before ``end``. ``reason`` says what is wrong with a file there."""
+
+    begin: int
+    end: int
+    reason: str = ""
+    renewed: bool = False
+    """A file of version 1 is there, so rows of the gap are not missing."""
+    rows: bytearray = field(default_factory=bytearray)
+
+
+class KeyFilesCheck:
+    """Background executor."""
+
+    def __init__(self, keys: KeyIndex) -> None:
+        self._keys = keys
+        self._gaps: list[_Gap] = []
+        self._since = 0
+        self._expired = 0
+
+    def begin_pass(self, state: MachineState | None) -> None:
+        """``state``: of the newest checkpoint, whose rows are all in files."""
+        self._gaps = []
+        doubtful, self._keys.doubtful = self._keys.doubtful, {}
+        self._look_at(doubtful.values())
+        if state is None:
+            return
+        self._expired = max(state.expired_position, self._keys.expired_position)
+        files = [file for file in self._keys.files if file.first_position < state.applied_end]
+        begin = 0
+        for file in files:
+            if file.version == VERSION:
+                self._add_gap(begin, file.first_position)
+                begin = file.last_position + 1
+        self._add_gap(begin, state.applied_end)
+        for gap in self._gaps:
+            gap.renewed = any(
+                gap.begin <= file.first_position < gap.end
+                for file in files
+                if file.version != VERSION
+            )
+            for start, error in self._keys.pending.items():
+                if gap.begin <= start < gap.end and not gap.reason:
+                    gap.reason = str(error)
+
+    def _add_gap(self, begin: int, end: int) -> None:
+        if max(begin, self._expired) < end:
+            self._gaps.append(_Gap(begin, end))
+        elif any(begin <= start < end for start in self._keys.pending):
+            self._keys.remake(begin, end, b"")  # all its records have expired
+
+    def begin_run(self, position: int) -> None:
+        """The next entry lies at ``position``, and the one before it was not read; 0 for the first
+        of the log."""
+        self._since = position
+        for gap in self._gaps:
+            gap.rows.clear()
+
+    def take(self, entry: Entry, key_rows: Bytes) -> list[str]:
+        """Takes the next entry, and its key rows."""
+        told: list[str] = []
+        if not self._gaps or self._gaps[0].begin >= entry.end:
+            return told
+        gap = self._gaps[0]
+        if key_rows and self._covers(gap):
+            first = int.from_bytes(key_rows[4:12], "big")
+            last = int.from_bytes(key_rows[4 - KEY_ROW_SIZE : 12 - KEY_ROW_SIZE], "big")
+            if gap.begin <= first < gap.end and last >= self._expired:
+                gap.rows += key_rows
+        if entry.end >= gap.end:
+            self._gaps.pop(0)
+            if self._covers(gap):
+                told += self._close(gap, gap.end)
+            told += self.take(entry, key_rows)
+        elif len(gap.rows) >= GATHERED_BYTES:
+            told += self._close(gap, entry.end)
+            gap.begin, gap.rows = entry.end, bytearray()
+        return told
+
+    def _covers(self, gap: _Gap) -> bool:
+        """Whether all of the gap so far was read."""
+        return self._since <= max(gap.begin, self._expired)
+
+    def _close(self, gap: _Gap, end: int) -> list[str]:
+        """Makes a file of the rows up to position ``end``."""
+        if not (gap.rows or gap.reason):
+            return []
+        made = self._keys.remake(gap.begin, end, bytes(gap.rows))
+        reason, gap.reason = gap.reason, ""
+        if not reason and made is not None and not gap.renewed:
+            reason = f"{made.path}: the file is missing"
+        return [reason] if reason else []
+
+    def end_pass(self) -> list[str]:
+        """Files that are not whole are pending from now on."""
+        self._look_at(self._keys.files)
+        return []
+
+    def _look_at(self, files: Iterable[IndexFile]) -> None:
+        for file in files:
+            try:
+                check_pages(self._keys.fs, file)
+            except DamagedError as error:
+                self._keys.suspend(file, error)

@@ -1,0 +1,112 @@
+"""The HTTP port of a NameServer: ``/metrics``, and ``/livez`` and ``/readyz`` for probes.
+
+A NameServer is ready as soon as it listens: brokers tell it everything again within seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+
+from aiohttp import web
+
+from broker.http.access import HttpAccess
+from broker.http.errors import json_response, refuse_as_json
+from broker.http.origin_guard import OriginGuard, protect
+from broker.http.port import HttpPort
+from broker.limits import HTTP, HttpLimits
+from broker.metrics.event_loop_lag import EventLoopLag
+from broker.nameserver.server import NameServer
+from broker.prometheus import catalog
+from broker.prometheus.metric import Reading, single
+from broker.prometheus.ports import PortFigures, port_readings
+from broker.prometheus.text_page import CONTENT_TYPE_HEADER, TextPage
+from broker.security.access_control import AccessControl
+from broker.security.port_tls import PortTls
+
+
+class NameServerHttp:
+    """Serves HTTP for one NameServer."""
+
+    def __init__(
+        self,
+        nameserver: NameServer,
+        loop: asyncio.AbstractEventLoop,
+        host: str,
+        port: int,
+        *,
+        clock: Callable[[], float],
+        limits: HttpLimits = HTTP,
+        access: AccessControl | None = None,
+        tls: PortTls | None = None,
+    ) -> None:
+        """``clock`` gives seconds that never run backward. ``access`` and ``tls`` are those of the
+        NameServer's other port."""
+        self._access = access
+        self._nameserver = nameserver
+        self._host = host
+        self._loop_lag = EventLoopLag(loop, clock)
+        self._port = HttpPort(loop, host, port, limits, tls)
+        self._refusals: Counter[str] = Counter()
+        labels = {"node_type": catalog.NAMESERVER}
+        self._page = TextPage(self._readings, labels, clock)
+
+    @property
+    def port(self) -> int:
+        """The port asked for, or the one that the system chose where that was 0."""
+        return self._port.port
+
+    def app(self) -> web.Application:
+        """The application, which a test can serve without a port."""
+        guard = OriginGuard([self._host])
+        app = web.Application(
+            middlewares=[
+                refuse_as_json(lambda: None, self._refusals),
+                guard.refuse_foreign,
+                *([] if self._access is None else [HttpAccess(self._access).check]),
+            ],
+        )
+        app.on_response_prepare.append(_protect)
+        app.add_routes(
+            [
+                web.get("/metrics", self._metrics),
+                *(web.get(path, self._alive) for path in ("/livez", "/readyz", "/healthz")),
+            ]
+        )
+        return app
+
+    async def start(self) -> None:
+        """Listens. ``OSError`` if the port is taken."""
+        await self._port.start(self.app())
+        self._loop_lag.start()
+
+    async def stop(self) -> None:
+        """Closes the port and the connections."""
+        self._loop_lag.stop()
+        await self._port.stop()
+
+    async def _metrics(self, _request: web.Request) -> web.Response:
+        return web.Response(body=await self._page.text(), headers=CONTENT_TYPE_HEADER)
+
+    async def _alive(self, _request: web.Request) -> web.Response:
+        return json_response({"status": "ok"})
+
+    async def _readings(self) -> AsyncIterator[Reading]:
+        counts = self._nameserver.routes.counts()
+        yield single(catalog.NS_BROKERS, counts.processes)
+        yield single(catalog.NS_GROUPS, counts.broker_names)
+        yield single(catalog.NS_LEADERLESS, counts.without_leader)
+        yield single(catalog.NS_TOPICS, counts.topics)
+        yield single(catalog.LOOP_LAG_SECONDS, self._loop_lag.seconds)
+        remoting = self._nameserver.server
+        ports = {
+            "remoting": PortFigures(lambda: len(remoting.connections), remoting.refusals),
+            "http": PortFigures(lambda: self._port.connections, self._refusals),
+        }
+        for reading in port_readings(ports):
+            yield reading
+
+
+async def _protect(_request: web.Request, response: web.StreamResponse) -> None:
+    protect(response)

@@ -1,0 +1,34 @@
+"""Connections and refusals of the ports of a process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from broker.prometheus import catalog
+from broker.prometheus.metric import Reading
+
+
+@dataclass(frozen=True, slots=True)
+class PortFigures:
+    """What a port knows of itself."""
+
+    connections: Callable[[], int]
+    refusals: Mapping[str, int]
+    """By reason."""
+
+
+NO_PORT = PortFigures(lambda: 0, {})
+
+
+def port_readings(ports: Mapping[str, PortFigures], peers: int | None = None) -> list[Reading]:
+    """Connections and refusals by port; ``peers`` are the connections to other nodes."""
+    connections = [((name,), float(port.connections())) for name, port in ports.items()]
+    if peers is not None:
+        connections.append((("peer",), peers))
+    refused = [
+        ((name, reason), count)
+        for name, port in ports.items()
+        for reason, count in sorted(port.refusals.items())
+    ]
+    return [Reading(catalog.CONNECTIONS, connections), Reading(catalog.REFUSED, refused)]

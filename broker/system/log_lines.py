@@ -1,0 +1,184 @@
+"""How an event of a server's log is written: one line, as text or as JSON.
+
+::
+
+    2026-11-23T17:32:18.376Z INFO dledger.node.health: n0: 7 of 9 bytes are free suppressed=2
+    {"time":"2026-11-23T17:32:18.376Z","level":"INFO","logger":"dledger.node.health",
+     "node":"broker-a/n0","message":"n0: 7 of 9 bytes are free","free":7,"total":9,"suppressed":2}
+
+Fields are what a call names in its text (``"%(free)d of %(total)d"``), which only JSON repeats, or
+gives as ``extra``. ``suppressed`` says how many such lines were left out before this one, and
+``exception`` holds a traceback.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TypeAlias
+
+FORMATS = ("text", "json")
+LEVELS = ("debug", "info", "warning", "error")
+
+
+@dataclass(frozen=True, slots=True)
+class LogLimits:
+    """Of what a server writes to stderr."""
+
+    line_max: int = 2000
+    """Characters of a line, and as many of a traceback."""
+
+    field_max: int = 200
+    """Characters of one field of it."""
+
+    repeat_seconds: float = 10.0
+    """A line is shown once in so long; of those that anybody outside can cause, one of a kind."""
+
+    lines_max: int = 1024
+    """Lines of which that is remembered."""
+
+    file_size: int = 32 * 1024 * 1024
+    """Bytes after which another file is begun; 0: never."""
+
+    files: int = 4
+    """How many are kept, the newest included."""
+
+
+_NO_FIELDS = frozenset(
+    (*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "from_outside")
+)
+"""What a record has of its own."""
+
+
+_Line: TypeAlias = tuple[str, object]
+"""Its logger, and its text with its fields or its kind."""
+
+
+class RepeatedLineFilter(logging.Filter):
+    """Lets a line pass once in ``repeat_seconds``. The next one says how many were left out.
+
+    Of lines that anybody outside can cause (``store.quoting.FROM_OUTSIDE``), which can be made to
+    differ at will, one of a kind passes: a kind is the text in the source, whatever was filled in.
+    """
+
+    def __init__(self, limits: LogLimits, clock: Callable[[], float]) -> None:
+        """``clock`` gives seconds that never run backward."""
+        super().__init__()
+        self._limits = limits
+        self._clock = clock
+        self._shown: OrderedDict[_Line, float] = OrderedDict()
+        """When each line was shown, the oldest first."""
+        self._suppressed: dict[_Line, int] = {}
+        """How many were left out since."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """See :class:`logging.Filter`."""
+        if getattr(record, "from_outside", False):
+            key = record.name, record.msg
+        else:
+            fields = _fields(record, self._limits)
+            key = record.name, (record.getMessage()[: self._limits.line_max], *fields.items())
+        now = self._clock()
+        shown_at = self._shown.get(key)
+        if shown_at is not None and now - shown_at < self._limits.repeat_seconds:
+            self._suppressed[key] = self._suppressed.get(key, 0) + 1
+            return False
+        self._shown[key] = now
+        self._shown.move_to_end(key)
+        suppressed = self._suppressed.pop(key, 0)
+        if suppressed:
+            record.suppressed = suppressed
+        if len(self._shown) > self._limits.lines_max:
+            oldest, _ = self._shown.popitem(last=False)
+            self._suppressed.pop(oldest, None)
+        return True
+
+
+class TextFormatter(logging.Formatter):
+    """Time, level, logger, message and fields; line breaks are written as ``\\n``."""
+
+    def __init__(self, limits: LogLimits) -> None:
+        super().__init__()
+        self._limits = limits
+
+    def format(self, record: logging.LogRecord) -> str:
+        """See :class:`logging.Formatter`."""
+        line = f"{_time(record)} {record.levelname} {record.name}: {record.getMessage()}"
+        line = _cut(line, self._limits.line_max)
+        fields = _fields(record, self._limits).items()
+        parts = [line, *(f"{name}={_bare(str(value))}" for name, value in fields)]
+        traceback = _traceback(self, record, self._limits)
+        if traceback:
+            parts.append(f"exception={traceback}")
+        return " ".join(parts).replace("\r", "\\r").replace("\n", "\\n")
+
+
+class JsonFormatter(logging.Formatter):
+    """An object with ``time``, ``level``, ``logger``, ``node``, ``message`` and the fields."""
+
+    def __init__(self, limits: LogLimits, node: str) -> None:
+        super().__init__()
+        self._limits = limits
+        self._node = node
+
+    def format(self, record: logging.LogRecord) -> str:
+        """See :class:`logging.Formatter`."""
+        document: dict[str, object] = {
+            "time": _time(record),
+            "level": record.levelname,
+            "logger": record.name,
+            "node": self._node,
+            "message": _cut(record.getMessage(), self._limits.line_max),
+        }
+        named = record.args if isinstance(record.args, Mapping) else {}
+        for name, value in {**_plain(named, self._limits), **_fields(record, self._limits)}.items():
+            document.setdefault(name, value)
+        traceback = _traceback(self, record, self._limits)
+        if traceback:
+            document["exception"] = traceback
+        return json.dumps(document, separators=(",", ":"))
+
+
+def _time(record: logging.LogRecord) -> str:
+    moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+    return moment.replace("+00:00", "Z")
+
+
+def _fields(record: logging.LogRecord, limits: LogLimits) -> dict[str, object]:
+    """What the call gave beside its text."""
+    found = {name: value for name, value in vars(record).items() if name not in _NO_FIELDS}
+    return _plain(found, limits)
+
+
+def _plain(fields: Mapping[str, object], limits: LogLimits) -> dict[str, object]:
+    """What is neither a number nor None is a text."""
+    return {
+        name: value if isinstance(value, int | float | None) else _cut(str(value), limits.field_max)
+        for name, value in fields.items()
+    }
+
+
+def _bare(text: str) -> str:
+    """Quoted where it would not be read as one word."""
+    return text if text and text.isprintable() and not set(' "=') & set(text) else json.dumps(text)
+
+
+def _traceback(
+    formatter: logging.Formatter, record: logging.LogRecord, limits: LogLimits
+) -> str | None:
+    """Where it is long, its beginning and its end, where the error itself stands."""
+    if not record.exc_info:
+        return None
+    text = formatter.formatException(record.exc_info)
+    if len(text) <= limits.line_max:
+        return text
+    half = limits.line_max // 2
+    return f"{text[:half]}\n... ({len(text)} characters)\n{text[-half:]}"
+
+
+def _cut(text: str, size_max: int) -> str:
+    return text if len(text) <= size_max else f"{text[:size_max]}... ({len(text)} characters)"

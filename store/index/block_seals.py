@@ -1,0 +1,109 @@
+"""Checksums for the rows of a ConsumeQueue, by blocks: a file beside each file of rows.
+
+``consumequeue/<topic>/<queue>/<20 digits>.crc``: one *seal* of 16 bytes for each full block of
+1,024 rows of the file of that name, in order. Big-endian::
+
+    byte  type  field
+       0  i64   position of the record of the block's first row
+       8  u32   CRC32C of the rows
+      12  u32   CRC32C of the bytes 0 to 12
+
+The last block of a full file may be shorter. A block without a seal, or with one of zeros, is
+*unsealed*. A seal is made of rows as they come from the log, never of rows that were read from the
+disk. For the rows behind the last full block, their *tail*, see :mod:`store.index.queue_tails`.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from store.io.filesystem import Bytes
+
+ROW_SIZE = 20
+BLOCK_ROWS = 1024
+SEAL_SUFFIX = ".crc"
+_FIELDS = struct.Struct(">qI")
+SEAL_SIZE = _FIELDS.size + 4
+_NONE = bytes(SEAL_SIZE)
+
+
+class Seal(NamedTuple):
+    """Of a block: where its first record lies, and the CRC32C of its rows."""
+
+    position: int
+    crc: int
+
+    def pack(self) -> bytes:
+        """The 16 bytes."""
+        fields = _FIELDS.pack(*self)
+        return fields + crc32c(fields).to_bytes(4, "big")
+
+
+def unpack_seal(data: Bytes) -> Seal | None:
+    """``None`` where there is none. Raises :class:`ValueError` for bytes that are no seal."""
+    if len(data) < SEAL_SIZE or data == _NONE:
+        return None
+    if crc32c(data[: _FIELDS.size]) != int.from_bytes(data[_FIELDS.size : SEAL_SIZE], "big"):
+        raise ValueError("CRC of the seal")
+    return Seal(*_FIELDS.unpack_from(data))
+
+
+def block_of(offset: int, rows_per_file: int) -> tuple[int, int]:
+    """The first offset of the block that has ``offset``, and the first one behind it."""
+    in_file = offset % rows_per_file
+    begin = offset - in_file % BLOCK_ROWS
+    return begin, min(begin + BLOCK_ROWS, offset - in_file + rows_per_file)
+
+
+def seal_byte(begin: int, rows_per_file: int) -> int:
+    """Where in its file the seal of a block stands."""
+    return begin % rows_per_file // BLOCK_ROWS * SEAL_SIZE
+
+
+UNKNOWN = -1
+
+
+class Tail(NamedTuple):
+    """The rows of a queue from the beginning of a block to before offset ``end``.
+
+    ``position`` is that of the first of their records, ``crc`` their CRC32C; ``UNKNOWN`` where they
+    are unsealed. Without rows both count for nothing.
+    """
+
+    end: int
+    position: int = UNKNOWN
+    crc: int = 0
+
+    @property
+    def sealed(self) -> bool:
+        return self.crc != UNKNOWN
+
+
+def unsealed(end: int, rows_per_file: int) -> Tail:
+    """A tail of which nothing is known."""
+    return Tail(end, UNKNOWN, 0 if block_of(end, rows_per_file)[0] == end else UNKNOWN)
+
+
+def extend(tail: Tail, rows: Bytes, rows_per_file: int) -> tuple[Tail, list[tuple[int, Seal]]]:
+    """The tail behind more rows that came from the log, and the seals of the blocks that they
+    complete, by first offset."""
+    end, position, crc = tail
+    seals: list[tuple[int, Seal]] = []
+    view = memoryview(rows)
+    while view:
+        begin, stop = block_of(end, rows_per_file)
+        if end == begin:
+            position, crc = int.from_bytes(view[:8], "big", signed=True), 0
+        part = view[: (stop - end) * ROW_SIZE]
+        if crc != UNKNOWN:
+            crc = crc32c(part, crc)
+        end += len(part) // ROW_SIZE
+        if end == stop:
+            if crc != UNKNOWN:
+                seals.append((begin, Seal(position, crc)))
+            position, crc = UNKNOWN, 0
+        view = view[len(part) :]
+    return Tail(end, position, crc), seals

@@ -1,0 +1,161 @@
+"""All ConsumeQueues of a replica, and how a checkpoint makes them durable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from store.index.block_seals import Tail, unsealed
+from store.index.consume_queue import ConsumeQueue, QueueFlush
+from store.index.queue_rows import ROWS_PER_FILE, OpenFiles
+from store.index.queue_tails import read_tails, write_tails
+from store.io.filesystem import FileSystem
+
+BARRIER_QUEUES = 64
+"""So many queues to flush, and one barrier for all is cheaper than three syncs for each."""
+
+
+class QueuesFlush:
+    """The rows of all queues on their way to the disk, and their tails after them.
+
+    Where there are many queues, one barrier takes the place of syncs of each.
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        flushes: Sequence[tuple[str, int, QueueFlush]],
+        clean: Sequence[tuple[str, int, Tail]],
+    ) -> None:
+        """``directory``: that of the queues. ``clean``: the tails of queues without new rows."""
+        self._fs = fs
+        self._directory = directory
+        self._flushes = flushes
+        self._clean = clean
+
+    def run(self) -> None:
+        """As :meth:`QueueFlush.run`."""
+        few = len(self._flushes) < BARRIER_QUEUES
+        for _, _, flush in self._flushes:
+            flush.run(sync=few)
+        if not few:
+            self._fs.sync_all(self._directory)
+        tails = [(topic, queue_id, flush.tail) for topic, queue_id, flush in self._flushes]
+        write_tails(
+            self._fs,
+            state_directory(self._directory),
+            [each for each in (*self._clean, *tails) if each[2].position >= 0],
+        )
+
+    def finish(self) -> None:
+        """As :meth:`QueueFlush.finish`."""
+        for _, _, flush in self._flushes:
+            flush.finish()
+
+
+def state_directory(directory: str) -> str:
+    """Where the replica with these ConsumeQueues has its small files."""
+    return f"{directory.rpartition('/')[0]}/state"
+
+
+class ConsumeQueues:
+    """All queues of a replica, by topic and queue id; files below ``directory``."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        *,
+        rows_per_file: int = ROWS_PER_FILE,
+        open_max: int = 256,
+    ) -> None:
+        self._fs = fs
+        self._directory = directory
+        self._rows_per_file = rows_per_file
+        self._files = OpenFiles(fs, open_max)
+        self._queues: dict[str, dict[int, ConsumeQueue]] = {}
+        self._in_order: Sequence[tuple[str, int, ConsumeQueue]] | None = None
+
+    def tell_damage(self, on_damage: Callable[[int], None]) -> None:
+        """Calls ``on_damage`` with a place of the log from which on rows have to be made again,
+        where one is read that is wrong."""
+        self._files.on_damage = on_damage
+
+    def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """The queue, if it ever had a message."""
+        queues = self._queues.get(topic)
+        return None if queues is None else queues.get(queue_id)
+
+    def of_topic(self, topic: str) -> Mapping[int, ConsumeQueue]:
+        """The topic's queues that ever had a message, by id."""
+        return self._queues.get(topic, {})
+
+    def get_or_create(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """The queue, begun at offset 0 if there is none."""
+        queues = self._queues.setdefault(topic, {})
+        queue = queues.get(queue_id)
+        if queue is None:
+            directory = f"{self._directory}/{topic}/{queue_id}"
+            queue = queues[queue_id] = ConsumeQueue(self._files, directory, self._rows_per_file)
+            self._in_order = None
+        return queue
+
+    def all(self) -> Sequence[tuple[str, int, ConsumeQueue]]:
+        """Every queue with its topic and id, in order."""
+        if self._in_order is None:
+            self._in_order = [
+                (topic, queue_id, queue)
+                for topic, queues in sorted(self._queues.items())
+                for queue_id, queue in sorted(queues.items())
+            ]
+        return self._in_order
+
+    def begin_flush(self) -> QueuesFlush | None:
+        """The job that makes every queue durable as it is now; None where all are."""
+        flushes: list[tuple[str, int, QueueFlush]] = []
+        clean: list[tuple[str, int, Tail]] = []
+        for topic, queue_id, queue in self.all():
+            flush = queue.begin_flush()
+            if flush is None:
+                clean.append((topic, queue_id, queue.tail))
+            else:
+                flushes.append((topic, queue_id, flush))
+        return QueuesFlush(self._fs, self._directory, flushes, clean) if flushes else None
+
+    def lengths(self) -> list[tuple[str, int, int, int]]:
+        """(topic, queue id, first offset, end offset) of every queue, for a checkpoint."""
+        return [
+            (topic, queue_id, queue.first_offset, queue.end_offset)
+            for topic, queue_id, queue in self.all()
+        ]
+
+    def restore(self, lengths: Iterable[tuple[str, int, int, int]]) -> None:
+        """Takes over what a checkpoint lists, and drops the files of queues that it does not."""
+        self._queues = {}
+        self._in_order = None
+        self._files.forget(f"{self._directory}/")
+        tails = read_tails(self._fs, state_directory(self._directory))
+        for topic, queue_id, first_offset, end_offset in lengths:
+            tail = tails.get((topic, queue_id))
+            if tail is None or tail.end != end_offset:
+                tail = unsealed(end_offset, self._rows_per_file)
+            self.get_or_create(topic, queue_id).restore(first_offset, tail)
+        if not self._fs.exists(self._directory):
+            return
+        for topic in self._fs.list_directory(self._directory):
+            known = self._queues.get(topic, {})
+            for name in self._fs.list_directory(f"{self._directory}/{topic}"):
+                if not name.isdigit() or int(name) not in known:
+                    self._fs.remove_tree(f"{self._directory}/{topic}/{name}")
+
+    def delete(self, topic: str) -> None:
+        """Drops a topic's queues and their files."""
+        self._queues.pop(topic, None)
+        self._in_order = None
+        self._files.forget(f"{self._directory}/{topic}/")
+        self._fs.remove_tree(f"{self._directory}/{topic}")
+
+    def expire(self, position: int) -> None:
+        """Moves every queue's first offset past records below ``position``."""
+        for _, _, queue in self.all():
+            queue.expire(position)

@@ -1,0 +1,94 @@
+"""``state/tails``: checksums of the rows of each ConsumeQueue behind its last full block.
+
+Written before the checkpoint that covers these rows, in the place of the file before. Big-endian::
+
+    byte  type  field
+       0  4s    magic "DLQT"
+       4  u32   version (1)
+       8  u32   CRC32C of the bytes from 12 on
+      12  u32   length of the payload
+      16        payload: the MessagePack array of [topic, queue id, end offset, position of the
+                record of the block's first row, CRC32C of the rows]
+
+What a row says of a queue counts where the queue ends at that offset. Queues that it does not name,
+and all where the file is absent or damaged, have an unsealed tail.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
+
+import msgpack
+from crc32c import crc32c
+
+from store.errors import DamagedError
+from store.field_checks import I64_MAX, U32_MAX, array, integer, text
+from store.index.block_seals import Tail
+from store.io.atomic_file import read_checked_file, replace_file
+from store.io.filesystem import FileSystem
+
+TAILS_NAME = "tails"
+MAGIC = b"DLQT"
+VERSION = 1
+_HEADER = struct.Struct(">4sIII")
+PAYLOAD_AT = _HEADER.size
+_CRC_FROM = 12
+
+Tails: TypeAlias = Mapping[tuple[str, int], Tail]
+"""By topic and queue id."""
+
+
+def encode_tails(tails: Iterable[tuple[str, int, Tail]]) -> bytes:
+    """The bytes of the file."""
+    return seal_payload(msgpack.packb([(topic, queue, *tail) for topic, queue, tail in tails]))
+
+
+def seal_payload(payload: bytes) -> bytes:
+    """The file with that payload."""
+    length = len(payload).to_bytes(4, "big")
+    crc = crc32c(payload, crc32c(length))
+    return _HEADER.pack(MAGIC, VERSION, crc, len(payload)) + payload
+
+
+def decode_tails(data: bytes, path: str) -> dict[tuple[str, int], Tail]:
+    """Raises :class:`~store.errors.DamagedError`."""
+    if len(data) < _HEADER.size:
+        raise DamagedError(path, len(data), "the header is cut short")
+    magic, version, crc, length = _HEADER.unpack_from(data)
+    if magic != MAGIC or version != VERSION:
+        raise DamagedError(path, 0, "not the tails of ConsumeQueues, version 1")
+    if length != len(data) - _HEADER.size:
+        raise DamagedError(path, _CRC_FROM, f"{length} bytes are not {len(data) - _HEADER.size}")
+    if crc32c(data[_CRC_FROM:]) != crc:
+        raise DamagedError(path, _CRC_FROM, "CRC of the tails")
+    found = {}
+    try:
+        for row in array(msgpack.unpackb(data[_HEADER.size :])):
+            topic, queue_id, end, position, row_crc = array(row, 5)
+            found[text(topic), integer(queue_id)] = Tail(
+                integer(end), integer(position, 0, I64_MAX), integer(row_crc, 0, U32_MAX)
+            )
+    except (ValueError, msgpack.UnpackException) as error:
+        raise DamagedError(
+            path, _HEADER.size, f"not the tails of ConsumeQueues: {error}"
+        ) from error
+    return found
+
+
+def read_tails(fs: FileSystem, state_directory: str) -> dict[tuple[str, int], Tail]:
+    """What counts of the file: nothing where it is absent or damaged."""
+    try:
+        path = f"{state_directory}/{TAILS_NAME}"
+        return decode_tails(read_checked_file(fs, path), path)
+    except (FileNotFoundError, DamagedError):
+        return {}
+
+
+def write_tails(
+    fs: FileSystem, state_directory: str, tails: Iterable[tuple[str, int, Tail]]
+) -> None:
+    """Durably replaces the file."""
+    fs.make_directories(state_directory)
+    replace_file(fs, state_directory, TAILS_NAME, encode_tails(tails))

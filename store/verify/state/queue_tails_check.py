@@ -1,0 +1,38 @@
+"""Reading ``state/tails`` as a check does."""
+
+from __future__ import annotations
+
+from store.errors import DamagedError, UnreadableError
+from store.index.block_seals import Tail
+from store.index.queue_tails import TAILS_NAME, decode_tails
+from store.io.filesystem import ReadableFileSystem
+from store.verify.files.audit_files import listed_names
+from store.verify.files.small_files import read_head
+from store.verify.findings import FindingKind, FindingLog
+
+TAILS_SIZE_MAX = 256 << 20
+ADVICE = "the node makes it again from the log while it runs; or remove the file"
+
+
+def read_queue_tails(
+    fs: ReadableFileSystem, state_directory: str, log: FindingLog
+) -> dict[tuple[str, int], Tail]:
+    """What ``state/tails`` says; it may be absent."""
+    path = f"{state_directory}/{TAILS_NAME}"
+    if TAILS_NAME not in listed_names(fs, state_directory):
+        return {}
+    try:
+        return decode_tails(read_head(fs, path, TAILS_SIZE_MAX), path)
+    except FileNotFoundError:
+        return {}
+    except DamagedError as error:
+        log.add(
+            FindingKind.CONSUME_QUEUE,
+            path,
+            error.position,
+            expected="the tails of ConsumeQueues",
+            found=error.what,
+            advice=ADVICE,
+            unread=isinstance(error, UnreadableError),
+        )
+        return {}

@@ -1,0 +1,124 @@
+"""The logs of real processes: quiet at a clean start, and changed while they run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.running_cluster import RunningCluster, start_cluster
+
+pytestmark = pytest.mark.processes
+
+EVENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (DEBUG|INFO|WARNING|ERROR) [\w.]+: .+")
+CLEAN_LINES_MAX = 6
+SECONDS = 30.0
+
+
+def until(holds: Callable[[], object], what: str) -> None:
+    """Other processes can only be asked again."""
+    ends_at = time.monotonic() + SECONDS
+    while not holds():
+        assert time.monotonic() < ends_at, what
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    running = start_cluster(tmp_path_factory.mktemp("logs") / "cluster")
+    yield running
+    running.stop()
+
+
+def log_of(cluster: RunningCluster, node: str) -> Path:
+    return cluster.data(node) / "log" / "node.log"
+
+
+def pid_of(cluster: RunningCluster, node: str) -> int:
+    (found,) = [each.pid for each in cluster.view().nodes if each.node.endswith(node)]
+    assert found is not None
+    return found
+
+
+def test_a_clean_start_says_a_few_lines_and_nothing_is_wrong(cluster: RunningCluster) -> None:
+    cluster.wait_until_level()
+    logs = [log_of(cluster, node) for node in cluster.nodes]
+    logs.append(cluster.directory / "namesrv" / "log" / "namesrv.log")
+    for log in logs:
+        lines = log.read_text().splitlines()
+        assert 0 < len(lines) <= CLEAN_LINES_MAX, lines
+        for line in lines:
+            event = EVENT.fullmatch(line)
+            assert event is not None, line
+            assert event.group(1) == "INFO", line
+
+
+def test_a_restarted_node_and_those_that_stay_are_as_quiet(cluster: RunningCluster) -> None:
+    node = cluster.leader()
+    others = {other: log_of(cluster, other).read_text() for other in cluster.nodes if other != node}
+    before = log_of(cluster, node).read_text()
+    cluster.end(node)
+    cluster.start(node)
+    cluster.wait_until_level()
+    for log, old in [(node, before), *others.items()]:
+        lines = log_of(cluster, log).read_text().removeprefix(old).splitlines()
+        assert len(lines) <= CLEAN_LINES_MAX, lines
+        assert not [line for line in lines if " ERROR " in line or "Traceback" in line]
+
+
+def test_a_hangup_opens_the_log_again_and_takes_its_settings(cluster: RunningCluster) -> None:
+    node = cluster.nodes[0]
+    log, pid = log_of(cluster, node), pid_of(cluster, node)
+    moved = log.with_name("moved.log")
+    log.rename(moved)
+    config = cluster.data(node) / "node.toml"
+    text = config.read_text()
+    assert 'log_format = "text"' in text
+    config.write_text(text.replace('log_format = "text"', 'log_format = "json"'))
+    try:
+        os.kill(pid, signal.SIGHUP)
+        until(log.exists, "the log is not opened again")
+        until(lambda: log.read_text().endswith("\n"), "nothing is said")
+        (line,) = log.read_text().splitlines()
+        document = json.loads(line)
+        assert document["level"] == "INFO"
+        assert document["node"].endswith(f"/{node}")
+        assert (document["log_format"], document["log_level"]) == ("json", "info")
+
+        config.write_text("nonsense = 1\n" + text)
+        os.kill(pid, signal.SIGHUP)
+        until(lambda: "nonsense" in log.read_text(), "a wrong file is not told of")
+        assert cluster.runs(node)
+    finally:
+        config.write_text(text)
+        os.kill(pid, signal.SIGHUP)
+    until(lambda: "up, as text" in log.read_text(), "the old settings do not come back")
+
+
+def test_a_command_changes_the_level_of_all_nodes(cluster: RunningCluster) -> None:
+    sizes = {node: log_of(cluster, node).stat().st_size for node in cluster.nodes}
+    done = cluster.ask("config", "set", "logLevel", "debug")
+    assert done == {"key": "logLevel", "value": "debug", "groups": [cluster.group]}
+    try:
+        told = cluster.ask("config", "get", "logLevel")
+        assert told == {"groups": {cluster.group: {"logLevel": "debug"}}}
+        cluster.wait_until_level()
+        target = next(node for node in cluster.nodes if node != cluster.leader())
+        cluster.dledger("leader", "transfer", cluster.group, target)
+        for node in cluster.nodes:
+            added = log_of(cluster, node).read_text()[sizes[node] :]
+            assert "the group: debug" in added
+            # Who campaigns is told at this level alone.
+            assert (" DEBUG " in added) == (node == target)
+    finally:
+        cluster.dledger("config", "set", "logLevel", "info")
+    refused = cluster.dledger("config", "set", "logLevel", "loud", code=1)
+    assert "debug or info or warning or error" in refused.stderr
+    unknown = cluster.dledger("config", "get", "logLevle", code=2)
+    assert "there are" in unknown.stderr
