@@ -242,8 +242,7 @@ class ReplicaStore(ReplicaReads):
         """Removes the whole segments below ``position`` with their part of the entry index.
 
         What the older of the two checkpoints needs for recovery stays. Raises
-        :class:`~store.errors.DamagedError` where nothing says which entry begins the log then: it
-        stays as it is.
+        :class:`~store.errors.DamagedError`, and removes nothing, if no row says what begins there.
         """
         self._check_usable()
         oldest = self.checkpoints.oldest
@@ -334,8 +333,7 @@ class ReplicaStore(ReplicaReads):
     def repair_row(self, index: int) -> bool:
         """Makes the row of a whole entry, or the padding behind it, again, if that has rotted.
 
-        Background thread, and committed entries only. Returns whether it did. Raises
-        :class:`FatalDiskError`.
+        Committed entries only. Returns whether it did. Raises :class:`FatalDiskError`.
         """
         self._check_usable()
         try:

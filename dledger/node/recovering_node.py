@@ -47,7 +47,7 @@ async def open_replica(  # noqa: PLR0917 - what a replica is opened with, then w
     ``members`` are the peers that this node is set up with: they alone may give an entry that no
     chain CRC ties to what is here. ``on_hole`` is told what is wrong before peers are asked.
 
-    Raises the errors of :meth:`store.replica.ReplicaStore.open`, and ``OSError`` where the disk
+    Raises the errors of :meth:`store.replica.ReplicaStore.open`, and ``OSError`` if the disk
     fails or the transport's port is taken.
     """
     recovery = Recovery(fs, directory, config)

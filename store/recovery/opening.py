@@ -57,7 +57,7 @@ class StoreConfig:
 
 
 def lock_directory(fs: FileSystem, directory: str, config: StoreConfig) -> tuple[Lock, int]:
-    """Locks the directory, makes it where it is new, and installs a refill that is complete.
+    """Locks the directory, makes it if it is new, and installs a refill that is complete.
 
     Returns the lock and the incarnation. Raises the errors of
     :meth:`store.replica.ReplicaStore.open`, and ``OSError``.
@@ -122,8 +122,8 @@ def begin_incarnation(
     """Gives the directory another incarnation, durably, and returns it; see
     ``recovery/lost_suffix.py``.
 
-    That this node stood on another disk is noted before: else it might pass for a new one where the
-    log does not say so any more.
+    First it notes that this node stood on another disk. Otherwise the node might pass for a new one
+    once its log no longer says so.
     """
     state = f"{directory}/state"
     path = f"{state}/{FORMAT_NAME}"

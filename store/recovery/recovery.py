@@ -1,7 +1,7 @@
 """Recovery: from the files of a replica to a log that may be used.
 
 All entries behind the newest checkpoint are read. A *hole* is a place where no whole entry stands
-(:mod:`store.log.log_reader`). What it means depends on where it lies:
+(:mod:`store.log.log_reader`). Its place says what it means:
 
 * Behind the durable position: a torn tail, which was never confirmed. It is cut.
 * Below it, among entries that are known to be committed: :attr:`Recovery.hole` is set, and recovery
@@ -150,17 +150,17 @@ class Recovery:
         return self._index.first_index
 
     def read(self, first_index: int, last_index: int, bytes_max: int) -> list[Entry]:
-        """Committed entries before the hole, for a peer; none where there are none."""
+        """Committed entries before the hole, for a peer; an empty list without any."""
         last_index = min(last_index, self._found.last_index)
         with suppress(StoreError):
             return read_entries(self._log, self._index, first_index, last_index, bytes_max)
         return []
 
     def fill(self, entries: Sequence[Entry]) -> None:
-        """Puts a peer's committed entries where none are whole here, and reads on.
+        """Puts a peer's committed entries in the place of the hole, and reads on.
 
-        Raises :class:`~store.errors.StoreError` where an entry does not fit,
-        :class:`~store.errors.DamagedError` where the log cannot be used at all, and ``OSError``.
+        Raises :class:`~store.errors.StoreError` if an entry does not fit,
+        :class:`~store.errors.DamagedError` if the log cannot be used at all, and ``OSError``.
         What was put there before that stays.
         """
         for entry in entries:
@@ -220,8 +220,10 @@ class Recovery:
     # --- a log that ends too early
 
     def _lose_suffix(self, error: DamagedError) -> None:
-        """Makes the directory another disk, durably and once, as entries that it confirmed may be
-        lost. Raises ``error`` where nobody could give them back, or nobody would notice."""
+        """Makes the directory another disk, durably and once: it may have lost confirmed entries.
+
+        Raises ``error`` if nobody could give them back, or nobody would notice.
+        """
         if self._config.alone or not self._config.incarnation:
             raise error
         if not self._lost:

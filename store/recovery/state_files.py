@@ -1,7 +1,7 @@
 """The small files that say what a replica must hold: vote, mark, checkpoints, and what others hold.
 
-``state/format`` is written last when a directory is made. So where it exists the vote and the mark
-existed too, and where one of them is missing it was lost. A replica that lost its vote or its mark
+``state/format`` is written last when a directory is made. So if it exists, the vote and the mark
+existed too, and if one of them is missing, it was lost. A replica that lost its vote or its mark
 is damaged and says so: taking it for new could elect a second leader in one term, or cut entries
 that were acknowledged.
 """
@@ -22,7 +22,7 @@ class StateFiles:
     def __init__(self, fs: FileSystem, directory: str, owner: str) -> None:
         """``owner`` is whose replica it is, ``group/node``.
 
-        Raises :class:`~store.errors.DamagedError`, :class:`~store.errors.DataFormatError` where a
+        Raises :class:`~store.errors.DamagedError`, :class:`~store.errors.DataFormatError` if a
         file belongs to another node, and ``OSError``.
         """
         state = f"{directory}/state"
