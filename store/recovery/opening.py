@@ -127,10 +127,11 @@ def begin_incarnation(
     """
     state = f"{directory}/state"
     path = f"{state}/{FORMAT_NAME}"
-    before = decode_format(read_checked_file(fs, path), path).incarnation
+    found = decode_format(read_checked_file(fs, path), path)
     held = evidence_file.held
     if all(each.node != config.node for each in held):
-        evidence_file.save((SavedEvidence(config.node, before, -1), *held))
-    identity = Identity(config.group, config.node, config.segment_size, config.incarnation)
-    replace_file(fs, state, FORMAT_NAME, encode_format(identity))
+        evidence_file.save((SavedEvidence(config.node, found.incarnation, -1), *held))
+    replace_file(
+        fs, state, FORMAT_NAME, encode_format(found._replace(incarnation=config.incarnation))
+    )
     return config.incarnation
