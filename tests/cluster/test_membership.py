@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -178,12 +179,14 @@ def test_a_removed_node_is_ended_and_not_started_until_it_is_added_again(
     local.wait_until_level()
 
 
-def test_a_node_that_was_removed_while_it_was_down_falls_quiet(local: RunningCluster) -> None:
+def test_a_node_that_was_removed_while_it_was_down_falls_quiet(
+    local: RunningCluster, tmp_path: Path
+) -> None:
     away = next(node for node in local.nodes if node != local.leader())
     local.kill(away)
     # Without --data, as from another machine: the node comes back and does not know.
-    done = local.dledger("member", "remove", "broker-a", away, "--data", "/nowhere")
-    assert "its process may be stopped" in done.stderr
+    done = local.dledger("member", "remove", "broker-a", away, "--data", str(tmp_path / "no"))
+    assert "stop its process, and do not start it again" in done.stderr
     local.start(away)
     local.wait_until_answering(away)
     log = local.data(away) / "log/node.log"

@@ -41,7 +41,8 @@ def scrape(address: str) -> Page:
 
 
 class Scraper(threading.Thread):
-    """Reads every node again and again, as Prometheus does, and keeps all pages."""
+    """Reads every node again and again, as Prometheus does, and keeps all pages, at least two of
+    each node."""
 
     def __init__(self, addresses: list[str]) -> None:
         super().__init__(daemon=True)
@@ -49,9 +50,14 @@ class Scraper(threading.Thread):
         self._ended = threading.Event()
 
     def run(self) -> None:
+        self._scrape()
         while not self._ended.wait(0.3):
-            for address, pages in self.pages.items():
-                pages.append(scrape(address))
+            self._scrape()
+        self._scrape()
+
+    def _scrape(self) -> None:
+        for address, pages in self.pages.items():
+            pages.append(scrape(address))
 
     def end(self) -> None:
         self._ended.set()

@@ -316,7 +316,7 @@ def alter_format(name: str, group: Group, member: Member, rng: Random) -> Plante
         "disk of another": lambda: encode_format(identity._replace(incarnation=theirs.incarnation)),
         "of another": lambda: encode_format(theirs),
         "changed version": lambda: encode_format(identity).replace(b"format 2", b"format 3", 1),
-        "future version": lambda: _signed(b"dledger data format 2\nwhatever comes\n"),
+        "future version": lambda: _signed(b"dledger data format 3\nwhatever comes\n"),
         "empty": lambda: b"",
         "zeros": lambda: bytes(100),
         "no number": lambda: _signed(lines.replace(b"8192", b"8k")),
