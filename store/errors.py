@@ -82,36 +82,6 @@ class UnreadableError(DamagedError):
     """Bytes that may be right, and could not be read: ``what`` has the reason."""
 
 
-class DamagedLogError(DamagedError):
-    """An entry below the durable mark is not whole; the entries before it are.
-
-    ``index`` is its number, ``end`` where the entry before ends and ``chain_crc`` the chain up to
-    there (``None`` at the first entry retained). All up to entry ``known_index`` was durable, and
-    all below the position ``durable_position``; up to ``commit_index`` it is known to be committed.
-    With ``suffix_lost`` it is known that entries behind that are lost too, and this would not be
-    seen any more once the entry is put back. ``rows`` are those of the entry index for whole
-    entries right before the damage. The log begins with entry ``first_index``, and the newest
-    checkpoint covers all up to ``applied_index``.
-    """
-
-    def __init__(self, path: str, position: int, what: str) -> None:
-        super().__init__(path, position, what)
-        self.index = 0
-        self.end = 0
-        self.chain_crc: int | None = None
-        self.commit_index = -1
-        self.known_index = -1
-        self.durable_position = 0
-        self.suffix_lost = False
-        self.first_index = 0
-        self.applied_index = -1
-        self.rows = b""
-
-
-class MissingSegmentError(DamagedError):
-    """A file of the log is missing below the durable mark."""
-
-
 class DataFormatError(StoreError):
     """The directory belongs to another node, another group or another format version."""
 

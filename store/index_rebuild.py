@@ -1,4 +1,4 @@
-"""Making ConsumeQueues and key index again from the log, where they are lost as a whole.
+"""Making ConsumeQueues and key index again from the log, if they are lost as a whole.
 
 The rows lie ready made in the entries (``store/message/batch.py``), so this is reading the log
 once. What is made is what the newest checkpoint covers; the entries behind it are applied as at any
@@ -40,8 +40,8 @@ def rebuild_derived(
     """Makes them again if that was requested; returns whether it was. Blocks.
 
     ``rows_per_file``: of a ConsumeQueue. A crash in between leaves the request, and all begins
-    again. Raises :class:`~store.errors.DiskFullError` where there is no room, and
-    :class:`~store.errors.FatalDiskError` where the disk fails.
+    again. Raises :class:`~store.errors.DiskFullError` if there is no room, and
+    :class:`~store.errors.FatalDiskError` if the disk fails.
     """
     request = f"{directory}/state/{REBUILD_NAME}"
     if not fs.exists(request):
@@ -73,6 +73,8 @@ def _make(fs: FileSystem, directory: str, store: ReplicaStore, rows_per_file: in
     index = store.first_index
     while index <= checkpoint.index:
         checked = store.check_entries(index, checkpoint.index, READ_BYTES)
+        if [place for place in checked.damage if store.repair_row(place)]:
+            continue  # these entries are whole, and found now
         for entry in checked.entries:
             rebuilder.add(entry)
         index = checked.next_index

@@ -40,7 +40,8 @@ from store.log.entry_reader import confirmed_entry_at, index_at
 from store.log.entry_repair import mend_alone, repair_entry, repair_row
 from store.log.layout import segment_start
 from store.recovery.log_scan import RecoveredReplica
-from store.recovery.opening import OpenParts, StoreConfig, open_parts
+from store.recovery.opening import StoreConfig
+from store.recovery.recovery import OpenParts, Recovery
 from store.recovery.snapshot_install import (
     REBUILD_NAME,
     InstallPlan,
@@ -63,9 +64,9 @@ class ReplicaStore(ReplicaReads):
     def __init__(self, fs: FileSystem, directory: str, parts: OpenParts) -> None:
         super().__init__(fs, directory, parts)
         self._lock = parts.lock
-        self._vote_file = parts.vote_file
-        self._held_file = parts.evidence_file
-        self._term = parts.hard_state.term
+        self._vote_file = parts.state.vote_file
+        self._held_file = parts.state.evidence_file
+        self._term = parts.state.hard_state.term
         self._last_term = parts.last_term
         self._failure: FatalDiskError | None = None
         self.recovered = parts.recovered
@@ -79,10 +80,11 @@ class ReplicaStore(ReplicaReads):
         :class:`~store.errors.DamagedError` where bytes that were durable are wrong, and
         :class:`~store.errors.FatalDiskError` where the disk fails.
         """
-        try:
-            return ReplicaStore(fs, directory, open_parts(fs, directory, config))
-        except OSError as error:
-            raise FatalDiskError(f"{directory}: cannot be opened: {error}") from error
+        recovery = Recovery(fs, directory, config)
+        if recovery.hole is not None:
+            recovery.close()
+            raise recovery.hole.error
+        return ReplicaStore(fs, directory, recovery.finish())
 
     # The storage thread.
 
@@ -240,8 +242,7 @@ class ReplicaStore(ReplicaReads):
         """Removes the whole segments below ``position`` with their part of the entry index.
 
         What the older of the two checkpoints needs for recovery stays. Raises
-        :class:`~store.errors.DamagedError` where nothing says which entry begins the log then: it
-        stays as it is.
+        :class:`~store.errors.DamagedError`, and removes nothing, if no row says what begins there.
         """
         self._check_usable()
         oldest = self.checkpoints.oldest
@@ -332,8 +333,7 @@ class ReplicaStore(ReplicaReads):
     def repair_row(self, index: int) -> bool:
         """Makes the row of a whole entry, or the padding behind it, again, if that has rotted.
 
-        Background thread, and committed entries only. Returns whether it did. Raises
-        :class:`FatalDiskError`.
+        Committed entries only. Returns whether it did. Raises :class:`FatalDiskError`.
         """
         self._check_usable()
         try:

@@ -15,7 +15,7 @@ from store.log.entry_reader import (
 )
 from store.log.entry_repair import CheckedRange, check_entries
 from store.log.segment import SegmentSpan
-from store.recovery.opening import OpenParts
+from store.recovery.recovery import OpenParts
 from store.state.durable_mark import DurableMarkTracker
 
 
@@ -27,9 +27,10 @@ class ReplicaReads:
         self._directory = directory
         self._log = parts.log
         self._index = parts.index
-        self.checkpoints = parts.checkpoints
+        state = parts.state
+        self.checkpoints = state.checkpoints
         self._marks = DurableMarkTracker(
-            file=parts.mark_file, mark=parts.mark, log=parts.log, index=parts.index
+            file=state.mark_file, mark=state.mark, log=parts.log, index=parts.index
         )
         self._truncations = 0
 

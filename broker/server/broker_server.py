@@ -19,7 +19,7 @@ from broker.server.broker import Broker
 from broker.server.environment import BrokerLimits, Environment
 from broker.server.name_server_registration import Registrar
 from broker.system.uncaught_errors import fatal_error_of
-from dledger.node.startup_repair import open_repaired
+from dledger.node.recovering_node import open_replica
 from store.replica import ReplicaStore, StoreConfig
 
 B = TypeVar("B", bound=Broker)
@@ -128,13 +128,14 @@ async def open_broker(
 ) -> BrokerServer[B]:
     """Opens the data of a broker, which is then to be started.
 
-    Waits for its peers if they must repair the log. Raises :class:`~store.errors.StoreError` and
-    ``OSError`` if the data cannot be used; the environment is closed then.
+    Waits for its peers if the log has a hole that they must fill. Raises
+    :class:`~store.errors.StoreError` and ``OSError`` if the data cannot be used; the environment is
+    closed then.
     """
     with ExitStack() as unless_opened:
         unless_opened.callback(environment.close)
         unless_opened.callback(environment.executors.close)
-        store = await open_repaired(
+        store = await open_replica(
             environment.fs,
             config.data,
             StoreConfig(
@@ -150,6 +151,7 @@ async def open_broker(
             environment.make_transport,
             environment.loop,
             config.peers,
+            on_hole=environment.on_hole,
         )
         unless_opened.pop_all()
     return BrokerServer(config, store, environment, limits, broker_class)

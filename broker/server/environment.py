@@ -16,6 +16,7 @@ from broker.security.port_tls import PortTls
 from dledger.config import RaftConfig
 from dledger.node.executor import Executors
 from dledger.wire.transport import Transport
+from store.errors import DamagedError
 from store.io.filesystem import FileSystem
 from store.log.entry_index import ROWS_PER_FILE
 from store.log.retention_policy import RetentionPolicy
@@ -28,7 +29,8 @@ class Environment:
     ``loop`` gives the time, and opens connections and ports. ``wall_clock`` gives milliseconds
     since 1970, ``clock`` seconds for latencies that never run backward, ``new_incarnation`` a
     number that no other disk has. ``make_transport`` gives a connection to the peers, one at a
-    time. ``set_log_level`` sets how much this process logs. ``make_ingest`` and ``make_delivery``
+    time. ``on_hole`` is told what is wrong with a log that peers must fill before the broker
+    starts. ``set_log_level`` sets how much this process logs. ``make_ingest`` and ``make_delivery``
     make the two doors of a broker of their parts, traced or not. ``secrets`` are needed if access
     control is on. ``tls`` is that of the ports of clients, if they speak it. ``close`` releases
     everything, when nothing runs any more.
@@ -42,6 +44,7 @@ class Environment:
     wall_clock: Callable[[], int]
     clock: Callable[[], float]
     new_incarnation: Callable[[], int]
+    on_hole: Callable[[DamagedError], None] = lambda _error: None
     set_log_level: Callable[[str], None] = lambda _level: None
     make_ingest: Callable[..., Ingest] = Ingest
     make_delivery: Callable[..., Delivery] = Delivery

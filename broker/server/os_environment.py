@@ -40,9 +40,9 @@ from store.io.os_filesystem import OsFileSystem
 async def serve(config: NodeConfig) -> BrokerServer[Broker]:
     """Starts the broker of ``config``.
 
-    Waits for its peers if they must repair its log. Raises :class:`~store.errors.StoreError` if its
-    data cannot be used, ``OSError`` if a port is taken, and
-    :class:`~broker.config.setting_checks.ConfigError` if the files of ``[security]`` cannot be
+    Waits for its peers if its log has a hole that they must fill. Raises
+    :class:`~store.errors.StoreError` if its data cannot be used, ``OSError`` if a port is taken,
+    and :class:`~broker.config.setting_checks.ConfigError` if the files of ``[security]`` cannot be
     used; nothing keeps running then.
     """
     usual = DescriptorLimits()
@@ -56,7 +56,7 @@ async def serve(config: NodeConfig) -> BrokerServer[Broker]:
         environment = os_environment(config, connections.peers, security)
         return await open_broker(config, environment, limits, Broker)
 
-    return await start_service(open_it, alone=not config.peers)
+    return await start_service(open_it)
 
 
 def os_environment(

@@ -112,7 +112,7 @@ class Node:
             config=config,
             sync_flush=sync_flush,
             health=OwnHealth(
-                holds_confirmed=vote_floor < 0, intact=not store.recovered.short_segments
+                holds_confirmed=vote_floor < 0, intact=not store.recovered.cut_entries
             ),
         )
         self.core: RaftView = core

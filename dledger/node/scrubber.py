@@ -25,10 +25,10 @@ from typing import Protocol
 
 from dledger.node.executor import Executor
 from dledger.node.lifecycle import Lifecycle
-from dledger.node.peer_calls import Answer, PeerCalls
+from dledger.node.peer_calls import PeerCalls
+from dledger.node.repairer import Repairer
 from dledger.node.snapshot_sender import PIECE_BYTES
 from dledger.raft.view import RaftView
-from dledger.wire.service_messages import FetchRequest, FetchResponse
 from store.errors import DiskFullError, FatalDiskError, OutOfRangeError, StoreError
 from store.log.entry import Entry
 from store.log.entry_repair import CheckedRange
@@ -36,7 +36,6 @@ from store.replica import ReplicaStore
 
 log = logging.getLogger(__name__)
 
-RETRY_SECONDS = 1.0
 REPAIRS_KEPT = 50
 DAMAGE_LISTED_MAX = 20
 ROWS_REPAIRED_MAX = 256
@@ -108,50 +107,27 @@ class Scrubber:
         self._store = store
         self._lifecycle = lifecycle
         self._damaged_changed = damaged_changed
-        self._calls = calls
         self._background = background
         self._loop = loop
         self._bytes_per_second = bytes_per_second
         self._pass_seconds = pass_seconds
         self._next_index = -1  # -1: a new pass begins
-        self._cut: list[tuple[int, int]] = []  # entries of segments that were cut short, unread
-        self._knows_cut = not store.recovered.short_segments
-        self._was_damaged = not self._knows_cut
+        self._cut = list(store.recovered.cut_entries)  # those that were not read yet
+        self._was_damaged = bool(self._cut)
         self._comparing = False
-        self._repairing = False
         self._first_index = 0
-        self._tries = 0
+        self._repairer = Repairer(calls=calls, loop=loop, holes=self)
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """Begins the first pass when the node has had time to start."""
         self._timer = self._loop.call_later(self._pass_seconds, self._step)
-        if starts := self._store.recovered.short_segments:
-            last = self._last_index()
-            self._background.submit(lambda: self._entries_from(starts, last), self._cut_known)
+        self._read_cut()
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    def _entries_from(self, starts: Sequence[int], last: int) -> list[tuple[int, int]]:
-        """First and last entry of each of these segments; on the background executor."""
-        store = self._store
-        found = []
-        for start in starts:
-            try:
-                first = store.entry_at(start, last)
-                found.append((first, store.entry_at(start + store.segment_size - 1, last)))
-            except StoreError as error:  # the pass comes by
-                log.error("%s: a segment is cut short: %s", self._core.node, error)
-        return found
-
-    def _cut_known(self, ranges: list[tuple[int, int]] | None, error: BaseException | None) -> None:
-        self._failed(error)
-        self._cut = ranges or []
-        self._knows_cut = True
-        self._read_cut()
 
     def _read_cut(self) -> None:
         self._changed()
@@ -216,7 +192,7 @@ class Scrubber:
         told = [self.damage[index] for index in nsmallest(DAMAGE_LISTED_MAX, self.damage)]
         if len(self.damage) > len(told):
             told.append(f"and {len(self.damage) - len(told)} more entries")
-        if self._cut or not self._knows_cut:
+        if self._cut:
             told.append("a segment is cut short, and what it holds is being looked at")
         return told
 
@@ -310,7 +286,7 @@ class Scrubber:
             self.repaired.append(text)
             self.derived_repaired += 1
 
-    # --- mending
+    # --- what was found
 
     def _found(self, checked: CheckedRange) -> None:
         new = {
@@ -333,57 +309,49 @@ class Scrubber:
             self._first_index = first_index
             for index in [index for index in self.damage if index < first_index]:
                 del self.damage[index]  # it has expired
-        damaged = bool(self.damage or self._cut or not self._knows_cut)
+        damaged = bool(self.damage or self._cut)
         if damaged != self._was_damaged:
             self._was_damaged = damaged
             self._damaged_changed(damaged)
-        if self.damage and not self._repairing:
-            self._repairing = True
-            self._repair()
+        if self.damage:
+            self._repairer.look()
 
-    def _repair(self) -> None:
-        """Asks one peer after the other for a damaged entry behind a whole one, where alone it can
-        be seen that what comes fits; then for the next such: all may have given up the first."""
-        peers = self._sources()
-        if not self.damage or not peers:
-            self._repairing = False
-            return
-        rounds, turn = divmod(self._tries, len(peers))
-        behind_whole = (index for index in self.damage if index - 1 not in self.damage)
-        index, peer = next(behind_whole), peers[turn]
-        if rounds:
-            others = [index, *behind_whole]
-            index = others[rounds % len(others)]
-        self._tries += 1
-        self._calls.call(
-            peer,
-            lambda number: FetchRequest(number, index, index, PIECE_BYTES),
-            lambda answer: self._fetched(index, peer, answer),
-        )
+    # --- what is damaged: see Holes
 
-    def _sources(self) -> list[str]:
+    def sources(self) -> Sequence[str]:
+        """See :class:`~dledger.node.repairer.Holes`."""
         core = self._core
         return sorted(core.peers, key=lambda peer: (peer != core.leader, peer))
 
-    def _fetched(self, index: int, peer: str, answer: Answer | None) -> None:
-        entries = answer.entries if isinstance(answer, FetchResponse) else ()
-        if not entries or entries[0].index != index:
-            self._loop.call_later(RETRY_SECONDS, self._repair)
-            return
-        entry = entries[0]
-        self._background.submit(
-            lambda: self._store.repair_entry(entry),
-            lambda _none, error: self._repaired(index, peer, error),
-        )
+    def wanted(self, rounds: int) -> tuple[int, int] | None:
+        """An entry behind a whole one, where alone it can be seen that what comes fits; then the
+        next such: all may have expired the first."""
+        if not self.damage:
+            return None
+        behind_whole = (index for index in self.damage if index - 1 not in self.damage)
+        index = next(behind_whole)
+        if rounds:
+            others = [index, *behind_whole]
+            index = others[rounds % len(others)]
+        return index, index
 
-    def _repaired(self, index: int, peer: str, error: BaseException | None) -> None:
-        if self._failed(error):
-            self._loop.call_later(RETRY_SECONDS, self._repair)
-            return
-        self.entries_repaired += index in self.damage
-        told = self.damage.pop(index, f"entry {index}")
-        self._tries -= 1  # who had this one is asked for the next
-        self.repaired.append(f"entry {index}: {told}")
-        log.warning("%s: entry %d is whole again, from %s", self._core.node, index, peer)
-        self._changed()
-        self._repair()
+    def fill(self, peer: str, entries: Sequence[Entry], done: Callable[[bool], None]) -> None:
+        """See :class:`~dledger.node.repairer.Holes`."""
+        entry = entries[0]
+
+        def ended(_none: None, error: BaseException | None) -> None:
+            whole = not self._failed(error)
+            if whole:
+                self.entries_repaired += entry.index in self.damage
+                told = self.damage.pop(entry.index, f"entry {entry.index}")
+                self.repaired.append(f"entry {entry.index}: {told}")
+                log.warning(
+                    "%s: entry %d is whole again, from %s", self._core.node, entry.index, peer
+                )
+                self._changed()
+            done(whole)
+
+        self._background.submit(lambda: self._store.repair_entry(entry), ended)
+
+    def expired(self, peer: str, index: int) -> None:
+        """See :class:`~dledger.node.repairer.Holes`. Soon this node expires it, too."""

@@ -1,21 +1,18 @@
 """The life of a process around a replica: opened, run, and opened again where that is needed.
 
 A node stops by itself where its directory must be opened anew
-(:class:`~dledger.errors.ReopenError`), and its start may meet damage that peers can put right
-before the next one. The simulator runs its nodes and brokers by these functions too.
+(:class:`~dledger.errors.ReopenError`). The simulator runs its nodes and brokers by these functions
+too.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
 from dledger.errors import ReopenError
-from store.errors import DamagedLogError, StoreError
-
-log = logging.getLogger(__name__)
+from store.errors import StoreError
 
 
 class Service(Protocol):
@@ -55,26 +52,18 @@ class StopSignal:
 S = TypeVar("S", bound=Service)
 
 
-async def start_service(open_service: Callable[[], Coroutine[Any, Any, S]], *, alone: bool) -> S:
+async def start_service(open_service: Callable[[], Coroutine[Any, Any, S]]) -> S:
     """Opens a service and starts it.
 
-    Opens it again where its start finds the log damaged: opening has peers put that right, unless
-    the node is ``alone``. Raises what opening and starting raise; nothing keeps running then.
+    Raises what opening and starting raise; nothing keeps running then.
     """
-    while True:
-        service = await open_service()
-        try:
-            await service.start()
-        except DamagedLogError as error:
-            await service.stop()
-            if alone:
-                raise
-            log.error("%s; the log is opened again, to be repaired", error)
-        except (OSError, StoreError, asyncio.CancelledError):
-            await service.stop()
-            raise
-        else:
-            return service
+    service = await open_service()
+    try:
+        await service.start()
+    except (OSError, StoreError, asyncio.CancelledError):
+        await service.stop()
+        raise
+    return service
 
 
 async def run_service(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dledger.node.startup_repair
 import store.log.repair_note
-import store.recovery.log_scan
-import store.recovery.opening
+import store.recovery.recovery
 from broker.state.state_machine import BrokerCheckpointWork, BrokerStateMachine
 from simulator.bugs.planted_bug import Bug, Patch
 from simulator.worlds.registry import BROKERS, CALM
@@ -13,6 +11,7 @@ from store.io.filesystem import Bytes, File
 from store.log.commit_log import CommitLog
 from store.log.log_reader import Hole, HoleReason
 from store.recovery.log_scan import LogScan, scan
+from store.recovery.recovery import Recovery
 from store.state.hard_state import DurableMark
 
 
@@ -28,16 +27,16 @@ def full_disk_in_a_derived_file_stops_a_node(patch: Patch) -> None:
 
 def lost_end_taken_for_an_unfinished_write(patch: Patch) -> None:
     """A segment shorter than its durable part is opened as if nothing were lost."""
-    patch.set(store.recovery.opening, "short_segment", lambda _log, _floor: None)
-    patch.set(store.recovery.opening, "lost_suffix", lambda _log, _index, _checkpoint: None)
-    patch.set(dledger.node.startup_repair, "begin_incarnation", lambda *_given: 0)
+    patch.set(store.recovery.recovery, "short_segment", lambda _log, _floor: None)
+    patch.set(store.recovery.recovery, "lost_suffix", lambda _log, _index, _checkpoint: None)
+    patch.set(Recovery, "_lose_suffix", lambda _recovery, _error: None)
 
 
 def lost_end_not_missed_once_damage_is_repaired(patch: Patch) -> None:
     """Segments are swapped, and only what peers repair is checked."""
-    patch.set(store.recovery.log_scan, "displaced", lambda _log, _position, _floor: False)
-    patch.set(store.recovery.opening, "misplaced", lambda _log, _position: None)
-    patch.set(dledger.node.startup_repair, "begin_incarnation", lambda *_given: 0)
+    patch.set(store.recovery.recovery, "displaced", lambda _log, _position, _floor: False)
+    patch.set(store.recovery.recovery, "misplaced", lambda _log, _position: None)
+    patch.set(Recovery, "_lose_suffix", lambda _recovery, _error: None)
 
 
 def log_cut_before_a_checkpoint_says_so(patch: Patch) -> None:
@@ -66,9 +65,9 @@ def unreadable_end_taken_for_an_unfinished_write(patch: Patch) -> None:
     def torn(log: CommitLog, found: LogScan, mark: DurableMark) -> Hole:
         return scan(log, found, mark)._replace(reason=HoleReason.CRC)
 
-    patch.set(store.recovery.opening, "scan", torn)
-    patch.set(store.recovery.opening, "lost_suffix", lambda _log, _index, _checkpoint: None)
-    patch.set(dledger.node.startup_repair, "begin_incarnation", lambda *_given: 0)
+    patch.set(store.recovery.recovery, "scan", torn)
+    patch.set(store.recovery.recovery, "lost_suffix", lambda _log, _index, _checkpoint: None)
+    patch.set(Recovery, "_lose_suffix", lambda _recovery, _error: None)
 
 
 BUGS = (

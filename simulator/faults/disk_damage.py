@@ -199,9 +199,10 @@ def _strike(
     what it lacks, the rest may be no majority (``docs/safety.md``).
 
     While files are swapped no name says which bytes are durable: they may be swapped once more.
+    Once the log was opened on such files, nothing else strikes until all of it was read again.
     """
     place = _place(host, share)
-    if host.files_swapped and not swaps:
+    if host.holds_old_bytes or (host.files_swapped and not swaps):
         return None
     if place is None or not cluster.atlas.allows(host.name) or _members_away(cluster):
         return None

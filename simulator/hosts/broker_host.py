@@ -172,6 +172,7 @@ class BrokerHost(Host):
                 wall_clock=self.clock.wall_ms,
                 clock=self._loop.time,
                 new_incarnation=self._new_incarnation,
+                on_hole=self._has_hole,
                 close=close,
             ),
             BrokerLimits(

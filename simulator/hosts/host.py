@@ -8,16 +8,15 @@ from functools import partial
 
 from dledger.errors import InvariantError, ReopenError, SnapshotInstalledError
 from dledger.node.node import Node
+from dledger.node.recovering_node import open_replica
 from dledger.node.service import Service, StopSignal, run_service, start_service
-from dledger.node.startup_repair import StartupRepair, open_repaired
 from dledger.raft.configuration import FIRST_INCARNATION
 from dledger.wire.features import FEATURES
 from dledger.wire.greeting import Greeting
 from dledger.wire.peer_identity import PeerIdentity
-from dledger.wire.transport import TransportHandler
 from simulator.engine.disk_executor import executors_of
 from simulator.engine.machine_clock import MachineClock
-from simulator.engine.peer_network import Network, SimulatedTransport
+from simulator.engine.peer_network import SimulatedTransport
 from simulator.engine.process import Process
 from simulator.engine.process_loop import ProcessLoop
 from simulator.engine.tcp_sockets import Interface
@@ -26,7 +25,7 @@ from simulator.hosts.disk_host import DiskHost
 from simulator.hosts.hash_state_machine import HashChainStateMachine
 from simulator.hosts.node_service import NodeService
 from simulator.hosts.observed_host import Ending, Environment, GroupConfig
-from store.errors import DamagedLogError, DiskFullError, FatalDiskError, StoreError
+from store.errors import DamagedError, DiskFullError, FatalDiskError, StoreError
 from store.replica import StoreConfig
 
 DIRECTORY = "/data"
@@ -40,20 +39,6 @@ missing outside of them."""
 EXPIRY_SECONDS = (0.0, 0.3, 0.6)
 """The pause until a host expires its log: it keeps two checkpoints, and what the older one
 needs."""
-
-
-class HostTransport(SimulatedTransport):
-    """Tells its host who listens."""
-
-    def __init__(self, network: Network, host: Host, process: Process) -> None:
-        super().__init__(network, host, process)
-        self._machine = host
-
-    async def start(self, handler: TransportHandler) -> None:
-        """See :class:`dledger.wire.transport.Transport`."""
-        if isinstance(handler, StartupRepair):
-            self._machine.waits_for_repair(handler._damage)
-        await super().start(handler)
 
 
 class Host(DiskHost):
@@ -76,7 +61,8 @@ class Host(DiskHost):
         self.features: Collection[str] = FEATURES
         """The announcements that its process makes to its peers and has heard; its next one knows
         all."""
-        self.files_swapped = False  # since the log was opened last, with every file in its place
+        self.files_swapped = False  # since the log was opened last
+        self._holds_old_bytes = False  # of another file, in a place that was not read yet
         self._incarnations = environment.streams.stream(f"incarnations of {name}")
         self._group = group
         self._ended = ended
@@ -128,6 +114,15 @@ class Host(DiskHost):
         """Whether damage keeps it from running: it refuses to, or waits for a repair. A host that
         is stopping, or is down between two processes, is not kept: it will be back."""
         return self.node is None and self.damaged and (self.refuses or self.process is not None)
+
+    @property
+    def holds_old_bytes(self) -> bool:
+        """Whether a file may still hold what another one held as they were swapped. Swapped once
+        more, it would bring back an old copy of the log's end, which nobody could notice."""
+        if self._holds_old_bytes and self.node is not None:
+            scrubber = self.node.scrubber
+            self._holds_old_bytes = scrubber.passes < PASSES_TO_FIND or bool(scrubber.damage)
+        return self._holds_old_bytes
 
     def part_is_doubtful(self, part: str) -> bool:
         """Whether damage to that part of the derived files may still be unnoticed."""
@@ -229,7 +224,7 @@ class Host(DiskHost):
         life.add_done_callback(self._over)
 
     async def _start_service(self) -> Service:
-        return await start_service(self._open, alone=False)
+        return await start_service(self._open)
 
     async def _open(self) -> Service:
         """Opens the machine's service. Its node exists from now on, and is started next."""
@@ -244,6 +239,7 @@ class Host(DiskHost):
         )
         if self._is_repaired:
             self.coverage_mark("damage repaired before the node started")
+        self._holds_old_bytes |= self.files_swapped
         self.refuses = self.files_swapped = self._is_repaired = False
         self.node = node
         for observer in self.observers:
@@ -255,7 +251,7 @@ class Host(DiskHost):
         """Opens the data; here of a bare node: its state is a hash of the applied entries."""
         group, environment, process = self._group, self._environment, self.process
         assert process is not None  # noqa: S101 - it is an event of it
-        store = await open_repaired(
+        store = await open_replica(
             self.fs,
             DIRECTORY,
             StoreConfig(
@@ -270,6 +266,7 @@ class Host(DiskHost):
             partial(self._make_transport, process),
             self._loop,
             group.voters,
+            on_hole=self._has_hole,
         )
         executors, close = executors_of(self, process, environment.loop, environment.streams)
         failed: asyncio.Future[BaseException] = self._loop.create_future()
@@ -291,12 +288,12 @@ class Host(DiskHost):
         return self._incarnations.randrange(FIRST_INCARNATION, 1 << 62)
 
     def _make_transport(self, process: Process) -> SimulatedTransport:
-        self._transport = HostTransport(self._environment.network, self, process)
+        self._transport = SimulatedTransport(self._environment.network, self, process)
         self._transport.features = self.features
         return self._transport
 
-    def waits_for_repair(self, damage: DamagedLogError) -> None:
-        """Its peers must repair its log before it can be opened."""
+    def _has_hole(self, damage: DamagedError) -> None:
+        """Its peers must fill a hole of its log before a node can be made."""
         self.note(f"must be repaired: {damage}")
         if not (self.damaged or self.damaged_parts or self._disk_failed):
             raise Violation(f"{self.name} takes its log for damaged: {damage}")

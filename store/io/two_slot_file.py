@@ -16,7 +16,8 @@ there were owners have zeros there.
 A save writes the first slot and syncs, then the second slot and syncs: at rest both hold the same
 record. If a save is torn, the other slot is whole. If one slot rots at rest, the other still has
 the *newest* record; with slots written in turn, rot in the newer one would silently bring back
-the older record, and a forgotten vote is a second leader in one term.
+the older record, and a forgotten vote is a second leader in one term. Both slots lie in one block.
+If the disk cannot read that block, a save writes all of it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from crc32c import crc32c
 from store.errors import DamagedError, DataFormatError
 from store.io.atomic_file import replace_file
 from store.io.filesystem import File, FileSystem
-from store.io.unreadable_blocks import read_until_unreadable
+from store.io.unreadable_blocks import overwrite_blocks, read_until_unreadable
 
 SLOT_SIZE = 512
 SLOT_COUNT = 2
@@ -152,5 +153,5 @@ class TwoSlotFile:
 
     def _write(self, slot: int) -> None:
         data = encode_slot(self._sequence, self.payload, self.owner)
-        self._file.pwrite(data, slot * SLOT_SIZE)
+        overwrite_blocks(self._file, data, slot * SLOT_SIZE)
         self._file.datasync()

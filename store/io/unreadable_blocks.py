@@ -19,13 +19,16 @@ UNREADABLE = frozenset(
 Others (no descriptors, no memory) say nothing of the bytes."""
 
 
-def read_until_unreadable(file: ReadableFile, size: int, offset: int) -> tuple[bytes, bool]:
-    """Up to ``size`` bytes from ``offset`` on, and whether a block that cannot be read ended them.
+def read_until_unreadable(
+    file: ReadableFile, size: int, offset: int
+) -> tuple[bytes, OSError | None]:
+    """Up to ``size`` bytes from ``offset`` on, and the error of the block that ended them.
 
-    Fewer otherwise only where the file ends. Raises ``OSError`` that tells nothing of the bytes.
+    Without an error there are fewer only where the file ends. Raises ``OSError`` that tells nothing
+    of the bytes.
     """
     try:
-        return file.pread(size, offset), False
+        return file.pread(size, offset), None
     except OSError as error:
         if error.errno not in UNREADABLE:
             raise
@@ -38,12 +41,12 @@ def read_until_unreadable(file: ReadableFile, size: int, offset: int) -> tuple[b
         except OSError as error:
             if error.errno not in UNREADABLE:
                 raise
-            return b"".join(parts), True
+            return b"".join(parts), error
         parts.append(part)
         at += len(part)
         if len(part) < wanted:
             break
-    return b"".join(parts), False
+    return b"".join(parts), None
 
 
 def widened_range(file: File, size: int, offset: int) -> tuple[int, int]:

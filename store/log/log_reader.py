@@ -259,7 +259,7 @@ def read_segment(file: ReadableFile, size: int, offset: int) -> Piece:
         data, unreadable = read_until_unreadable(file, size, offset)
     except OSError as error:
         raise UnreadableError(file.path, offset, f"cannot be read: {error}") from error
-    if unreadable:
+    if unreadable is not None:
         return Piece(data, HoleReason.EIO)
     return Piece(data, HoleReason.SHORT if len(data) < size else None)
 

@@ -147,7 +147,7 @@ class Segment:
         for offset in range(begin, end, ZERO_STEP):
             overwrite_blocks(self.file, _ZEROS[: min(ZERO_STEP, end - offset)], offset)
         within = begin % BLOCK_SIZE
-        if begin == end and read_until_unreadable(self.file, within, begin - within)[1]:
+        if begin == end and read_until_unreadable(self.file, within, begin - within)[1] is not None:
             overwrite_blocks(self.file, b"", begin)  # or nothing could be appended to what it held
 
     def _append(self, file: File, data: Bytes, offset: int) -> None:

@@ -1,23 +1,15 @@
-"""Recovery: finding the end of the log after any crash, and telling a torn tail from damage.
+"""Scanning the log from the newest checkpoint on, and making durable what was found.
 
-From the newest checkpoint on, every entry is read and checked: header, index, position, order of
-terms, chain and body. The first bytes that are no such entry end the log. What that means depends
-on where they lie:
+Every entry is read and checked: header, index, position, order of terms, chain and body. The first
+bytes that are no such entry are a hole, and what that means is for
+:mod:`store.recovery.recovery` to say. Behind the durable position it may be a torn tail. A torn
+tail is zeroed, and later segments are removed.
 
-* Below the *durable_position* (the durable mark, or the checkpoint if that is higher) the bytes
-  were known to
-  be on stable storage, and perhaps counted by a leader. They are damage: reported, never cut.
-* At or above the durable_position they are the torn tail of writes whose sync never returned. They
-  were
-  never acknowledged; they are zeroed, and later segments removed. But where the disk cannot read
-  them, no write that was torn did that: they may have been confirmed, and are lost
-  (:mod:`store.recovery.lost_suffix`).
-
-What recovery keeps above the durable_position may live only in the page cache: if the process died
+What a scan finds behind the durable position may live in the page cache only. If a process died
 because a sync failed, the kernel may hold those pages as clean although the disk lacks them, and
-another sync would say yes without writing ("Can Applications Recover from fsync Failures?", ATC
-'20). So they are written once more, over themselves, and synced before anyone may count on them;
-and so are zeros where the next entry would begin, or one that a truncation dropped could come back.
+another sync would succeed without writing ("Can Applications Recover from fsync Failures?", ATC
+'20). So they are written once more, over themselves, and synced before anyone counts on them. The
+place of the next entry gets zeros, or an entry that a truncation dropped could come back.
 """
 
 from __future__ import annotations
@@ -25,19 +17,14 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from store.errors import (
-    DamagedError,
-    DamagedLogError,
-    MissingSegmentError,
-)
+from store.errors import DamagedError
 from store.io.filesystem import BLOCK_SIZE
 from store.log.commit_log import CommitLog
 from store.log.entry import Entry, EntryKind
-from store.log.entry_index import ROW
+from store.log.entry_index import ROW, EntryIndex
 from store.log.layout import parse_segment_name, segment_start
 from store.log.log_reader import WINDOW_SIZE, Cursor, Hole, HoleReason
 from store.log.segment import Segment
-from store.recovery.lost_suffix import displaced
 from store.state.checkpoint import Checkpoint
 from store.state.hard_state import DurableMark
 from store.state.replication_evidence_file import SavedEvidence
@@ -47,6 +34,8 @@ TAIL_BYTES_MAX = 16 << 20
 # many zeros could not be taken for an entry anyway, because it does not continue the chain.
 TORN_REACH = 8 << 20
 END_ZEROS = 4096
+FIRST_WINDOW_SIZE, WINDOW_GROWTH = 4096, 8
+"""Who fills holes comes here for each entry of a peer, and the next hole is often near."""
 _ZERO_BLOCK = bytes(4096)
 
 
@@ -60,8 +49,8 @@ class RecoveredReplica:
     is the end position and chain CRC of the entry before the first of them. Where
     ``damaged_checkpoints`` names some, an older one was used. ``configurations`` are the entries of
     that kind after the checkpoint, and ``incarnation`` is the number of the directory. ``held`` is
-    what was saved of the disks of others. ``short_segments`` begin where they should, have another
-    behind them, and no longer, or not yet again, all of their bytes.
+    what was saved of the disks of others. ``cut_entries`` are the first and the last entry of each
+    segment that lacks bytes, though another segment is behind it.
     """
 
     term: int
@@ -80,7 +69,7 @@ class RecoveredReplica:
     incarnation: int = 0
     configurations: list[Entry] = field(default_factory=list)
     held: tuple[SavedEvidence, ...] = ()
-    short_segments: tuple[int, ...] = ()
+    cut_entries: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(slots=True)
@@ -94,7 +83,6 @@ class LogScan:
     term_starts: list[tuple[int, int]] = field(default_factory=list)
     rows: bytearray = field(default_factory=bytearray)
     commit_index: int = -1
-    applied_index: int = -1
     tail: deque[Entry] = field(default_factory=deque)
     tail_base: tuple[int, int] = (0, 0)
     tail_bytes: int = 0
@@ -145,16 +133,30 @@ def adopt_segments(log: CommitLog, names: list[str]) -> list[Segment]:
     return expired
 
 
-def check_segments(log: CommitLog, durable_position: int) -> None:
-    """Raises :class:`~store.errors.DamagedError` where a segment below the durable_position is
-    missing.
-    """
-    size = log.segment_size
-    start = segment_start(log.first_position, size)
-    while start < durable_position:
-        if start not in log.segments:
-            raise MissingSegmentError(log.locate(start)[0], 0, "the segment file is missing")
-        start += size
+def missing_segments(log: CommitLog, durable_position: int) -> list[Segment]:
+    """The segments below ``durable_position`` of which there is no file."""
+    first = segment_start(log.first_position, log.segment_size)
+    starts = range(first, durable_position, log.segment_size)
+    return [log.new_segment(start) for start in starts if start not in log.segments]
+
+
+def start_of_scan(checkpoint: Checkpoint | None, index: EntryIndex, mark: DurableMark) -> LogScan:
+    """At the checkpoint, or at the first entry where the entry index must be made again."""
+    # What came before an expired log's first entry is not known; its chain starts from itself.
+    chain_crc = 0 if mark.first_index == 0 else None
+    found = LogScan(mark.first_index - 1, -1, mark.first_position, chain_crc)
+    found.commit_index = mark.commit_index
+    if checkpoint is not None:
+        found.commit_index = max(mark.commit_index, checkpoint.index)
+        try:
+            index.check_files()
+        except DamagedError:
+            index.forget_files()
+        else:
+            found.last_index, found.last_term = checkpoint.index, checkpoint.term
+            found.end, found.chain_crc = checkpoint.end_position, checkpoint.chain_crc
+    found.tail_base = (found.end, found.chain_crc or 0)
+    return found
 
 
 def scan(log: CommitLog, found: LogScan, mark: DurableMark) -> Hole:
@@ -166,38 +168,16 @@ def scan(log: CommitLog, found: LogScan, mark: DurableMark) -> Hole:
     cursor = Cursor(
         found.last_index + 1, found.end, found.chain_crc, found.last_term, end=found.end
     )
+    size = FIRST_WINDOW_SIZE
     while True:
-        window = log.reader.window(cursor)
+        window = log.reader.window(cursor, size=size)
+        size = min(size * WINDOW_GROWTH, WINDOW_SIZE)
         for entry in window.entries:
             found.take(entry)
             if entry.position < mark.position <= found.end:
                 _check_mark(found, mark, log, entry.position)
         if window.hole is not None:
             return window.hole
-
-
-def check_durable(
-    log: CommitLog, found: LogScan, hole: Hole, mark: DurableMark, durable_position: int
-) -> None:
-    """Raises :class:`~store.errors.DamagedLogError` where the hole that ended a scan lies below
-    ``durable_position``.
-    """
-    if found.end >= durable_position:
-        return
-    damage = DamagedLogError(
-        *log.locate(hole.position),
-        f"{hole}; all below position {durable_position} was durable, "
-        f"and entry {found.last_index + 1} is not whole",
-    )
-    damage.index, damage.end = found.last_index + 1, found.end
-    damage.chain_crc = found.chain_crc
-    damage.commit_index = found.commit_index
-    damage.known_index = max(found.commit_index, mark.index)
-    damage.durable_position = durable_position
-    damage.first_index, damage.rows = mark.first_index, bytes(found.rows)
-    damage.applied_index = found.applied_index
-    damage.suffix_lost = displaced(log, hole.position, durable_position)
-    raise damage
 
 
 def _check_mark(found: LogScan, mark: DurableMark, log: CommitLog, position: int) -> None:

@@ -30,31 +30,27 @@ def short_segment(log: CommitLog, durable_position: int) -> Segment | None:
     return segment if segment.zeroed_end < durable_position - segment.start else None
 
 
-def short_segments(log: CommitLog, index: EntryIndex, last_index: int) -> tuple[int, ...]:
-    """Where those segments begin that lack bytes of their entries, though another is behind them.
+def cut_entries(log: CommitLog, index: EntryIndex, last_index: int) -> tuple[tuple[int, int], ...]:
+    """First and last entry of each segment that lacks bytes, though another is behind it.
 
-    What a checkpoint covers is not read as the log is opened. A segment that was closed before all
-    of it was zeroed, or that a refill wrote, is shorter than others and lacks nothing.
+    The entries below a checkpoint are not read as the log is opened. A segment that was closed
+    before all of it was zeroed, or that a refill wrote, is shorter than others and lacks nothing.
+    Where the index does not say which entries a segment has, all of the log counts.
     """
-    last = segment_start(log.end, log.segment_size)
-    return tuple(
-        segment.start
-        for segment in sorted(log.segments.values(), key=lambda each: each.start)
-        if segment.start < last
-        and segment.zeroed_end < segment.size
-        and not _has_its_entries(segment, index, last_index)
-    )
-
-
-def _has_its_entries(segment: Segment, index: EntryIndex, last_index: int) -> bool:
-    """Whether the file goes on to the padding behind the last entry, as far as the index tells."""
-    try:
-        behind = index_at(index, segment.start + segment.size, last_index)
-        last = index.row(max(behind - 1, index.first_index))
-    except DamagedError:
-        return False
-    within = segment.start <= last.position < segment.start + segment.size
-    return within and last.end + PADDING_SIZE <= segment.start + segment.zeroed_end
+    size, cut = log.segment_size, []
+    for start in sorted(log.segments):
+        end = start + log.segments[start].zeroed_end
+        if start >= segment_start(log.end, size) or end >= start + size:
+            continue
+        try:
+            first = index_at(index, start, last_index)
+            last = max(index_at(index, start + size, last_index) - 1, first)
+            row = index.row(last)
+        except DamagedError:
+            return ((index.first_index, last_index),)
+        if not (start <= row.position and row.end + PADDING_SIZE <= end):
+            cut.append((first, last))
+    return tuple(cut)
 
 
 def restore_length(segment: Segment, durable_position: int) -> None:

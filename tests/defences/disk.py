@@ -12,17 +12,18 @@ import store.log.entry_reader
 import store.log.entry_repair
 import store.recovery.log_scan
 import store.recovery.opening
+import store.recovery.recovery
 import store.recovery.snapshot_install
 import store.replica
 import store.replica_reads
 import store.state.checkpoint
 from dledger.node.log_writer import LogWriter
 from dledger.node.snapshot_sender import SnapshotSender
-from dledger.node.startup_repair import StartupRepair
 from dledger.wire.service_messages import FetchRequest
 from simulator.bugs.planted_bug import Patch
 from store.io.filesystem import FileSystem
 from store.log.commit_log import CommitLog
+from store.recovery.recovery import Recovery
 from store.recovery.snapshot_install import COMPLETE_NAME, REFILL_NAME, SnapshotInstall
 from store.replica import ReplicaStore
 from store.state.checkpoint import Checkpoint
@@ -112,7 +113,7 @@ def putback_not_finished(patch: Patch) -> None:
     def finish(_fs: FileSystem, _directory: str, _log: CommitLog) -> None:
         """As if nothing had been noted."""
 
-    patch.set(store.recovery.opening, "finish", finish)
+    patch.set(store.recovery.recovery, "finish", finish)
 
 
 def what_is_not_committed_given_to_peers(patch: Patch) -> None:
@@ -130,7 +131,7 @@ def what_is_not_committed_given_to_peers(patch: Patch) -> None:
 
 
 def lost_last_entry_tells_nothing(patch: Patch) -> None:
-    patch.set(StartupRepair, "_holds", lambda _mending, _entry: True)
+    patch.set(Recovery, "_holds", lambda _recovery, _entry: True)
 
 
 def rotten_row_not_confirmed(patch: Patch) -> None:

@@ -22,7 +22,7 @@ from tests.dledger.node import (
 )
 from tests.dledger.raft import test_lease, test_refusals, test_strangers
 from tests.dledger.raft.scenario import SCENARIOS, play
-from tests.store import test_replica
+from tests.store import test_failed_writes, test_replica
 from tests.store.log import test_entry_repair
 from tests.store.recovery import test_log_damage, test_snapshot_install
 
@@ -159,7 +159,7 @@ IN_A_STORE: dict[Plant, Callable[[], object]] = {
         test_replica.test_an_entry_that_does_not_follow_is_refused_and_nothing_of_its_batch_is_kept
     ),
     disk.failed_store_goes_on: (
-        test_log_damage.test_after_a_failed_sync_the_store_refuses_everything_that_writes
+        test_failed_writes.test_after_a_failed_sync_the_store_refuses_everything_that_writes
     ),
     disk.mark_set_on_what_is_not_there: (
         test_replica.test_a_mark_on_an_entry_that_was_replaced_meanwhile_is_not_saved

@@ -8,7 +8,7 @@ from typing import Any
 import store.log.entry_reader
 import store.log.entry_repair
 import store.log.log_reader
-import store.recovery.opening
+import store.recovery.recovery
 from dledger.node.scrubber import Scrubber
 from simulator.bugs.planted_bug import Bug, Patch
 from simulator.worlds.registry import BROKERS, LOOKUPS
@@ -53,7 +53,7 @@ def _unchecked_within(patch: Patch, module: ModuleType, name: str) -> None:
 
 def crcs_not_compared_at_the_start(patch: Patch) -> None:
     """A log is opened without comparing the CRCs of its entries."""
-    _unchecked_within(patch, store.recovery.opening, "scan")
+    _unchecked_within(patch, store.recovery.recovery, "scan")
 
 
 def crcs_not_compared_by_reads(patch: Patch) -> None:
@@ -77,7 +77,7 @@ def records_read_as_they_lie(patch: Patch) -> None:
 
 def damage_at_rest_not_repaired(patch: Patch) -> None:
     """The scrub does not repair the damage that it finds."""
-    patch.set(Scrubber, "_repair", lambda _scrubber: None)
+    patch.set(Scrubber, "wanted", lambda _scrubber, _rounds: None)
 
 
 def data_at_rest_never_read(patch: Patch) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import store.log.layout
 import store.recovery.log_scan
-import store.recovery.opening
+import store.recovery.recovery
 from dledger.node.checkpointer import Checkpointer
 from dledger.node.core_driver import CoreDriver
 from dledger.node.log_writer import LogWriter
@@ -21,10 +21,8 @@ from simulator.bugs.planted_bug import Bug, Patch
 from simulator.engine.disk import SimulatedFileSystem
 from simulator.worlds.registry import BROKERS
 from store.log.commit_log import CommitLog
-from store.log.log_reader import Hole
-from store.recovery.log_scan import LogScan, scan
+from store.recovery.recovery import Recovery
 from store.replica import ReplicaStore
-from store.state.hard_state import DurableMark
 
 
 def completion_taken_for_a_later_write(patch: Patch) -> None:
@@ -138,7 +136,7 @@ def torn_tail_taken_for_damage(patch: Patch) -> None:
             raise OSError(errno.EIO, "the log has a torn tail")
         return torn
 
-    patch.set(store.recovery.opening, "clean_tail", strict)
+    patch.set(store.recovery.recovery, "clean_tail", strict)
 
 
 def torn_tail_not_cut(patch: Patch) -> None:
@@ -150,7 +148,7 @@ def torn_tail_not_cut(patch: Patch) -> None:
             segment.sync()
         return 0
 
-    patch.set(store.recovery.opening, "clean_tail", lazy)
+    patch.set(store.recovery.recovery, "clean_tail", lazy)
 
 
 def entry_applied_twice_after_a_checkpoint(patch: Patch) -> None:
@@ -196,21 +194,15 @@ def failed_write_ignored(patch: Patch) -> None:
 
 def damage_taken_for_a_torn_tail(patch: Patch) -> None:
     """A damaged entry is taken for an unfinished last write, and all behind it is cut."""
-    tell = store.recovery.opening._tell
+    read_on = Recovery._read_on
 
-    def rash(log: CommitLog, found: LogScan, mark: DurableMark) -> Hole:
-        hole = scan(log, found, mark)
-        found.commit_index = min(found.commit_index, found.last_index)
-        return hole
+    def rash(recovery: Recovery) -> None:
+        recovery._durable_position = 0
+        read_on(recovery)
+        recovery._commit_index = min(recovery._commit_index, recovery._found.last_index)
 
-    def told(*, found: LogScan, mark: DurableMark, **others: Any) -> Any:
-        lowered = replace(mark, commit_index=min(mark.commit_index, found.last_index))
-        return tell(found=found, mark=lowered, **others)
-
-    patch.set(store.recovery.opening, "scan", rash)
-    patch.set(store.recovery.opening, "check_durable", lambda *_arguments: None)
-    patch.set(store.recovery.opening, "check_segments", lambda _log, _floor: None)
-    patch.set(store.recovery.opening, "_tell", told)
+    patch.set(Recovery, "_read_on", rash)
+    patch.set(Recovery, "_find_lost_segments", lambda _recovery: None)
 
 
 def segment_closed_without_padding(patch: Patch) -> None:

@@ -44,6 +44,11 @@ class CommittedLogSurvivesRestart(Invariant):
         core = host.node.core
         last_index, before = core.entry_cache.last_index, self._incarnations.get(host.name)
         self._incarnations[host.name] = core.incarnation
+        harmed = host.damaged or host.damaged_parts or host.has_lost_disk or host._disk_failed
+        if before not in (None, core.incarnation) and not harmed:
+            raise Violation(
+                f"{host.name} takes its disk for another one, as if it had lost what was durable"
+            )
         if last_index < 0 or before not in (None, core.incarnation):
             # Another disk: only what it gets from now on counts. Its entries may still be cut.
             self._held[host.name] = min(core.commit_index, last_index)

@@ -11,10 +11,10 @@ from __future__ import annotations
 import errno
 from collections.abc import Mapping, Sequence
 
-from store.io.filesystem import BLOCK_SIZE, ReadableFile, ReadableFileSystem
+from store.io.filesystem import ReadableFile, ReadableFileSystem
+from store.io.unreadable_blocks import read_until_unreadable
 from store.verify.findings import RESTORE, Finding, FindingKind
 
-READ_SIZE = 1 << 20
 DANGLING = "a link that leads nowhere"
 READABLE = "a file or directory that can be read"
 _OTHER_THINGS = frozenset(
@@ -171,20 +171,23 @@ class _AuditFile:
         return self._file.path
 
     def pread(self, size: int, position: int) -> bytes:
+        """What comes before the first block that cannot be read."""
         try:
-            return self._file.pread(size, position)
+            data, error = read_until_unreadable(self._file, size, position)
         except OverflowError:
             return b""  # behind the end of any file
-        except OSError as error:
-            return self._read_before(size, position, error)
+        except OSError as failure:
+            data, error = b"", failure
+        if error is not None:
+            why, hidden = reason(error), is_hidden(error)
+            self._files.note(self.path, position + len(data), why, hidden=hidden)
+        return data
 
     def pread_into(self, buffer: memoryview, position: int) -> int:
         try:
             return self._file.pread_into(buffer, position)
-        except OverflowError:
-            return 0
-        except OSError as error:
-            data = self._read_before(len(buffer), position, error)
+        except (OverflowError, OSError):
+            data = self.pread(len(buffer), position)
             buffer[: len(data)] = data
             return len(data)
 
@@ -197,26 +200,6 @@ class _AuditFile:
 
     def close(self) -> None:
         self._file.close()
-
-    def _read_before(self, size: int, position: int, why: OSError) -> bytes:
-        """What comes before the first block that cannot be read."""
-        parts: list[bytes] = []
-        done, step = 0, READ_SIZE
-        while done < size and step >= BLOCK_SIZE:
-            at = position + done
-            try:
-                part = self._file.pread(min(step - at % step, size - done), at)
-            except OSError as error:
-                why = error
-                step //= 2
-                continue
-            parts.append(part)
-            done += len(part)
-            if not part:
-                return b"".join(parts)
-        if done < size:
-            self._files.note(self.path, position + done, reason(why), hidden=is_hidden(why))
-        return b"".join(parts)
 
 
 class _EmptyFile:

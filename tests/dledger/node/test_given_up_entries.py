@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
@@ -9,11 +10,21 @@ import pytest
 
 from dledger.wire.service_messages import FetchResponse, FetchStatus
 from simulator.engine.disk import PowerLossError, SimulatedFileSystem
-from store.errors import DamagedLogError
-from store.recovery.damaged_log import cut_at_damage
+from store.errors import DamagedError
 from store.recovery.opening import StoreConfig
-from tests.dledger.node.test_startup_repair import COUNT, damaged_replica, repair
-from tests.store.small_logs import CONFIG, DIRECTORY, contents, data_of, open_store
+from store.recovery.recovery import Recovery
+from store.replica import ReplicaStore
+from tests.dledger.node.test_lost_last_entry import KNOWN, path_of
+from tests.dledger.node.test_recovering_node import COUNT, damaged_replica, repair
+from tests.store.small_logs import (
+    CONFIG,
+    DIRECTORY,
+    Writer,
+    contents,
+    data_of,
+    open_store,
+    save_mark,
+)
 
 ANOTHER_DISK = replace(CONFIG, incarnation=5)
 
@@ -28,8 +39,8 @@ def test_where_all_have_given_up_an_entry_the_log_ends_before_it_on_another_disk
 ) -> None:
     fs = SimulatedFileSystem(Random(1))
     writer = damaged_replica(fs, damaged)
-    late = {peer: gone(damaged) for peer in ("n1", "n2")}
-    repair(fs, {"n1": [], "n2": []}, late=late, config=ANOTHER_DISK)
+    answers = {peer: gone(damaged) for peer in ("n1", "n2")}
+    repair(fs, {"n1": [], "n2": []}, answers=answers, config=ANOTHER_DISK)
     fs.power_loss()
     store = open_store(fs)
     assert contents(store) == data_of(writer.entries[:damaged])
@@ -39,44 +50,97 @@ def test_where_all_have_given_up_an_entry_the_log_ends_before_it_on_another_disk
 
 
 @pytest.mark.parametrize(
-    ("config", "answers"),
+    ("config", "answers", "error"),
     [
-        (ANOTHER_DISK, {"n1": gone(6)}),
-        (ANOTHER_DISK, {"n1": gone(6), "n2": gone(5)}),
-        (ANOTHER_DISK, {"n1": gone(6), "n2": FetchResponse(6, FetchStatus.MISSING, 0)}),
-        (CONFIG, {"n1": gone(6), "n2": gone(6)}),
+        (ANOTHER_DISK, {"n1": gone(6)}, TimeoutError),
+        (ANOTHER_DISK, {"n1": gone(6), "n2": gone(5)}, TimeoutError),
+        (
+            ANOTHER_DISK,
+            {"n1": gone(6), "n2": FetchResponse(6, FetchStatus.MISSING, 0)},
+            TimeoutError,
+        ),
+        (CONFIG, {"n1": gone(6), "n2": gone(6)}, DamagedError),
     ],
     ids=["one silent", "another entry", "one may get it", "no other disk"],
 )
 def test_an_entry_that_one_may_still_give_is_waited_for(
-    config: StoreConfig, answers: dict[str, FetchResponse]
+    config: StoreConfig, answers: dict[str, FetchResponse], error: type[Exception]
 ) -> None:
     fs = SimulatedFileSystem(Random(1))
     damaged_replica(fs, 6)
     before = {path: fs.visible_bytes(path) for path in fs.files()}
-    with pytest.raises(TimeoutError):
-        repair(fs, {"n1": [], "n2": []}, late=answers, config=config)
+    with pytest.raises(error):
+        repair(fs, {"n1": [], "n2": []}, answers=answers, config=config)
     assert {path: fs.visible_bytes(path) for path in fs.files()} == before
 
 
+def without_index(fs: SimulatedFileSystem) -> None:
+    for path in [path for path in fs.files() if "/index/" in path]:
+        fs.vanish(path)
+
+
+def damaged_below_its_checkpoint(seed: int) -> tuple[SimulatedFileSystem, Writer]:
+    """Entry 6 has rotted, and no entry index leads past it."""
+    fs = SimulatedFileSystem(Random(seed))
+    store, writer = open_store(fs), Writer()
+    store.save_hard_state(1, "n0")
+    store.append(writer.make_many(COUNT))
+    store.sync()
+    assert store.save_checkpoint(writer.checkpoint(KNOWN))
+    assert save_mark(store, writer.entries[KNOWN], KNOWN)
+    store.close()
+    entry = writer.entries[6]
+    fs.flip_bit(path_of(entry), entry.position % CONFIG.segment_size + 30)
+    without_index(fs)
+    return fs, writer
+
+
+def test_what_all_have_expired_below_the_checkpoint_leaves_an_empty_log_that_is_refilled() -> None:
+    fs, _ = damaged_below_its_checkpoint(1)
+    answers = {peer: gone(6) for peer in ("n1", "n2")}
+    repair(fs, {"n1": [], "n2": []}, answers=answers, config=ANOTHER_DISK)
+    fs.power_loss()
+    store = open_store(fs)
+    found = store.recovered
+    assert (found.first_index, found.last_index, found.checkpoint) == (0, -1, None)
+    assert (found.incarnation, store.read_vote_floor()) == (5, KNOWN)
+    assert fs.exists(f"{DIRECTORY}/state/rebuild")
+
+
 def test_wherever_the_cut_ends_the_log_is_damaged_as_before_or_cut() -> None:
-    for call in range(1, 200):
-        fs = SimulatedFileSystem(Random(call))
-        writer = damaged_replica(fs, 6)
-        with pytest.raises(DamagedLogError) as raised:
-            open_store(fs)
+    def replica(seed: int) -> tuple[SimulatedFileSystem, Writer]:
+        fs = SimulatedFileSystem(Random(seed))
+        return fs, damaged_replica(fs, 6)
+
+    ends_at_any_call(replica, last_index=5, floor=COUNT - 3)
+
+
+def test_wherever_the_emptying_ends_the_log_is_damaged_as_before_or_empty() -> None:
+    ends_at_any_call(damaged_below_its_checkpoint, last_index=-1, floor=KNOWN)
+
+
+def ends_at_any_call(
+    replica: Callable[[int], tuple[SimulatedFileSystem, Writer]], last_index: int, floor: int
+) -> None:
+    for call in range(1, 300):
+        fs, writer = replica(call)
+        recovery = Recovery(fs, DIRECTORY, ANOTHER_DISK)
         fs.lose_power_at(call)
         try:
-            cut_at_damage(fs, DIRECTORY, ANOTHER_DISK, raised.value)
+            recovery.give_up()
+            recovery.finish()
             break
         except PowerLossError:
             fs.power_loss()
-        try:
-            store = open_store(fs)
-        except DamagedLogError:
-            pass  # as before: peers are asked once more
-        else:
-            assert contents(store) == data_of(writer.entries[:6])
-            assert (store.recovered.incarnation, store.read_vote_floor()) == (5, COUNT - 3)
+        recovery = Recovery(fs, DIRECTORY, ANOTHER_DISK)
+        if recovery.hole is not None:
+            assert recovery.hole.index == 6  # as before: peers are asked once more
+            recovery.give_up()
+        store = ReplicaStore(fs, DIRECTORY, recovery.finish())
+        found = contents(store)
+        assert found == data_of(writer.entries[: len(found)])
+        # One that is to be empty may keep entries that were not zeroed yet.
+        assert len(found) == last_index + 1 or (last_index < 0 and len(found) <= 6)
+        assert (store.recovered.incarnation, store.read_vote_floor()) == (5, floor)
     else:
         raise AssertionError("it never ends")

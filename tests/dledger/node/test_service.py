@@ -10,10 +10,8 @@ import pytest
 
 from dledger.errors import ReopenError
 from dledger.node.service import StopSignal, run_service, start_service
-from store.errors import DamagedLogError, StoreError
+from store.errors import StoreError
 from tests.support.virtual_network import turns
-
-DAMAGE = DamagedLogError("/data/commitlog/00", 0, "not whole")
 
 
 class FakeService:
@@ -46,33 +44,21 @@ class FakeService:
 class Life:
     """Opens one service after the other."""
 
-    def __init__(self, services: Sequence[FakeService], *, alone: bool = False) -> None:
+    def __init__(self, services: Sequence[FakeService]) -> None:
         self.left = list(services)
-        self._alone = alone
 
     async def open(self) -> FakeService:
         return self.left.pop(0)
 
     async def start(self) -> FakeService:
-        return await start_service(self.open, alone=self._alone)
+        return await start_service(self.open)
 
 
-def test_a_log_that_is_found_damaged_at_the_start_is_opened_again() -> None:
-    async def scenario() -> None:
-        services = [FakeService(DAMAGE), FakeService()]
-        assert await Life(services).start() is services[1]
-        assert [each.stopped for each in services] == [1, 0]
-
-    asyncio.run(scenario())
-
-
-@pytest.mark.parametrize(
-    ("error", "alone"), [(DAMAGE, True), (StoreError("no"), False), (OSError(98, "taken"), False)]
-)
-def test_what_nobody_can_repair_stops_the_start(error: Exception, alone: bool) -> None:
+@pytest.mark.parametrize("error", [StoreError("no"), OSError(98, "taken")])
+def test_a_start_that_fails_stops_what_was_opened(error: Exception) -> None:
     async def scenario() -> None:
         services = [FakeService(error), FakeService()]
-        life = Life(services, alone=alone)
+        life = Life(services)
         with pytest.raises(type(error)):
             await life.start()
         assert (services[0].stopped, life.left) == (1, services[1:])

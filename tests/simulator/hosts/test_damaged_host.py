@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dledger.node.startup_repair import open_repaired
+from dledger.node.recovering_node import open_replica
 from simulator.hosts import host as hosts
 from simulator.worlds.cluster import Cluster
 from store.replica import ReplicaStore
@@ -46,12 +46,12 @@ def test_a_machine_is_stopped_in_order_in_the_moment_in_which_it_is_mended(
         host = others(cluster, await serving(cluster))[0]
 
         async def open_and_stop(*arguments: Any, **more: Any) -> ReplicaStore:
-            store = await open_repaired(*arguments, **more)
+            store = await open_replica(*arguments, **more)
             cluster.loop.call_soon(host.stop)  # before anybody hears that it is open
-            monkeypatch.setattr(hosts, "open_repaired", open_repaired)
+            monkeypatch.setattr(hosts, "open_replica", open_replica)
             return store
 
-        monkeypatch.setattr(hosts, "open_repaired", open_and_stop)
+        monkeypatch.setattr(hosts, "open_replica", open_and_stop)
         cluster.schedule.propose("flip-bit", host.name, 0.9, 3)
         await cluster.until(lambda: host.process is None, "it is damaged")
         await cluster.until(lambda: "stopped in order" in cluster.trace.marks, "it is stopped")
@@ -87,6 +87,14 @@ def test_a_machine_whose_files_are_swapped_is_not_damaged_otherwise() -> None:
         host.start()
         await cluster.until(lambda: restarted(host, boot), "it has its files again")
         assert not host.files_swapped
+        boot = host.boot
+        cluster.schedule.propose("swap-files", host.name, 0.1, 0.9)
+        assert not host.files_swapped  # an old copy of the log's end might come back
+        assert host.boot == boot
+        await cluster.until(lambda: not host.holds_old_bytes, "all of it was read again")
+        cluster.schedule.propose("swap-files", host.name, 0.1, 0.9)
+        assert host.files_swapped
+        host.start()
         await settle(cluster)
 
     run(script, seed=6)

@@ -29,15 +29,19 @@ def test_what_lies_before_a_block_that_cannot_be_read_is_read() -> None:
     data = block_file(fs, 4 * BLOCK_SIZE)
     fs.lose_sector("/f", 2 * BLOCK_SIZE + 5)
     file = fs.open("/f")
-    assert read_until_unreadable(file, 9 * BLOCK_SIZE, 10) == (data[10 : 2 * BLOCK_SIZE], True)
+    begin, error = read_until_unreadable(file, 9 * BLOCK_SIZE, 10)
+    assert begin == data[10 : 2 * BLOCK_SIZE]
+    assert error is not None
     assert read_until_unreadable(file, BLOCK_SIZE, BLOCK_SIZE) == (
         data[BLOCK_SIZE : 2 * BLOCK_SIZE],
-        False,
+        None,
     )
-    assert read_until_unreadable(file, 10, 2 * BLOCK_SIZE + 9) == (b"", True)
+    begin, error = read_until_unreadable(file, 10, 2 * BLOCK_SIZE + 9)
+    assert begin == b""
+    assert error is not None
     assert read_until_unreadable(file, 9 * BLOCK_SIZE, 3 * BLOCK_SIZE) == (
         data[3 * BLOCK_SIZE :],
-        False,
+        None,
     )
 
 

@@ -16,11 +16,9 @@ import pytest
 
 from simulator.engine.disk import Fault, PowerLossError, SimulatedFileSystem
 from simulator.engine.disk_file import SimulatedFile
-from store.errors import DamagedLogError, FatalDiskError, StoreError
-from store.io.filesystem import Bytes
-from store.log.entry import Entry, padding
-from store.log.repair_note import overwrite_noted, overwritten_end
-from store.recovery.opening import begin_incarnation
+from store.errors import FatalDiskError, StoreError
+from store.log.entry import Entry
+from store.recovery.recovery import Recovery
 from store.replica import ReplicaStore
 from tests.store.small_logs import (
     CONFIG,
@@ -77,7 +75,11 @@ class Lives:
     def __init__(self, seed: int) -> None:
         rng = self.rng = random.Random(seed)
         size = rng.choice((400, 1000, 8192))
-        self.config = replace(CONFIG, segment_size=size, direct=rng.random() < 0.7)
+        self.incarnation = 1
+        self.lost = 0  # what may have been lost: bits of entries, or sectors
+        self.config = replace(
+            CONFIG, segment_size=size, direct=rng.random() < 0.7, incarnation=self.incarnation
+        )
         self.fs = SimulatedFileSystem(random.Random(-seed), sector_size=rng.choice((64, 512)))
         self.writer = Writer(size)
         self.durable = 0  # as many entries
@@ -104,6 +106,7 @@ class Lives:
         else:
             self.fs.crash()
         self.how = ""
+        self.config = replace(self.config, incarnation=self.config.incarnation + 1)
 
     def run(self) -> None:
         for _ in range(self.rng.randint(2, LIVES_MAX)):
@@ -129,18 +132,17 @@ class Lives:
         self.reopened(store)
 
     def survives(self, store: ReplicaStore) -> bool:
-        """Whether the replica must hold what it held durably."""
-        return store.recovered.incarnation == 0
+        """Whether the replica must hold what it held durably: it says by another incarnation that
+        it may not."""
+        before, self.incarnation = self.incarnation, store.recovered.incarnation
+        return before == self.incarnation or not self.lost
 
     def open(self) -> ReplicaStore:
-        """A damaged log is put right first, as peers would do it."""
-        while True:
-            try:
-                return open_store(self.fs, self.config)
-            except DamagedLogError as damage:
-                entry = self.entries[damage.index]
-                piece = (entry.position, entry.data)
-                overwrite_noted(self.fs, DIRECTORY, self.config.segment_size, [piece])
+        """Holes are filled first, as peers would do it."""
+        recovery = Recovery(self.fs, DIRECTORY, self.config)
+        while recovery.hole is not None:
+            recovery.fill(self.entries[recovery.hole.index :][:3])
+        return ReplicaStore(self.fs, DIRECTORY, recovery.finish())
 
     @property
     def entries(self) -> list[Entry]:
@@ -272,8 +274,10 @@ class Lives:
         entry = self.writer.entries[self.rng.randint(store.first_index, last)]
         start = entry.position - entry.position % self.config.segment_size
         byte = entry.position - start + self.rng.randrange(entry.size)
+        self.lost += 1
         self.fs.flip_bit(f"{DIRECTORY}/commitlog/{start:020d}", byte, self.rng.randrange(8))
         self.mend_all(store)
+        self.lost -= 1
 
     def checkpoint(self, store: ReplicaStore) -> None:
         newest = store.checkpoints.newest
@@ -295,12 +299,6 @@ def test_what_was_durable_is_there_in_the_next_life(seed: int) -> None:
 class LivesOfABadDisk(Lives):
     """Between two processes a sector of the log, or of its index, is lost now and then."""
 
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
-        self.incarnation = 1
-        self.config = replace(self.config, incarnation=1)
-        self.lost = 0
-
     def end(self) -> None:
         super().end()
         while self.rng.random() < 0.5:
@@ -311,31 +309,6 @@ class LivesOfABadDisk(Lives):
             if size:
                 self.fs.lose_sector(path, self.rng.randrange(size))
                 self.lost += 1
-        self.config = replace(self.config, incarnation=self.config.incarnation + 1)
-
-    def survives(self, store: ReplicaStore) -> bool:
-        """It says by another incarnation that it may not."""
-        before, self.incarnation = self.incarnation, store.recovered.incarnation
-        return before == self.incarnation or not self.lost
-
-    def open(self) -> ReplicaStore:
-        """As ``dledger/node/startup_repair.py`` does it."""
-        while True:
-            try:
-                return open_store(self.fs, self.config)
-            except DamagedLogError as damage:
-                entry = self.entries[damage.index]
-                pieces: list[tuple[int, Bytes]] = [(entry.position, entry.data)]
-                if entry.position != damage.end:
-                    pieces.append((damage.end, padding(entry.position - damage.end)))
-                for piece in pieces:
-                    place = (DIRECTORY, self.config.segment_size, [piece])
-                    if (
-                        damage.suffix_lost
-                        or overwritten_end(self.fs, *place) > damage.durable_position
-                    ):
-                        begin_incarnation(self.fs, DIRECTORY, self.config)
-                    overwrite_noted(self.fs, *place)
 
 
 @pytest.mark.parametrize("seed", range(FIRST, LAST + 1))

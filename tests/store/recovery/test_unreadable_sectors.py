@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 
 from simulator.engine.disk import SimulatedFileSystem
-from store.errors import DamagedError, DamagedLogError, FatalDiskError, StoreError
+from store.errors import DamagedError, FatalDiskError, StoreError
 from store.io.filesystem import BLOCK_SIZE
 from store.io.two_slot_file import TwoSlotFile
 from store.log.entry import HEADER_SIZE, Entry
 from store.log.entry_index import ROW_SIZE
 from store.log.layout import segment_name, segment_start
+from store.recovery.recovery import Recovery
 from store.recovery.snapshot_install import InstallPlan, SnapshotInstall
 from store.replica import ReplicaStore, StoreConfig
 from tests.store.small_logs import (
@@ -87,12 +88,13 @@ def test_a_log_that_cannot_be_read_below_its_mark_names_the_entry(segment_size: 
     fs, writer = written(segment_size)
     lose(fs, writer.entries[40], segment_size)
     before = {path: fs.visible_bytes(path) for path in fs.files() if "/commitlog/" in path}
-    with pytest.raises(DamagedLogError, match="cannot be read") as raised:
-        open_store(fs, config(segment_size))
-    index = raised.value.index
-    assert CHECKPOINT < index <= 40
-    assert raised.value.end == writer.entries[index - 1].end
-    assert raised.value.chain_crc == writer.entries[index - 1].chain_crc
+    recovery = Recovery(fs, DIRECTORY, config(segment_size))
+    hole = recovery.hole
+    recovery.close()
+    assert hole is not None
+    assert CHECKPOINT < hole.index <= 40
+    assert "cannot be read" in str(hole.error)
+    assert f"entry {hole.index} is not whole" in str(hole.error)
     assert {path: fs.visible_bytes(path) for path in before} == before
 
 
@@ -104,14 +106,11 @@ def test_what_cannot_be_read_above_the_mark_is_lost_and_not_torn(
     """It may have been confirmed: the directory becomes another disk before anything is cut."""
     fs, writer = written(segment_size)
     lose(fs, writer.entries[lost], segment_size)
-    try:
-        store = open_store(fs, config(segment_size, incarnation=8))
-    except DamagedLogError as error:
-        damage = error
-        store = None
-    if store is None:  # the block begins below the mark
-        assert damage.index <= MARKED
+    recovery = Recovery(fs, DIRECTORY, config(segment_size, incarnation=8))
+    if recovery.hole is not None:  # the block begins below the mark
+        assert recovery.hole.index <= MARKED
         return
+    store = ReplicaStore(fs, DIRECTORY, recovery.finish())
     assert store.recovered.incarnation == 8
     assert MARKED <= store.last_index < lost
     fs.power_loss()

@@ -1,4 +1,4 @@
-"""A log that is damaged below its durable mark is put right by peers before it is opened."""
+"""A log with a hole that is not applied is filled by peers before a node is made of it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,22 @@ from random import Random
 
 import pytest
 
-from dledger.node.startup_repair import open_repaired
-from dledger.wire.service_messages import FetchRequest, FetchResponse, FetchStatus
+from dledger.node.recovering_node import open_replica
+from dledger.wire.service_messages import (
+    FetchRequest,
+    FetchResponse,
+    FetchStatus,
+    HealthReport,
+)
 from dledger.wire.transport import Message, TransportHandler
 from simulator.engine.disk import SimulatedFileSystem
 from simulator.engine.event_loop import VirtualLoop
+from store.errors import DamagedError
+from store.io.two_slot_file import TwoSlotFile
 from store.log.entry import Entry
-from store.log.layout import segment_name, segment_start
+from store.log.layout import segment_name
 from store.recovery.opening import StoreConfig
+from store.state.hard_state import DurableMark
 from tests.store.small_logs import (
     CONFIG,
     DIRECTORY,
@@ -34,12 +42,18 @@ class Givers:
     """Peers that give what they are told to have."""
 
     def __init__(
-        self, loop: VirtualLoop, logs: dict[str, list[Entry]], late: dict[str, FetchResponse]
+        self,
+        loop: VirtualLoop,
+        logs: dict[str, list[Entry]],
+        late: dict[str, FetchResponse] | None = None,
+        answers: dict[str, FetchResponse] | None = None,
     ) -> None:
-        """``late`` comes unasked, after the first answer."""
+        """``late`` comes unasked, after the first answer. ``answers`` are given to any question."""
         self._loop = loop
         self._logs = logs
-        self._late = late
+        self._late = late or {}
+        self._answers = answers or {}
+        self.reports: list[HealthReport] = []
         self._handler: TransportHandler | None = None
         self.asked: list[str] = []
 
@@ -54,8 +68,15 @@ class Givers:
         self._handler = None
 
     def send(self, peer: str, message: Message) -> None:
+        if isinstance(message, HealthReport):
+            self.reports.append(message)
+            return
         assert isinstance(message, FetchRequest)
         self.asked.append(peer)
+        if peer in self._answers:
+            fixed = replace(self._answers[peer], number=message.number)
+            self._loop.call_later(0.01, self._answer, peer, fixed)
+            return
         entries = self._logs[peer][message.first_index : message.first_index + 3]
         status = FetchStatus.ENTRIES if entries else FetchStatus.MISSING
         answer = FetchResponse(message.number, status, 0, tuple(entries))
@@ -97,15 +118,16 @@ def repair(
     config: StoreConfig = CONFIG,
     after_5_s: Callable[[], None] = lambda: None,
     late: dict[str, FetchResponse] | None = None,
+    answers: dict[str, FetchResponse] | None = None,
 ) -> Givers:
-    """Opens, and mends, until the replica can be opened."""
+    """Opens the replica, and closes it once it is whole."""
     loop = VirtualLoop()
     loop.call_later(5.0, after_5_s)
-    givers = Givers(loop, logs, late or {})
+    givers = Givers(loop, logs, late, answers)
 
     async def run() -> None:
         async with asyncio.timeout(seconds):
-            opened = await open_repaired(fs, DIRECTORY, config, lambda: givers, loop, list(logs))
+            opened = await open_replica(fs, DIRECTORY, config, lambda: givers, loop, list(logs))
             opened.close()
 
     try:
@@ -121,7 +143,7 @@ class Askers(Givers):
     def __init__(
         self, loop: VirtualLoop, logs: dict[str, list[Entry]], requests: list[FetchRequest]
     ) -> None:
-        super().__init__(loop, logs, {})
+        super().__init__(loop, logs)
         self._requests = requests
         self.answers: list[tuple[str, FetchResponse]] = []
 
@@ -138,10 +160,9 @@ class Askers(Givers):
             super().send(peer, message)
 
 
-@pytest.mark.parametrize("commit_index", [4, 30])
-def test_while_a_node_waits_it_gives_members_what_is_whole_and_committed(commit_index: int) -> None:
+def test_while_a_node_waits_it_gives_members_what_is_whole_and_committed() -> None:
     fs = SimulatedFileSystem(Random(1))
-    writer = damaged_replica(fs, 20, commit_index=commit_index)
+    writer = damaged_replica(fs, 20, commit_index=30)
     requests = [
         FetchRequest(number, first, last, size)
         for number, (first, last, size) in enumerate(
@@ -152,27 +173,26 @@ def test_while_a_node_waits_it_gives_members_what_is_whole_and_committed(commit_
     askers = Askers(loop, {"n1": writer.entries}, requests)
 
     async def run() -> None:
-        (await open_repaired(fs, DIRECTORY, CONFIG, lambda: askers, loop, ["n1"])).close()
+        (await open_replica(fs, DIRECTORY, CONFIG, lambda: askers, loop, ["n1"])).close()
 
     try:
         loop.run_until_complete(run())
     finally:
         loop.close()
     assert {peer for peer, _ in askers.answers} == {"n1"}
+    assert [report.whole for report in askers.reports] == [False]
     given = [[entry.index for entry in answer.entries] for _, answer in askers.answers]
-    segment = [entry.index for entry in writer.entries if entry.end < CONFIG.segment_size]
-    last = min(commit_index, 19)
     assert given == [
-        [index for index in segment if index <= last],
+        list(range(20)),
         [3],
         [3],
-        [19] if last == 19 else [],
+        [19],
         [],
         [],
     ]
-    for _, answer in askers.answers:
-        wanted = FetchStatus.ENTRIES if answer.entries else FetchStatus.BUSY
-        assert answer.status is wanted
+    for number, (_, answer) in enumerate(askers.answers):
+        empty = FetchStatus.EXPIRED if number == len(requests) - 1 else FetchStatus.BUSY
+        assert answer.status is (FetchStatus.ENTRIES if answer.entries else empty)
         assert data_of(list(answer.entries)) == [
             bytes(writer.entries[entry.index].data) for entry in answer.entries
         ]
@@ -224,21 +244,42 @@ def test_the_entry_that_does_not_fit_is_named(caplog: pytest.LogCaptureFixture) 
     assert contents(open_store(fs)) == data_of(writer.entries)
 
 
-def test_an_entry_that_comes_too_early_does_not_fit(caplog: pytest.LogCaptureFixture) -> None:
-    fs = SimulatedFileSystem(Random(1))
-    writer = damaged_replica(fs, 6)
-    early = FetchResponse(6, FetchStatus.ENTRIES, 0, tuple(writer.entries[8:9]))
-    repair(fs, {"n1": [], "n2": writer.entries}, late={"n1": early})
-    assert "entry 8 of n1 does not fit: entry 6 comes first" in caplog.messages
+def test_an_entry_that_reaches_beyond_all_that_was_durable_does_not_fit(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A chain CRC that fits is no proof: anybody can compute one."""
+    fs, writer, other = SimulatedFileSystem(Random(1)), Writer(), Writer()
+    store = open_store(fs)
+    store.save_hard_state(1, "n0")
+    store.append(writer.make_many(3))
+    store.sync()
+    save_mark(store, writer.entries[2], 2)
+    store.close()
+    fs.flip_bit(f"{DIRECTORY}/commitlog/{segment_name(0)}", writer.entries[2].position + 50)
+    other.make_many(2)
+    other.make(bytes(300))
+    repair(fs, {"n1": other.entries, "n2": writer.entries}, config=ABOVE)
+    assert "entry 2 of n1 does not fit: no segment had anything at 400" in caplog.messages
     assert contents(open_store(fs)) == data_of(writer.entries)
 
 
-def test_a_peer_that_has_given_the_entry_up_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_entry_that_comes_too_early_does_not_fit(caplog: pytest.LogCaptureFixture) -> None:
+    fs = SimulatedFileSystem(Random(1))
+    writer = damaged_replica(fs, 6, 7)
+    early = FetchResponse(
+        6, FetchStatus.ENTRIES, 0, tuple(writer.entries[index] for index in (6, 8))
+    )
+    repair(fs, {"n1": [], "n2": writer.entries}, answers={"n1": early})
+    assert "entry 7 of n1 does not fit: entry 7 comes first" in caplog.messages
+    assert contents(open_store(fs)) == data_of(writer.entries)
+
+
+def test_a_peer_that_has_expired_the_entry_is_told(caplog: pytest.LogCaptureFixture) -> None:
     fs = SimulatedFileSystem(Random(1))
     writer = damaged_replica(fs, 6)
-    late = {"n2": FetchResponse(6, FetchStatus.EXPIRED, 7)}
-    repair(fs, {"n1": [], "n2": writer.entries}, late=late)
-    assert [told for told in caplog.messages if told.startswith("n2 has given up entry 6")]
+    answers = {"n1": FetchResponse(6, FetchStatus.EXPIRED, 7)}
+    repair(fs, {"n1": [], "n2": writer.entries}, answers=answers)
+    assert "n1 has expired entry 6" in caplog.messages
 
 
 def test_while_no_peer_has_the_entry_the_replica_is_not_opened_and_nothing_is_cut() -> None:
@@ -248,6 +289,17 @@ def test_while_no_peer_has_the_entry_the_replica_is_not_opened_and_nothing_is_cu
     with pytest.raises(TimeoutError):
         repair(fs, {"n1": []})
     assert {path: fs.visible_bytes(path) for path in before} == before
+
+
+def test_a_log_that_is_not_the_one_of_its_mark_is_refused_once_its_holes_are_filled() -> None:
+    fs = SimulatedFileSystem(Random(1))
+    writer = damaged_replica(fs, 6)
+    slots = TwoSlotFile.open(fs, f"{DIRECTORY}/state/mark")
+    mark = DurableMark.unpack(slots.payload, slots.path)
+    slots.save(replace(mark, chain_crc=mark.chain_crc ^ 1).pack())
+    slots.close()
+    with pytest.raises(DamagedError, match="not the entry that the durable mark names"):
+        repair(fs, {"n1": writer.entries})
 
 
 def test_a_full_disk_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
@@ -279,93 +331,38 @@ def damaged_above_the_commit_index() -> tuple[SimulatedFileSystem, Writer]:
     return fs, writer
 
 
-def test_damage_above_what_is_known_to_be_committed_is_put_right_by_who_knows_more() -> None:
-    """Peers give nothing that is not committed, and what fits behind whole entries is the same."""
-    fs, writer = damaged_above_the_commit_index()
-    repair(fs, {"n1": writer.entries})
-    fs.power_loss()
-    assert contents(open_store(fs)) == data_of(writer.entries)
+ABOVE = replace(CONFIG, incarnation=5)
 
 
-def test_damage_above_what_anybody_knows_to_be_committed_is_waited_with_and_nothing_is_cut() -> (
-    None
-):
-    fs, writer = damaged_above_the_commit_index()
-    before = {path: fs.visible_bytes(path) for path in fs.files() if "/commitlog/" in path}
-    with pytest.raises(TimeoutError):
-        repair(fs, {"n1": writer.entries[:11]})
-    assert {path: fs.visible_bytes(path) for path in before} == before
-
-
-@pytest.mark.parametrize("size", [10, 30, 50, 130])
-def test_damage_to_what_was_never_committed_gives_way_to_what_was(size: int) -> None:
-    """The mark is of entries that a later leader has replaced."""
+@pytest.mark.parametrize(("size", "term"), [(30, 1), (10, 3), (50, 3), (130, 3)])
+def test_damage_above_what_is_known_to_be_committed_gives_way_to_what_a_leader_sends(
+    size: int, term: int
+) -> None:
+    """It may have been confirmed: the log ends before it, on another disk. What comes instead may
+    be what was there, or what a later leader has committed in its place."""
     fs, writer = damaged_above_the_commit_index()
     kept = [entry for entry in writer.entries if entry.end <= 1200]
+    givers = repair(fs, {"n1": writer.entries}, config=ABOVE)
+    assert givers.asked == []
+    fs.power_loss()
     writer.cut(len(kept))
-    writer.make_many(2 * COUNT, size=size, term=3)
-    repair(fs, {"n1": writer.entries})
-    fs.power_loss()
-    store = open_store(fs)
-    found = contents(store)
-    assert len(found) > len(kept)
-    assert found == data_of(writer.entries[: len(found)])
-    assert store.recovered.term == 3
-    assert store.recovered.commit_index == store.last_index
-
-
-KNOWN = 30
-FIRST, OTHER, THIRD = (replace(CONFIG, incarnation=number) for number in (7, 8, 9))
-
-
-def log_with_a_checkpoint(checkpoint: int) -> tuple[SimulatedFileSystem, Writer]:
-    """More is on the disk than is known to be, and known to be committed: up to ``KNOWN``."""
-    fs, writer = SimulatedFileSystem(Random(1)), Writer()
-    store = open_store(fs, FIRST)
-    store.save_hard_state(1, "n0")
-    store.append(writer.make_many(COUNT))
+    writer.make_many(COUNT, size=size, term=term)
+    store = open_store(fs, replace(ABOVE, incarnation=6))
+    assert contents(store) == data_of(kept)
+    assert store.recovered.incarnation == ABOVE.incarnation
+    assert store.recovered.commit_index == 10
+    store.save_hard_state(term, "")
+    store.append(writer.entries[len(kept) :])
     store.sync()
-    assert store.save_checkpoint(writer.checkpoint(checkpoint))
-    assert save_mark(store, writer.entries[KNOWN], KNOWN)
-    fs.crash()
-    return fs, writer
+    assert contents(store) == data_of(writer.entries)
 
 
-def path_of(entry: Entry) -> str:
-    start = segment_start(entry.position, CONFIG.segment_size)
-    return f"{DIRECTORY}/commitlog/{segment_name(start)}"
-
-
-def behind(writer: Writer, entry: Entry) -> Entry:
-    """The first entry of the next segment."""
-    return next(each for each in writer.entries if path_of(each) > path_of(entry))
-
-
-def test_a_log_whose_last_known_entry_had_to_be_put_back_is_another_disk() -> None:
-    fs, writer = log_with_a_checkpoint(3)
-    fs.swap(path_of(writer.entries[8]), path_of(writer.entries[KNOWN]))
-    repair(fs, {"n1": writer.entries}, config=OTHER)
-    fs.power_loss()
-    store = open_store(fs, THIRD)
-    assert store.last_index == KNOWN
-    assert store.recovered.incarnation == OTHER.incarnation
-
-
-def test_a_log_that_is_mended_further_in_front_is_the_disk_that_it_was() -> None:
-    fs, writer = log_with_a_checkpoint(3)
-    fs.flip_bit(path_of(writer.entries[8]), writer.entries[8].position % CONFIG.segment_size + 30)
-    repair(fs, {"n1": writer.entries}, config=OTHER)
-    store = open_store(fs, THIRD)
-    assert store.last_index == COUNT - 1
-    assert store.recovered.incarnation == FIRST.incarnation
-
-
-def test_entries_behind_the_last_known_one_are_missed_where_they_were_swapped_with_others() -> None:
-    fs, writer = log_with_a_checkpoint(3)
-    later, segment = behind(writer, writer.entries[KNOWN]), behind(writer, writer.entries[3])
-    fs.swap(path_of(segment), path_of(later))
-    repair(fs, {"n1": writer.entries}, config=OTHER)
-    fs.power_loss()
-    store = open_store(fs, THIRD)
-    assert store.last_index == later.index - 1
-    assert store.recovered.incarnation == OTHER.incarnation
+@pytest.mark.parametrize("config", [CONFIG, replace(ABOVE, alone=True)], ids=["no disk", "alone"])
+def test_damage_above_what_is_known_to_be_committed_is_refused_where_nobody_would_notice(
+    config: StoreConfig,
+) -> None:
+    fs, writer = damaged_above_the_commit_index()
+    before = {path: fs.visible_bytes(path) for path in fs.files()}
+    with pytest.raises(DamagedError, match="is not whole"):
+        repair(fs, {"n1": writer.entries}, config=config)
+    assert {path: fs.visible_bytes(path) for path in fs.files()} == before

@@ -1,0 +1,387 @@
+"""Recovery: from the files of a replica to a log that may be used.
+
+All entries behind the newest checkpoint are read. A *hole* is a place where no whole entry stands
+(:mod:`store.log.log_reader`). Its place says what it means:
+
+* Behind the durable position: a torn tail, which was never confirmed. It is cut.
+* Below it, among entries that are known to be committed: :attr:`Recovery.hole` is set, and recovery
+  stands still there. The entries before it may be given to peers. A peer's entry is put in its
+  place (:meth:`Recovery.fill`), and recovery goes on behind it. If all peers have expired that
+  entry, the log ends before it (:meth:`Recovery.give_up`).
+* Below it, behind the entries that are known to be committed: a lost suffix. The directory becomes
+  another disk first (:mod:`store.recovery.lost_suffix`), and then the log ends there. The leader
+  sends what is missing.
+
+Below the newest checkpoint nothing is read. Holes there are found and repaired while the node runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+
+from store.errors import DamagedError, FatalDiskError, StoreError
+from store.io.atomic_file import replace_file
+from store.io.filesystem import Bytes, FileSystem, Lock
+from store.log.commit_log import CommitLog
+from store.log.entry import Entry, check_chain, padding
+from store.log.entry_index import EntryIndex
+from store.log.entry_reader import read_entries
+from store.log.layout import next_position, segment_start
+from store.log.log_reader import Hole, HoleReason
+from store.log.repair_note import finish, overwrite_noted, overwritten_end
+from store.recovery.log_scan import (
+    LogScan,
+    RecoveredReplica,
+    adopt_segments,
+    clean_tail,
+    missing_segments,
+    scan,
+    start_of_scan,
+)
+from store.recovery.lost_suffix import (
+    cut_entries,
+    displaced,
+    lost_suffix,
+    misplaced,
+    restore_length,
+    short_segment,
+    unreadable,
+)
+from store.recovery.opening import StoreConfig, begin_incarnation, bring_forward, lock_directory
+from store.recovery.snapshot_install import REBUILD_NAME, raise_vote_floor
+from store.recovery.state_files import StateFiles
+from store.state.hard_state import DurableMark
+
+
+@dataclass(slots=True)
+class OpenParts:
+    """The open pieces of a replica's directory, in agreement with each other."""
+
+    lock: Lock
+    log: CommitLog
+    index: EntryIndex
+    state: StateFiles
+    last_term: int
+    recovered: RecoveredReplica
+
+
+@dataclass(frozen=True, slots=True)
+class UnappliedHole:
+    """Entry ``index`` is committed, and not whole; the entries before it are.
+
+    All up to ``last_index`` is committed. ``tied`` says that a chain CRC ties the entry to the one
+    before; the first entry retained has none before it.
+    """
+
+    index: int
+    last_index: int
+    tied: bool
+    error: DamagedError
+
+
+class Recovery:
+    """Of one replica; see the module. One thread at a time.
+
+    Ended by :meth:`finish` or :meth:`close`.
+    """
+
+    def __init__(self, fs: FileSystem, directory: str, config: StoreConfig) -> None:
+        """Opens the directory, or makes it, and reads up to the first hole.
+
+        Raises the errors of :meth:`store.replica.ReplicaStore.open`.
+        """
+        self.hole: UnappliedHole | None = None
+        """The first hole among entries that are committed and not covered by a checkpoint."""
+        self._fs = fs
+        self._directory = directory
+        self._config = config
+        self._lost = False
+        with ExitStack() as unless_read, _fatal(directory):
+            lock, self._incarnation = lock_directory(fs, directory, config)
+            self._lock = lock
+            unless_read.callback(lock.release)
+            self._state = state = StateFiles(fs, directory, config.owner)
+            unless_read.callback(state.close)
+            self._log = self._adopted_log()
+            unless_read.callback(self._log.close)
+            self._index = EntryIndex(
+                fs,
+                f"{directory}/index",
+                config.index_rows_per_file,
+                state.mark.first_index,
+                state.applied_index + 1,
+            )
+            unless_read.callback(self._index.close)
+            self._durable_position = state.durable_position
+            self._commit_index = state.commit_index
+            self._find_lost_segments()
+            self._found = start_of_scan(state.checkpoint, self._index, state.mark)
+            self._read_on()
+            unless_read.pop_all()
+
+    def close(self) -> None:
+        """Closes all files, and gives up the lock."""
+        self._log.close()
+        self._index.close()
+        self._state.close()
+        self._lock.release()
+
+    def _adopted_log(self) -> CommitLog:
+        fs, config = self._fs, self._config
+        log = CommitLog(
+            fs,
+            f"{self._directory}/commitlog",
+            config.segment_size,
+            config.min_free_bytes,
+            direct=config.direct,
+        )
+        log.first_position = self._state.mark.first_position
+        for segment in adopt_segments(log, fs.list_directory(log.directory)):
+            log.remove_segment(segment)
+        return log
+
+    # --- holes
+
+    @property
+    def first_index(self) -> int:
+        """The first entry retained."""
+        return self._index.first_index
+
+    def read(self, first_index: int, last_index: int, bytes_max: int) -> list[Entry]:
+        """Committed entries before the hole, for a peer; an empty list without any."""
+        last_index = min(last_index, self._found.last_index)
+        with suppress(StoreError):
+            return read_entries(self._log, self._index, first_index, last_index, bytes_max)
+        return []
+
+    def fill(self, entries: Sequence[Entry]) -> None:
+        """Puts a peer's committed entries in the place of the hole, and reads on.
+
+        Raises :class:`~store.errors.StoreError` if an entry does not fit,
+        :class:`~store.errors.DamagedError` if the log cannot be used at all, and ``OSError``.
+        What was put there before that stays.
+        """
+        for entry in entries:
+            if self.hole is not None and entry.index >= self.hole.index:
+                self._put(entry, self.hole)
+                self._read_on()
+
+    def give_up(self) -> None:
+        """All peers have expired the entry of the hole: the log ends before it.
+
+        The directory becomes another disk, with the last known entry as its floor: the node does
+        not vote until it holds as much again. A crash in between leaves the hole as it is.
+        """
+        if self.hole is None:
+            return
+        self._lose_suffix(self.hole.error)
+        known = max(self._commit_index, self._state.mark.index)
+        raise_vote_floor(self._fs, self._directory, known)
+        if self._found.last_index >= self._state.applied_index:
+            self._cut()
+        else:
+            self._forget()
+        self.hole = None
+
+    def _put(self, entry: Entry, hole: UnappliedHole) -> None:
+        found, size = self._found, self._log.segment_size
+        if entry.index != hole.index:
+            raise StoreError(f"entry {hole.index} comes first")
+        if found.chain_crc is not None:
+            check_chain(entry, found.chain_crc)
+        position = next_position(found.end, entry.size, size)
+        if entry.position != position:
+            raise StoreError(f"it belongs at {position}, and was at {entry.position}")
+        segment = self._log.segments.get(segment_start(position, size))
+        if segment is None:
+            raise StoreError(f"no segment had anything at {position}")
+        pieces: list[tuple[int, Bytes]] = []
+        if position != found.end:
+            pieces.append((found.end, padding(position - found.end)))
+        whole = self._holds(entry)
+        if not whole:
+            pieces.append((position, entry.data))
+        places = [(self._fs, self._directory, size, [piece]) for piece in pieces]
+        if (entry.end >= self._durable_position and not whole) or any(
+            overwritten_end(*place) > self._durable_position for place in places
+        ):
+            # What was behind the last entry that was known to be durable may be lost with it.
+            self._lose_suffix(hole.error)
+        for place in places:
+            overwrite_noted(*place)
+        self._log.sync_directory()
+        segment.adopt()
+
+    def _holds(self, entry: Entry) -> bool:
+        return self._log.reader.read(entry.position, entry.size).data == entry.data
+
+    # --- a log that ends too early
+
+    def _lose_suffix(self, error: DamagedError) -> None:
+        """Makes the directory another disk, durably and once: it may have lost confirmed entries.
+
+        Raises ``error`` if nobody could give them back, or nobody would notice.
+        """
+        if self._config.alone or not self._config.incarnation:
+            raise error
+        if not self._lost:
+            self._incarnation = begin_incarnation(
+                self._fs, self._directory, self._config, self._state.evidence_file
+            )
+            self._lost = True
+
+    def _cut(self) -> None:
+        """The log ends with the last whole entry."""
+        self._commit_index = min(self._commit_index, self._found.last_index)
+        self._durable_position = self._found.end
+        self._save_mark()
+
+    def _forget(self) -> None:
+        """The log is empty: without its index nothing leads past the hole to the checkpoint."""
+        replace_file(self._fs, f"{self._directory}/state", REBUILD_NAME, b"")
+        self._state.forget_log()
+        self._commit_index = -1
+        self._durable_position = self._log.first_position = 0
+        self._index.first_index = 0
+        self._index.forget_files()
+        self._found = LogScan(-1, -1, 0, 0)
+
+    def _save_mark(self) -> None:
+        """The log ends with the last entry that was found."""
+        found = self._found
+        named = (found.last_index, found.end, found.chain_crc or 0)
+        mark = self._state.mark
+        begins = (mark.first_index, mark.first_position)
+        self._state.save_mark(DurableMark(*named, self._commit_index, *begins))
+
+    # --- reading
+
+    def _find_lost_segments(self) -> None:
+        """A segment without a file becomes an empty one: its entries are put back one by one."""
+        log, durable_position = self._log, self._durable_position
+        missing = missing_segments(log, durable_position)
+        for segment in missing:
+            if self._config.alone:
+                raise DamagedError(segment.path, 0, "the segment file is missing")
+            segment.create()
+            log.segments[segment.start] = segment
+        if missing:
+            log.sync_directory()
+        short = short_segment(log, durable_position)
+        if short is not None:
+            what = (
+                f"the file ends here, though all below position {durable_position} was durable, "
+                "and what came behind may be lost with it"
+            )
+            self._lose_suffix(DamagedError(short.path, short.zeroed_end, what))
+            restore_length(short, durable_position)
+
+    def _read_on(self) -> None:
+        """Reads up to the next hole, and says what that means."""
+        log, found = self._log, self._found
+        hole = scan(log, found, self._state.mark)
+        self._index.append(found.rows)
+        found.rows.clear()
+        log.end = log.synced_end = found.end
+        self.hole = None
+        if found.end >= self._durable_position:
+            lost = self._lost_behind(hole)
+            if lost is not None:
+                self._lose_suffix(lost)
+            return
+        index = found.last_index + 1
+        damage = DamagedError(
+            *log.locate(hole.position),
+            f"{hole}; all below position {self._durable_position} was durable, "
+            f"and entry {index} is not whole",
+        )
+        committed = index <= self._commit_index
+        if not committed or displaced(log, hole.position, self._durable_position):
+            self._lose_suffix(damage)
+        if committed:
+            tied = found.chain_crc is not None
+            self.hole = UnappliedHole(index, self._commit_index, tied, damage)
+        else:
+            self._cut()
+
+    def _lost_behind(self, hole: Hole) -> DamagedError | None:
+        """What says that behind the durable position more was lost than a torn tail."""
+        if hole.reason is HoleReason.EIO:
+            return unreadable(self._log, hole.position)
+        return misplaced(self._log, hole.position)
+
+    # --- the end
+
+    def finish(self) -> OpenParts:
+        """Brings the directory to a clean state, once there is no hole.
+
+        Raises the errors of :meth:`store.replica.ReplicaStore.open`; it is closed then.
+        """
+        with ExitStack() as unless_finished, _fatal(self._directory):
+            unless_finished.callback(self.close)
+            parts = self._finish()
+            unless_finished.pop_all()
+        return parts
+
+    def _finish(self) -> OpenParts:
+        log, index, found = self._log, self._index, self._found
+        state, checkpoint = self._state, self._state.checkpoint
+        if found.last_term > state.hard_state.term:
+            what = f"term {state.hard_state.term} is below the log's last, {found.last_term}"
+            raise DamagedError(state.vote_file.path, 0, what)
+        torn = clean_tail(log, found.end, self._durable_position)
+        finish(self._fs, self._directory, log)
+        if checkpoint is not None:
+            # Where the files were lost or damaged: what a checkpoint covers is on disk.
+            index.flush(checkpoint.index + 1)
+        log.start_segment()
+        if checkpoint is not None:
+            if index.row(checkpoint.index).end != checkpoint.end_position:
+                path = index.path_of(checkpoint.index)
+                raise DamagedError(path, 0, "log and checkpoint disagree on an entry's end")
+            if found.last_index == checkpoint.index:
+                lost = lost_suffix(log, index, checkpoint)
+                if lost is not None:
+                    self._lose_suffix(lost)
+        self._save_mark()
+        bring_forward(self._fs, self._directory)
+        last_term = max(found.last_term, 0)
+        return OpenParts(self._lock, log, index, state, last_term, self._tell(torn))
+
+    def _tell(self, torn: int) -> RecoveredReplica:
+        found, state = self._found, self._state
+        checkpoint, mark = state.checkpoint, state.mark
+        applied = -1 if checkpoint is None else checkpoint.index
+        while found.tail and found.tail[0].index <= applied:
+            found.drop_oldest()
+        term_starts = [] if checkpoint is None else list(checkpoint.term_starts)
+        term_starts += [start for start in found.term_starts if start[1] > applied]
+        return RecoveredReplica(
+            term=state.hard_state.term,
+            vote=state.hard_state.vote,
+            first_index=mark.first_index,
+            last_index=mark.index,
+            end_position=mark.position,
+            last_chain_crc=mark.chain_crc,
+            term_starts=term_starts,
+            commit_index=mark.commit_index,
+            checkpoint=checkpoint,
+            torn_bytes_cut=torn,
+            tail=list(found.tail),
+            tail_base=found.tail_base,
+            damaged_checkpoints=state.checkpoints.damage,
+            incarnation=self._incarnation,
+            configurations=[entry for entry in found.configurations if entry.index > applied],
+            held=state.evidence_file.held,
+            cut_entries=cut_entries(self._log, self._index, found.last_index),
+        )
+
+
+@contextmanager
+def _fatal(directory: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise FatalDiskError(f"{directory}: cannot be opened: {error}") from error
