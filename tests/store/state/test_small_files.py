@@ -145,7 +145,9 @@ def test_a_save_over_a_block_that_cannot_be_read_leaves_two_whole_slots_or_the_o
                 data = read_file(fs, "/vote")
             except OSError:
                 continue  # the old file, as it was
-            assert [decode_slot(data[:SLOT_SIZE]), decode_slot(data[SLOT_SIZE:])] == [(2, b"new")] * 2
+            assert [decode_slot(data[:SLOT_SIZE]), decode_slot(data[SLOT_SIZE:])] == [
+                (2, b"new")
+            ] * 2
     assert saves
 
 
