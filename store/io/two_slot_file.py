@@ -18,8 +18,8 @@ record. If a save is torn, the other slot is whole. If one slot rots at rest, th
 the *newest* record; with slots written in turn, rot in the newer one would silently bring back
 the older record, and a forgotten vote is a second leader in one term.
 
-Both slots lie in one block. Where the disk cannot read it, no part of it can be written. Then a save
-replaces the file.
+Both slots lie in one block. If the disk cannot read it, no part of it can be written. A save
+then replaces the file.
 """
 
 from __future__ import annotations
