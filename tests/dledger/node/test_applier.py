@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from random import Random
 from typing import ClassVar, TypeVar
 
-from dledger.node.applier import APPLY_RETRY_SECONDS
+from dledger.node.applier import APPLY_RETRY_SECONDS, REPAIR_SECONDS
 from dledger.node.executor import Executors
 from dledger.node.node import Node
 from dledger.raft.messages import NOTICE, AppendAccepted, AppendRequest, Heartbeat
@@ -193,9 +193,24 @@ def test_an_entry_that_needs_what_is_damaged_is_applied_once_that_is_whole() -> 
         node.driver.on_message("n1", AppendRequest(1, 0, 1, 0, (next_entry(node),)))
         await asyncio.sleep(5 * APPLY_RETRY_SECONDS)
         assert node.failure is None
+        assert not node.state_divergence.wrong
         assert applied == []
         DoubtfulMachine.whole = True
         await asyncio.sleep(2 * APPLY_RETRY_SECONDS)
         assert [entry.index for entry in applied] == [0]
+
+    follow(script)
+
+
+def test_a_node_gives_up_its_state_for_what_nobody_repairs() -> None:
+    """Its peers have expired what the entry needs, and the entry is what would expire it here."""
+
+    async def script(node: Node, leader: Leader, log: Lane, applied: list[Entry]) -> None:
+        DoubtfulMachine.whole = False
+        node.driver.on_message("n1", AppendRequest(1, 0, 1, 0, (next_entry(node),)))
+        await asyncio.sleep(REPAIR_SECONDS + 2 * APPLY_RETRY_SECONDS)
+        DoubtfulMachine.whole = True
+        assert node.state_divergence.unrepaired
+        assert node.state_divergence.wrong.startswith("entry 0 cannot be applied: /data/commitlog")
 
     follow(script)
