@@ -18,7 +18,7 @@ from broker.delivery.message_lookup import MessageLookup
 from broker.delivery.message_reader import MessageReader
 from broker.errors import REFUSALS, Refusal
 from broker.group_commit.batcher import Batcher
-from broker.state.commands import CommitOffset
+from broker.state.commands import Command, CommitOffset, PopForget
 from store.errors import StoreError
 
 RESET_SECONDS = 60.0
@@ -174,11 +174,21 @@ class OffsetReset:
         self._waits_for = len(self._offsets)
         for queue_id, offset in self._offsets.items():
             try:
-                batcher.add_command(CommitOffset(group, topic, queue_id, offset), self._committed)
+                batcher.add_in_one_entry(
+                    (), self._moves(group, topic, queue_id, offset), self._committed
+                )
             except REFUSALS as error:
                 self._committed(error)
             else:
                 pending.begin(group, topic, queue_id, offset)
+
+    def _moves(self, group: str, topic: str, queue_id: int, offset: int) -> Sequence[Command]:
+        """What the group has received by POP there is forgotten: an offset alone never moves it
+        back."""
+        moves: list[Command] = [CommitOffset(group, topic, queue_id, offset)]
+        if self._resetter.batcher.pop_queue((group, topic, queue_id)) is not None:
+            moves.insert(0, PopForget(group, topic, queue_id))
+        return moves
 
     def _committed(self, error: Refusal | None) -> None:
         self._failure = error or self._failure

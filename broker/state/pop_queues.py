@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import count, islice
 from struct import Struct, error
 from typing import NamedTuple, TypeAlias
 
@@ -152,10 +153,10 @@ def pack_runs(offsets: Iterable[int]) -> bytes:
 
 def unpack_runs(data: bytes) -> Iterator[int]:
     """The reverse of :func:`pack_runs`. Raises :class:`~dledger.errors.InvariantError`."""
-    for first, count in _pairs(data):
-        if count > RUN_MAX:
-            raise InvariantError(SafetyProperty.SAME_STATE, f"a run has {count} offsets")
-        yield from range(first, first + count)
+    for first, length in _pairs(data):
+        if length > RUN_MAX:
+            raise InvariantError(SafetyProperty.SAME_STATE, f"a run has {length} offsets")
+        yield from islice(count(first), length)
 
 
 def pack_waiting(rows: Iterable[tuple[int, int]]) -> bytes:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from broker.context import BrokerContext
+from broker.delivery.first_offset import begins_at_end
 from broker.ingest.state_quota import check_offset_quota
 from broker.remoting.connection import Connection
 from broker.remoting.error_responses import respond_when_done
@@ -18,7 +19,6 @@ from broker.state.commands import CommitOffset
 from broker.topics_and_groups import TopicConfig, check_group_name, check_topic_name
 from dledger.errors import ProposeError
 from store.errors import StoreError
-from store.message.batch import QUEUE_ROW
 from store.quoting import FROM_OUTSIDE, quoted
 
 log = logging.getLogger(__name__)
@@ -77,7 +77,9 @@ class OffsetProcessor:
         offset = self._context.machine.state.offset(group, topic, queue_id)
         if offset is None:
             # A client that can begin elsewhere than at 0 says so; it gets "not found".
-            if not ext_bool(request, "setZeroIfNotFound", True) or self._is_old(topic, queue_id):
+            if not ext_bool(request, "setZeroIfNotFound", True) or begins_at_end(
+                self._context.machine, self._context.delivery.replica_selection, topic, queue_id
+            ):
                 connection.respond(
                     request,
                     ResponseCode.QUERY_NOT_FOUND,
@@ -86,20 +88,6 @@ class OffsetProcessor:
                 return
             offset = 0
         connection.respond(request, ext={"offset": str(offset)})
-
-    def _is_old(self, topic: str, queue_id: int) -> bool:
-        """Whether a new group decides by itself where it begins, as with RocketMQ: the queue has
-        lost its first message, or that has left the memory. Else it begins at 0."""
-        queue = self._context.machine.queue(topic, queue_id)
-        if queue is None or queue.first_offset > 0:
-            return queue is not None
-        row = queue.read(0, 1)
-        if not row:
-            return False
-        position, _size, _code = QUEUE_ROW.unpack(row)
-        return self._context.delivery.replica_selection.is_far(
-            position, self._context.machine.applied_end
-        )
 
     def update_consumer_offset(self, connection: Connection, request: Frame) -> None:
         """Code 15. A negative offset means none and has no effect (ali-ons sends it). Nor has any
