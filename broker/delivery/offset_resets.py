@@ -174,21 +174,12 @@ class OffsetReset:
         self._waits_for = len(self._offsets)
         for queue_id, offset in self._offsets.items():
             try:
-                batcher.add_in_one_entry(
-                    (), self._moves(group, topic, queue_id, offset), self._committed
-                )
+                moves = reset_commands(batcher, group, topic, queue_id, offset)
+                batcher.add_in_one_entry((), moves, self._committed)
             except REFUSALS as error:
                 self._committed(error)
             else:
                 pending.begin(group, topic, queue_id, offset)
-
-    def _moves(self, group: str, topic: str, queue_id: int, offset: int) -> Sequence[Command]:
-        """What the group has received by POP there is forgotten: an offset alone never moves it
-        back."""
-        moves: list[Command] = [CommitOffset(group, topic, queue_id, offset)]
-        if self._resetter.batcher.pop_queue((group, topic, queue_id)) is not None:
-            moves.insert(0, PopForget(group, topic, queue_id))
-        return moves
 
     def _committed(self, error: Refusal | None) -> None:
         self._failure = error or self._failure
@@ -207,3 +198,14 @@ class OffsetReset:
         self._done(moved, None)
         for queue_id in moved:
             self._resetter.long_polling.wake(topic, queue_id)
+
+
+def reset_commands(
+    batcher: Batcher, group: str, topic: str, queue_id: int, offset: int
+) -> Sequence[Command]:
+    """Moves a group by an operator's wish. What it has received by POP in the queue is forgotten:
+    an offset alone never moves it back."""
+    moves: list[Command] = [CommitOffset(group, topic, queue_id, offset)]
+    if batcher.pop_queue((group, topic, queue_id)) is not None:
+        moves.insert(0, PopForget(group, topic, queue_id))
+    return moves

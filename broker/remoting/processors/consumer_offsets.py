@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from broker.context import BrokerContext
 from broker.delivery.first_offset import begins_at_end
+from broker.delivery.offset_resets import reset_commands
 from broker.ingest.state_quota import check_offset_quota
 from broker.remoting.connection import Connection
 from broker.remoting.error_responses import respond_when_done
@@ -15,7 +16,7 @@ from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.errors import FieldError, RequestError
 from broker.remoting.protocol.ext_fields import INT32_MAX, ext_bool, ext_int, ext_str
 from broker.remoting.protocol.frame import Frame
-from broker.state.commands import CommitOffset
+from broker.state.commands import Command, CommitOffset
 from broker.topics_and_groups import TopicConfig, check_group_name, check_topic_name
 from dledger.errors import ProposeError
 from store.errors import StoreError
@@ -125,9 +126,18 @@ class OffsetProcessor:
         offsets = self._context.machine.state.offset_count
         check_offset_quota(batcher, offsets, group, topic, queue_id)
         self._context.ingest.auto_creator.ensure_group(group)
-        batcher.add_command(
-            CommitOffset(group, topic, queue_id, offset), respond_when_done(connection, request)
-        )
+        commands: Sequence[Command] = (CommitOffset(group, topic, queue_id, offset),)
+        if self._context.clients.consumers.get(group) is None and self._is_back(
+            group, topic, queue_id, offset
+        ):
+            commands = reset_commands(batcher, group, topic, queue_id, offset)
+        batcher.add_in_one_entry((), commands, respond_when_done(connection, request))
+
+    def _is_back(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
+        """Whether a group that receives by POP would move back. A member's offset never does that;
+        an operator's, while no member is connected, does."""
+        cursor = self._context.batcher.pop_queue((group, topic, queue_id))
+        return cursor is not None and offset < cursor.queue.committed_offset
 
     # --- queue offsets
 
