@@ -98,20 +98,18 @@ class PendingPopQueue:
         """When the next delivery may become visible."""
         return self._due[0][0] if self._due else None
 
-    def delivery(self, offset: int, nonce: int, visible_ms: int) -> PopDelivery | None:
-        """The delivery that a receipt handle names."""
-        found = self.queue.deliveries.get(offset)
-        if found is None or found.nonce != nonce or found.visible_ms != visible_ms:
-            return None
-        return found
-
     def reception(self, nonce: int, now_ms: int) -> list[int]:
         """The offsets of a reception whose messages are still invisible."""
         visible_ms = self._times.get(nonce, 0)
         if visible_ms <= now_ms:
             return []
         offsets = self._receptions[visible_ms, nonce]
-        return [each for each in offsets if self.delivery(each, nonce, visible_ms) is not None]
+        known = self.queue.deliveries
+        return [
+            each
+            for each in offsets
+            if each in known and (known[each].visible_ms, known[each].nonce) == (visible_ms, nonce)
+        ]
 
 
 class PendingPop:

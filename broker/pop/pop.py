@@ -29,7 +29,7 @@ from broker.metrics.broker_metrics import MessageRates
 from broker.pop.dead_letters import DeadLetters
 from broker.pop.held_receives import HeldReceives
 from broker.pop.pop_request import PopRequest, PopResult, ReceiptResult, ReceiptStatus
-from broker.pop.receipt_handle import ReceiptHandle, parse_handle
+from broker.pop.receipt_handle import ReceiptHandle, parse_handle, tag_of
 from broker.pop.receiver import Receiver, completion
 from broker.pop.reception import Candidate
 from broker.state.commands import Command, PopAck, PopChange
@@ -130,7 +130,7 @@ class Pop:
             raise UnknownTopicError(f"topic[{request.topic}] not exist, apply first please!")
         if not topic.readable:
             raise ForbiddenError(f"the topic {request.topic} is not readable")
-        queues = range(topic.read_queues)
+        queues = range(min(topic.read_queues, STATE.queues_max))
         if request.queue is not None and request.queue not in queues:
             raise UnknownQueueError(
                 f"the topic {request.topic} has no queue {request.queue} to read, "
@@ -151,6 +151,25 @@ class Pop:
         self._rates.pulled(topic, group, len(messages), size)
         self.held.wake(topic, group)  # there may be more
         self.held.wake_at(topic, group, messages[0].invisible_until_ms)
+
+    async def has_messages(self, request: PopRequest) -> bool:
+        """Whether a request may find something, now or before its deadline. Filters do not count.
+
+        Raises as :meth:`receive`.
+        """
+        while True:
+            _group, queues = self._check(request)
+            seen = self.held.events
+            visible_ms: list[int] = []
+            for queue_id in queues:
+                next_ms = self._receiver.next_message_ms(request, queue_id)
+                if next_ms is not None:
+                    visible_ms.append(next_ms)
+            next_ms = min(visible_ms, default=None)
+            if next_ms is not None and next_ms <= self._batcher.now_ms():
+                return True
+            if not await self.held.wait(request, next_ms, seen):
+                return False
 
     # --- what becomes of a delivery
 
@@ -201,7 +220,7 @@ class Pop:
             self.held.wake_at(topic, group, until_ms)
         else:
             self.held.wake(topic, group)
-        changed = known._replace(nonce=nonce, delivered_ms=now_ms, invisible_ms=invisible_ms)
+        changed = known._replace(tag=tag_of(nonce), delivered_ms=now_ms, invisible_ms=invisible_ms)
         return ReceiptResult(ReceiptStatus.OK, str(changed), until_ms)
 
     async def to_dead_letter(
@@ -243,8 +262,13 @@ class Pop:
         pending = self._batcher.pop_queue((group, topic, handle.queue_id))
         if pending is None:
             return None, _INVALID
-        known = pending.delivery(handle.offset, handle.nonce, handle.visible_ms)
-        if known is None or known.visible_ms <= now_ms:
+        known = pending.queue.deliveries.get(handle.offset)
+        if (
+            known is None
+            or tag_of(known.nonce) != handle.tag
+            or known.visible_ms != handle.visible_ms
+            or known.visible_ms <= now_ms
+        ):
             return None, _EXPIRED
         return handle, _EXPIRED
 

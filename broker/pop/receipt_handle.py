@@ -1,9 +1,10 @@
 """Receipt handles: each names one delivery.
 
 A handle is text in the form of RocketMQ's property ``POP_CK``, eight fields with spaces between
-them: nonce of the reception, time of the reception, invisible time, 0, 0, broker name, queue id,
-offset. RocketMQ 4.x clients make it themselves from the fields of an answer. Times are ms of the
-store clock. The state says which nonce and time are the last of a message.
+them: an offset at or below the message's, time of the reception, invisible time, the low 31 bits of
+the reception's nonce, 0, broker name, queue id, offset. RocketMQ 4.x clients make it themselves
+from the fields of an answer, where the fourth is a revive queue. Times are ms of the store clock.
+The state says which nonce and time are the last of a message.
 """
 
 from __future__ import annotations
@@ -16,11 +17,18 @@ HANDLE_SIZE_MAX = 512
 """Format: characters of a handle; the broker name is the longest part."""
 
 _FIELDS = 8
+_TAG_BITS = (1 << 31) - 1
 _DIGITS_MAX = 19
+"""Format: of an i64."""
+
+
+def tag_of(nonce: int) -> int:
+    """What a handle has of a nonce."""
+    return nonce & _TAG_BITS
 
 
 class ReceiptHandle(NamedTuple):
-    nonce: int
+    tag: int
     delivered_ms: int
     invisible_ms: int
     broker: str
@@ -33,7 +41,7 @@ class ReceiptHandle(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"{self.nonce} {self.delivered_ms} {self.invisible_ms} 0 0 {self.broker} "
+            f"{self.offset} {self.delivered_ms} {self.invisible_ms} {self.tag} 0 {self.broker} "
             f"{self.queue_id} {self.offset}"
         )
 
@@ -41,12 +49,12 @@ class ReceiptHandle(NamedTuple):
 def parse_handle(text: str, broker: str) -> ReceiptHandle | None:
     """The handle in ``text``; None if it is none of that broker."""
     fields = text.split(" ") if len(text) <= HANDLE_SIZE_MAX else ()
-    if len(fields) != _FIELDS or fields[3:6] != ["0", "0", broker]:
+    if len(fields) != _FIELDS or fields[4:6] != ["0", broker]:
         return None
-    numbers = [*fields[:3], *fields[6:]]
+    numbers = [*fields[:4], *fields[6:]]
     if not all(each.isascii() and each.isdigit() and len(each) <= _DIGITS_MAX for each in numbers):
         return None
-    nonce, delivered_ms, invisible_ms, queue_id, offset = map(int, numbers)
-    if max(nonce, delivered_ms, invisible_ms, queue_id, offset) > I64_MAX:
+    _start, delivered_ms, invisible_ms, tag, queue_id, offset = map(int, numbers)
+    if max(map(int, numbers)) > I64_MAX:
         return None
-    return ReceiptHandle(nonce, delivered_ms, invisible_ms, broker, queue_id, offset)
+    return ReceiptHandle(tag, delivered_ms, invisible_ms, broker, queue_id, offset)

@@ -19,7 +19,7 @@ from broker.ingest.state_quota import check_offset_quota
 from broker.limits import CONSUME, STATE
 from broker.pop.dead_letters import DeadLetters, attempts_max
 from broker.pop.pop_request import PoppedMessage, PopRequest, PopResult, PopStatus
-from broker.pop.receipt_handle import ReceiptHandle
+from broker.pop.receipt_handle import ReceiptHandle, tag_of
 from broker.pop.reception import Reception, ReceptionFinder, Search
 from broker.state.commands import Command, CommitOffset, PopAck, PopReceive, PopWait
 from broker.state.pop_queues import PopDelivery, PopKey, pack_runs, pack_waiting
@@ -146,6 +146,20 @@ class Receiver:
             return await self._finder.records(key, offsets)
         except StoreError as error:
             raise UnavailableError(f"the messages cannot be read now: {error}") from error
+
+    def next_message_ms(self, request: PopRequest, queue_id: int) -> int | None:
+        """When the next message of the queue is there: 0 for a new one, None for none."""
+        first, end = self._reader.offsets(request.topic, queue_id)
+        key = (request.group, request.topic, queue_id)
+        pending = self._batcher.pop_queue(key)
+        if pending is None:
+            begin = self._batcher.offset(*key)
+            return 0 if end > (first if begin is None else max(begin, first)) else None
+        if end > pending.queue.next_offset:
+            return 0
+        if next(pending.visible(self._batcher.now_ms()), None) is not None:
+            return 0
+        return pending.next_visible_ms()
 
     async def _given_before(self, attempt: _Attempt, queue_id: int) -> _Received | None:
         """The messages that an earlier try of the request has received."""
@@ -287,7 +301,7 @@ class Receiver:
         delivered_ms = visible_ms - invisible_ms
         queue_id = key[2]
         handle = ReceiptHandle(
-            delivery.nonce, delivered_ms, invisible_ms, self._broker_name, queue_id, offset
+            tag_of(delivery.nonce), delivered_ms, invisible_ms, self._broker_name, queue_id, offset
         )
         return PoppedMessage(
             record, queue_id, offset, str(handle), delivery.attempt, delivered_ms, visible_ms

@@ -59,7 +59,7 @@ ROOMS: dict[str, frozenset[str]] = {
         # The wires.
         "remoting/processors": (
             "admin config context delivery errors filter group_commit ingest limits maintenance"
-            " metrics remoting remoting/protocol security state topics_and_groups"
+            " metrics pop remoting remoting/protocol security state topics_and_groups"
         ),
         "http": (
             "admin config context delivery errors group_commit ingest limits metrics prometheus"

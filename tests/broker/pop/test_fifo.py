@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from broker.limits import CONSUME
 from broker.state.commands import PutGroup
 from broker.topics_and_groups import GroupConfig
 from tests.broker.pop.pop_client import EXPIRED, OK, Member, run, sent
@@ -73,7 +74,7 @@ def test_a_row_without_end_is_looked_at_in_part(tmp_path: Path) -> None:
         assert await offsets(member) == []
         await asyncio.sleep(0.1)
         queue = broker.broker.context.machine.state.pop.queues["g", "orders", 0]
-        assert len(queue.deliveries) == 257
+        assert len(queue.deliveries) == CONSUME.pop_waiting_rows_max + 1
         for _ in range(60):
             await member.ack(*first)
             first = await member.receive(1, fifo=True)
