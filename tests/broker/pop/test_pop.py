@@ -338,6 +338,7 @@ def test_beyond_the_limit_of_a_queue_nothing_new_is_received(
         pop_queue_deliveries_max = 2
         pop_deliveries_max = 100
         offsets_max = STATE.offsets_max
+        queues_max = STATE.queues_max
 
     async def scenario(broker: SingleBroker) -> None:
         await sent(broker, 4)
