@@ -136,9 +136,17 @@ def test_a_batch_acknowledges_messages_by_their_bits(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "changed",
-    [{"b": "?"}, {"b": ""}, {"so": -1}, {"pt": "x"}, {"c": ""},
-     {"b": b64encode(b"\xff" * (CONSUME.pop_handles_max // 8) + b"\1")}, {"so": (1 << 63) - 1, "b": b64encode(b"\xff")}, {"b": b64encode(bytes(9000) + b"\1")}],
-)  # fmt: skip
+    [
+        {"b": "?"},
+        {"b": ""},
+        {"so": -1},
+        {"pt": "x"},
+        {"c": ""},
+        {"b": b64encode(b"\xff" * (CONSUME.pop_handles_max // 8) + b"\1")},
+        {"so": (1 << 63) - 1, "b": b64encode(b"\xff")},
+        {"b": b64encode(bytes(9000) + b"\1")},
+    ],
+)
 def test_a_batch_that_makes_no_sense_is_refused(tmp_path: Path, changed: dict[str, Any]) -> None:
     async def scenario(broker: SingleBroker) -> None:
         await sent(broker, 1)
