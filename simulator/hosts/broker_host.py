@@ -101,7 +101,7 @@ class ObservedStateMachine(BrokerStateMachine):
     def _apply_commands(self, commands: Sequence[Command], entry: Entry) -> Proof | None:
         """See :class:`BrokerStateMachine`."""
         if len(self.features) < len(FEATURES):
-            is_new = {STATE_PROOF: Proof, POP: POP_COMMANDS}
+            is_new = {STATE_PROOF: (Proof,), POP: POP_COMMANDS}
             for feature, kinds in is_new.items():
                 if feature not in self.features and any(isinstance(c, kinds) for c in commands):
                     raise Violation("a program is given a command that it does not know")

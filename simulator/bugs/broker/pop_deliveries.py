@@ -17,7 +17,7 @@ from broker.pop.receipt_handle import ReceiptHandle, parse_handle
 from broker.pop.receiver import Receiver
 from broker.pop.reception import Reception, Search
 from broker.state.commands import Command, PopAck
-from broker.state.pop_queues import PopDelivery, PopKey, PopQueue, PopQueues
+from broker.state.pop_queues import PopDelivery, PopKey, PopQueue, PopQueues, pack_runs
 from broker.topics_and_groups import GroupConfig
 from dledger.errors import ProposeError
 from simulator.bugs.planted_bug import Bug, Patch
@@ -163,7 +163,7 @@ def exhausted_messages_dropped(patch: Patch) -> None:
         _attempts: int,
         done: Completion | None = None,
     ) -> None:
-        runs = broker.pop.receiver.pack_runs([letter.offset])
+        runs = pack_runs([letter.offset])
         letters._batcher.add_in_one_entry((), [PopAck(*key, runs)], done)
 
     patch.set(DeadLetters, "bury", drop)

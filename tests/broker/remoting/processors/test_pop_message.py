@@ -76,8 +76,8 @@ def test_messages_of_several_queues_have_a_start_each(tmp_path: Path) -> None:
             await broker.send("orders", queue_id, b"x")
         answer = await pop(broker, queueId="-1")
         for handle in handles(answer):
-            queue_id = {"queueId": handle.split(" ")[6]}
-            ext = PLACE | {"extraInfo": handle, "offset": handle.split(" ")[7]} | queue_id
+            *_, queue, offset = handle.split(" ")
+            ext = PLACE | {"extraInfo": handle, "queueId": queue, "offset": offset}
             assert (await broker.ask(RequestCode.ACK_MESSAGE, ext)).code == 0
         await asyncio.sleep(11)
         assert (await pop(broker, queueId="-1")).code == ResponseCode.PULL_NOT_FOUND
