@@ -108,7 +108,7 @@ def test_a_changed_time_counts_from_now_and_has_a_handle_of_its_own(tmp_path: Pa
     "handle",
     ["", "x", "1 2 3 0 0 broker-a 0", "1 2 3 0 0 broker-b 0 0", "1 2 3 0 1 broker-a 0 0",
      "-1 2 3 0 0 broker-a 0 0", "٣ 2 3 0 0 broker-a 0 0", "9" * 600, "1 2 3 0 0 broker-a 7 0",
-     f"{1 << 63} 2 3 0 0 broker-a 0 0"],
+     f"0 {1 << 63} 3 0 0 broker-a 0 0"],
 )  # fmt: skip
 def test_what_is_no_handle_of_this_broker_is_refused(tmp_path: Path, handle: str) -> None:
     async def scenario(broker: SingleBroker) -> None:
