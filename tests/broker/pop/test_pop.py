@@ -22,6 +22,7 @@ from broker.state.commands import CommitOffset, DeleteGroup, DeleteTopic, Expire
 from broker.topics_and_groups import GroupConfig
 from dledger.errors import NotLeaderError, OutcomeUnknownError, ProposeError
 from dledger.node.state_machine import Leadership
+from dledger.raft.raft_state import Role
 from store.message.record import decode_record
 from tests.broker.pop.pop_client import EXPIRED, INVALID, INVISIBLE_MS, OK, Member, run, sent
 from tests.broker.single_broker import SingleBroker, messages
@@ -265,7 +266,9 @@ def test_whoever_waits_is_refused_when_the_node_leads_no_more(tmp_path: Path) ->
         waiting = asyncio.ensure_future(member.receive(hold=20))
         await asyncio.sleep(1)
         context = broker.broker.context
-        broker.broker.leadership_changed(Leadership(context.batcher.term, None, serving=False))
+        broker.broker.leadership_changed(
+            Leadership(Role.FOLLOWER, context.batcher.term + 1, None, False)
+        )
         with pytest.raises(NotLeaderError):
             await waiting
         with pytest.raises(NotLeaderError):
