@@ -18,6 +18,7 @@ from broker.state.commands import (
     Command,
     DeleteTopic,
     Expire,
+    PopCommand,
     Proof,
     PutAccess,
     PutSetting,
@@ -87,6 +88,9 @@ class StateMachineListener:
 
     def access_changed(self, index: int) -> None:
         """The entry of that index changes an account, or the white list."""
+
+    def pop_changed(self, index: int) -> None:
+        """The entry of that index has commands of POP."""
 
     def leadership_changed(self, leadership: Leadership) -> None:
         """The leader changed, or this node may now serve as leader or no longer."""
@@ -324,7 +328,7 @@ class BrokerStateMachine:
 
     def _apply_commands(self, commands: Sequence[Command], entry: Entry) -> Proof | None:
         """Returns the last proof among them."""
-        topics_changed = False
+        topics_changed = pop_changed = False
         proof: Proof | None = None
         for command in commands:
             if isinstance(command, StoreRequests):
@@ -333,6 +337,7 @@ class BrokerStateMachine:
             if isinstance(command, Proof):
                 proof = command
                 continue
+            pop_changed |= isinstance(command, PopCommand)
             self.digests.mark_dirty(command)
             match command:
                 case DeleteTopic():
@@ -347,6 +352,8 @@ class BrokerStateMachine:
             self.state.apply(command)
             if isinstance(command, PutSetting):
                 self.listener.setting_changed(command.name)
+        if pop_changed:
+            self.listener.pop_changed(entry.index)
         if topics_changed:
             self.listener.topics_changed()
         return proof
