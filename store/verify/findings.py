@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
+from store.errors import DamagedError, UnreadableError
+
 TEXT_MAX = 2000
 UNKNOWN_REPLICA = "unknown"
 """Stands for the replica of a finding where no majority says which of them is wrong."""
@@ -121,31 +123,30 @@ class FindingLog:
         self.replica = replica
         self.findings: list[Finding] = []
 
-    def add(
+    def add(  # noqa: PLR0917 - the order in which a finding is read
         self,
         kind: FindingKind,
         path: str,
         position: int,
-        *,
         expected: object,
         found: object,
         advice: str = RESTORE,
+        *,
         first: int | None = None,
         last: int | None = None,
+        majority: tuple[str, ...] = (),
         unread: bool = False,
     ) -> None:
-        """Notes one finding; ``last`` is ``first`` where it is left out."""
+        """Adds a finding. ``last`` is ``first`` by default. Long texts are cut."""
+        last = first if last is None else last
+        texts = (clipped(expected), clipped(found), advice)
         self.findings.append(
-            Finding(
-                kind,
-                self.replica,
-                first,
-                first if last is None else last,
-                path,
-                position,
-                clipped(expected),
-                clipped(found),
-                advice,
-                unread=unread,
-            )
+            Finding(kind, self.replica, first, last, path, position, *texts, majority, unread)
         )
+
+    def add_damage(
+        self, kind: FindingKind, error: DamagedError, expected: str, advice: str = RESTORE
+    ) -> None:
+        """Adds the reason why a file could not be read as ``expected``."""
+        unread = isinstance(error, UnreadableError)
+        self.add(kind, error.path, error.position, expected, error.what, advice, unread=unread)

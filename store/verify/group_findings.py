@@ -14,10 +14,8 @@ from store.verify.files.audit_files import READABLE, AuditFiles
 from store.verify.files.first_difference import first_difference
 from store.verify.files.unread_files import hang_on_unread
 from store.verify.findings import RESTORE, UNKNOWN_REPLICA, Finding, FindingKind, FindingLog
-from store.verify.index.consume_queue_digests import QueueFindings
-from store.verify.index.index_checks import open_queue_check
-from store.verify.index.key_index_check import tell_missing
-from store.verify.plan.ranges import GroupPlan, RangeResult, ReplicaRange
+from store.verify.index.consume_queue_check import ADVICE, open_queue_check
+from store.verify.plan.ranges import GroupPlan, RangeKeys, RangeResult, ReplicaRange
 from store.verify.plan.task_runner import run_here
 from store.verify.replay.broker_state_check import check_broker
 from store.verify.replay.commit_claims import ClaimingReplica, check_claims
@@ -61,8 +59,7 @@ def finish_audit(
         log = FindingLog(replica.name)
         log.findings += derived.segments.get(place, ())
         if state.machine is not None or state.checkpoint is None:
-            found = derived.queues.get(place, {})
-            _finish_derived(files, replica.directory, state, parts, log, found=found)
+            _finish_derived(files, replica.directory, state, parts, log, derived, place)
         there = [
             part.last_index
             for result in ordered
@@ -88,8 +85,8 @@ def finish_audit(
                 FindingKind.VOTE,
                 state.vote_path,
                 0,
-                expected=f"at least the log's last term, {last_term}",
-                found=f"term {state.hard_state.term}",
+                f"at least the log's last term, {last_term}",
+                f"term {state.hard_state.term}",
                 first=max(part.last_index for part in parts),
             )
         findings += log.findings
@@ -193,21 +190,39 @@ def _overlap(one: Finding, other: Finding) -> bool:
     return one.index_first <= last and first <= one.index_last
 
 
-def _finish_derived(
+def _finish_derived(  # noqa: PLR0917 - one replica, as the caller has it
     fs: ReadableFileSystem,
     directory: str,
     state: StateFiles,
     parts: Sequence[ReplicaRange],
     log: FindingLog,
-    *,
-    found: Mapping[tuple[str, int], QueueFindings],
+    derived: DerivedResults,
+    place: int,
 ) -> None:
     queues = open_queue_check(fs, state, directory, log)
     for part in parts:
         queues.absorb(part.queues)
     end_position = max((part.end_position for part in parts), default=0)
-    queues.finish(max(end_position, state.durable_position), found)
-    tell_missing(directory, [part.keys for part in parts], log)
+    end_position = max(end_position, state.durable_position)
+    queues.finish(end_position, derived.queues.get(place, {}), derived.wrong.get(place, {}))
+    _tell_missing(directory, [part.keys for part in parts], log)
+
+
+def _tell_missing(directory: str, ranges: Sequence[RangeKeys], log: FindingLog) -> None:
+    """Tells key rows that no file has, unless they have expired since."""
+    missing = [keys.missing for keys in ranges if keys.missing is not None]
+    expired = max((keys.expired_position for keys in ranges), default=0)
+    if missing and missing[-1].position >= expired:
+        log.add(
+            FindingKind.KEY_INDEX,
+            f"{directory}/keyindex",
+            0,
+            f"a file with the keys of the record at position {missing[-1].position}",
+            "none",
+            ADVICE,
+            first=missing[0].index_first,
+            last=missing[-1].index_last,
+        )
 
 
 def _check_older(

@@ -55,9 +55,7 @@ class NamedEntriesCheck:
     ) -> None:
         if term != entry.term:
             expected, found = f"entry {entry.index} to be of term {entry.term}", f"term {term}"
-            self._log.add(
-                kind, path, 0, expected=expected, found=found, advice=advice, first=entry.index
-            )
+            self._log.add(kind, path, 0, expected, found, advice, first=entry.index)
 
     def _check_name(
         self,
@@ -74,9 +72,9 @@ class NamedEntriesCheck:
                 kind,
                 path,
                 0,
-                expected=f"entry {entry.index} to end at {found[0]} with chain {found[1]:08x}",
-                found=f"{named[0]} and {named[1]:08x}",
-                advice=advice,
+                f"entry {entry.index} to end at {found[0]} with chain {found[1]:08x}",
+                f"{named[0]} and {named[1]:08x}",
+                advice,
                 first=entry.index,
             )
 
@@ -106,11 +104,4 @@ class NamedEntriesCheck:
                 self._tell_terms(f"{right} to start with entry {odd[1]}", wrong, path, checkpoint)
 
     def _tell_terms(self, expected: str, found: str, path: str, checkpoint: Checkpoint) -> None:
-        self._log.add(
-            FindingKind.CHECKPOINT,
-            path,
-            16,
-            expected=expected,
-            found=found,
-            first=checkpoint.index,
-        )
+        self._log.add(FindingKind.CHECKPOINT, path, 16, expected, found, first=checkpoint.index)

@@ -38,9 +38,10 @@ def check_range(
     """
     plan = group.ranges[number]
     files = AuditFiles(fs, group.listing)
-    result = _check_alike(files, group, plan, buffers or Buffers())
+    buffers = buffers or Buffers()
+    result = _check_alike(files, group, plan, buffers)
     if result is None:
-        result = _check_each(files, group, plan)
+        result = _check_each(files, group, plan, buffers)
     unread = files.findings({replica.directory: replica.name for replica in group.replicas})
     if not unread:
         return result
@@ -55,9 +56,11 @@ def check_range(
     )
 
 
-def _check_each(files: AuditFiles, group: GroupPlan, plan: RangePlan) -> RangeResult:
+def _check_each(
+    files: AuditFiles, group: GroupPlan, plan: RangePlan, buffers: Buffers
+) -> RangeResult:
     """The result where each replica is checked by itself, and then entry against entry."""
-    checks = _checks(files, group, plan)
+    checks = _checks(files, group, plan, buffers)
     outcomes = {}
     for place, check in checks.items():
         check.run()
@@ -79,17 +82,19 @@ def _check_alike(
     borders = [border for border in plan.borders if border is not None]
     if plan.last_index is None or plan.diverged or any(border != borders[0] for border in borders):
         return None
-    checks = _checks(files, group, plan)
+    checks = _checks(files, group, plan, buffers)
     first, *others = checks.values()
     try:
-        first.run_shared(others, plan.last_index, buffers)
+        first.run_shared(others, plan.last_index)
         outcomes = {place: check.end() for place, check in checks.items()}
     except (StoreError, OSError):
         return None  # told by the check of each
     return _result(group, plan, outcomes, first.counts, [])
 
 
-def _checks(files: AuditFiles, group: GroupPlan, plan: RangePlan) -> dict[int, ReplicaCheck]:
+def _checks(
+    files: AuditFiles, group: GroupPlan, plan: RangePlan, buffers: Buffers
+) -> dict[int, ReplicaCheck]:
     return {
         place: ReplicaCheck(
             files,
@@ -97,6 +102,7 @@ def _checks(files: AuditFiles, group: GroupPlan, plan: RangePlan) -> dict[int, R
             border,
             last_index=plan.last_index,
             end_position=group.range_end(plan, place),
+            buffers=buffers,
         )
         for place, border in enumerate(plan.borders)
         if border is not None

@@ -66,7 +66,7 @@ def check_seals(
             if found:
                 expected = f"the seal of offsets {begin} to {stop - 1}"
                 kind = FindingKind.CONSUME_QUEUE
-                log.add(kind, path, at, expected=expected, found=found, advice=ADVICE)
+                log.add(kind, path, at, expected, found, ADVICE)
 
 
 def _wrong_seal(data: bytes, rows: bytes, *, whole: bool) -> str:
@@ -98,7 +98,7 @@ def check_tail(files: QueueFiles, tail: Tail, first: int, path: str, log: Findin
             FindingKind.CONSUME_QUEUE,
             path,
             PAYLOAD_AT,
-            expected=f"the CRC32C of offsets {begin} to {tail.end - 1} of {files.directory}",
-            found=f"{tail.crc:08x}, of other rows",
-            advice=ADVICE,
+            f"the CRC32C of offsets {begin} to {tail.end - 1} of {files.directory}",
+            f"{tail.crc:08x}, of other rows",
+            ADVICE,
         )

@@ -85,9 +85,9 @@ class QueueFiles:
                 FindingKind.CONSUME_QUEUE,
                 f"{self._files.directory}/{name}",
                 0,
-                expected="only files named by 20 digits, and .crc",
-                found="another file",
-                advice=EXTRA,
+                "only files named by 20 digits, and .crc",
+                "another file",
+                EXTRA,
             )
         for start, following in pairwise(starts):
             if sizes.get(start, 0) > following - start:
@@ -99,9 +99,9 @@ class QueueFiles:
             FindingKind.CONSUME_QUEUE,
             f"{self._files.directory}/{segment_name(start)}",
             most,
-            expected=f"at most {most} bytes{what}",
-            found=f"{size} bytes",
-            advice=EXTRA,
+            f"at most {most} bytes{what}",
+            f"{size} bytes",
+            EXTRA,
         )
 
     def check_rows_behind(self, end_offset: int, log_end: int, log: FindingLog) -> None:
@@ -118,9 +118,9 @@ class QueueFiles:
                             FindingKind.CONSUME_QUEUE,
                             path,
                             byte,
-                            expected=f"no row: the log gives the queue {end_offset} messages",
-                            found=f"the row {QUEUE_ROW.pack(*row).hex()}",
-                            advice=EXTRA,
+                            f"no row: the log gives the queue {end_offset} messages",
+                            f"the row {QUEUE_ROW.pack(*row).hex()}",
+                            EXTRA,
                         )
                         return
 
@@ -152,13 +152,6 @@ def find_extra(
         for name in fs.list_directory(f"{directory}/{topic}"):
             path = f"{directory}/{topic}/{name}"
             if not (name.isascii() and name.isdigit()):
-                log.add(
-                    FindingKind.CONSUME_QUEUE,
-                    path,
-                    0,
-                    expected="the number of a queue",
-                    found=name,
-                    advice=EXTRA,
-                )
+                log.add(FindingKind.CONSUME_QUEUE, path, 0, "the number of a queue", name, EXTRA)
             elif (topic, int(name)) not in known:
                 QueueFiles(fs, path).check_rows_behind(0, log_end, log)

@@ -27,8 +27,8 @@ from store.message.record import decode_record, key_hash
 from store.verify.files.read_buffers import Buffers
 from store.verify.files.row_files import RowFiles
 from store.verify.findings import Finding, FindingKind
-from store.verify.index.key_index_check import KEY_FIELDS
-from store.verify.log.shared_log import SharedLog
+from store.verify.log.log_walk import LogWalk
+from store.verify.log.record_columns import KEY_ROWS
 from store.verify.plan.ranges import GroupPlan
 
 HASHES = 1 << 32
@@ -76,7 +76,7 @@ class DuplicateSearch:
         parts += [
             rows[(rows["hash"] >= low) & (rows["hash"] < high)] for rows in self._rows_behind()
         ]
-        rows = np.concatenate([*parts, np.empty(0, KEY_FIELDS)])
+        rows = np.concatenate([*parts, np.empty(0, KEY_ROWS)])
         rows = rows[np.lexsort((rows["position"], rows["hash"]))]
         hashes = rows["hash"].astype(np.uint32)
         edges = np.flatnonzero(np.diff(hashes)) + 1
@@ -193,7 +193,7 @@ class DuplicateSearch:
             handle.close()
         if len(data) != size:
             raise DamagedError(file.path, HEADER.size, f"fewer than {file.count} rows")
-        return np.frombuffer(data, KEY_FIELDS)
+        return np.frombuffer(data, KEY_ROWS)
 
     def _rows_behind(self) -> Iterator[NDArray[np.void]]:
         """The key rows of committed entries behind the checkpoint."""
@@ -205,7 +205,7 @@ class DuplicateSearch:
                 or border.index <= self._replica.checkpoint_index
             ):
                 continue
-            log = SharedLog(
+            log = LogWalk(
                 self._fs,
                 [self._replica.directory],
                 self._group.segment_size,
@@ -217,4 +217,4 @@ class DuplicateSearch:
                 for entry in window.entries:
                     if entry.kind is EntryKind.DATA:
                         batch = decode_batch(entry.body)
-                        yield np.frombuffer(bytes(batch.key_rows), KEY_FIELDS)
+                        yield np.frombuffer(bytes(batch.key_rows), KEY_ROWS)

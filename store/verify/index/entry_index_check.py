@@ -72,9 +72,9 @@ class EntryIndexCheck:
             FindingKind.ENTRY_INDEX,
             path,
             byte,
-            expected=f"the row {right.hex()}",
-            found=f"the row {row.hex()}" if row else "no row",
-            advice=ADVICE,
+            f"the row {right.hex()}",
+            f"the row {row.hex()}" if row else "no row",
+            ADVICE,
             first=first,
             last=last,
         )

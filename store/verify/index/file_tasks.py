@@ -22,8 +22,8 @@ from store.verify.index.block_seal_check import check_seals, check_tail
 from store.verify.index.consume_queue_digests import ExpectedQueue, QueueFindings, row_crcs
 from store.verify.index.consume_queue_files import QueueFiles
 from store.verify.index.key_index_digests import TOTAL_MAX, has_keys, list_starts
-from store.verify.log.log_walk import check_segment_files
-from store.verify.plan.ranges import KeysDigest, ReplicaPlan, ReplicaRange, RowsDigest
+from store.verify.plan.ranges import KeysDigest, QueueKey, ReplicaPlan, ReplicaRange, RowsDigest
+from store.verify.state.stray_files import check_segment_files
 
 FILES_AT_ONCE = 64
 ROWS_AT_ONCE = 1 << 16
@@ -68,8 +68,8 @@ class FileTask:
 class FileResult:
     """What came out: of which ranges rows of which queue differ, and which files of keys do."""
 
-    queues: dict[tuple[str, int], QueueFindings] = field(default_factory=dict)
-    differing: dict[tuple[str, int], set[int]] = field(default_factory=dict)
+    queues: dict[QueueKey, QueueFindings] = field(default_factory=dict)
+    differing: dict[QueueKey, set[int]] = field(default_factory=dict)
     keys: list[int] = field(default_factory=list)
     segments: list[Finding] = field(default_factory=list)
     unread: list[Finding] = field(default_factory=list)
@@ -125,8 +125,8 @@ def _check_queue(
     found: FileResult,
 ) -> None:
     queue = part.queue
-    key = (queue.topic, queue.queue_id)
-    directory = f"{replica.directory}/consumequeue/{queue.topic}/{queue.queue_id}"
+    key = queue.key
+    directory = f"{replica.directory}/consumequeue/{key[0]}/{key[1]}"
     files = QueueFiles(fs, directory, read_ahead=ROWS_AT_ONCE)
     for number, digest in queue.digests:
         if digest.end_offset <= queue.first_offset:
@@ -192,7 +192,7 @@ def cut_files(
     log_end = max([state.durable_position, *(part.end_position for part in parts)])
     for some in cut_queues(queues):
         queues_of = f"{directory}/consumequeue"
-        paths = [f"{queues_of}/{part.queue.topic}/{part.queue.queue_id}" for part in some]
+        paths = [f"{queues_of}/{part.queue.key[0]}/{part.queue.key[1]}" for part in some]
         held = {path: listing[path] for path in paths if path in listing}
         yield FileTask(replica, held, log_end, queues=tuple(some))
     digests = _key_digests(fs, replica, parts)

@@ -18,12 +18,10 @@ from store.field_checks import file_name
 from store.io.filesystem import Bytes
 from store.log.entry import HEADER_SIZE, Entry
 from store.message.batch import FOOTER, RUN_HEADER, Batch
-from store.message.record import (
-    HEAD,
-    key_prefix,
-)
-from store.message.scheduled_topics import SCHEDULED_TOPICS, row_code
+from store.message.record import HEAD
+from store.message.scheduled_topics import SCHEDULED_TOPICS
 from store.verify.log.byte_columns import Numbers, Octets, Words, gather, texts_after
+from store.verify.log.derivation import row_code, topic_crc
 from store.verify.log.property_columns import PropertyColumns, derive_columns
 from store.verify.log.record_columns import (
     KEY_ROWS,
@@ -68,7 +66,7 @@ class TopicNumbers:
             name = topic.decode()
             number = self._numbers[topic] = len(self.names)
             self.names.append(name)
-            self._prefixes.append(key_prefix(name))
+            self._prefixes.append(topic_crc(topic))
             try:
                 file_name(name)
             except ValueError as error:
@@ -190,7 +188,7 @@ def read_columns(
         topics.prefixes()[topic_of],
     )
     if SCHEDULED_TOPICS.intersection(topics.names):
-        _defer(derived, messages, view, topic_of, topics)
+        _schedule(derived, messages, view, topic_of, topics)
     if (rows["tags"] != derived.tags).any():
         return None
     if not _are_keys_right(key_rows, parts, messages, derived):
@@ -271,26 +269,22 @@ def _find_runs(
     return runs, np.cumsum(is_first) - 1
 
 
-def _defer(
+def _schedule(
     derived: PropertyColumns,
     messages: RecordColumns,
     view: memoryview,
     topic_of: Numbers,
     topics: TopicNumbers,
 ) -> None:
-    """Rows of messages that wait hold a time, not a tags code: message by message, as they are few.
-
-    Their tags are replaced.
-    """
-    waiting = topics.numbers_known(SCHEDULED_TOPICS)
+    """Replaces the tags codes of scheduled messages by their times, one by one: they are few."""
+    scheduled = topics.numbers_known(SCHEDULED_TOPICS)
     heads = messages.heads
-    for number in np.flatnonzero(np.isin(topic_of, waiting)).tolist():
+    for number in np.flatnonzero(np.isin(topic_of, scheduled)).tolist():
         derived.tags[number] = row_code(
             topics.names[int(topic_of[number])],
             int(heads["queue"][number]),
             bytes(view[int(messages.properties[number]) : int(messages.ends[number])]),
             int(heads["stored"][number]),
-            int(derived.tags[number]),
         )
 
 

@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 from crc32c import crc32c
 
-from store.message.java_hash import tags_code
 from store.message.properties import KEYS, NAME_END, PAIR_END, TAGS, UNIQUE_KEY
 from store.verify.log.byte_columns import (
     WIDTHS,
@@ -25,6 +24,7 @@ from store.verify.log.byte_columns import (
     gather,
     texts_before,
 )
+from store.verify.log.derivation import java_hash
 
 SIZES = (190, 1022, 1 << 17)
 """Property strings are looked at side by side up to each of these sizes."""
@@ -191,7 +191,7 @@ def _tags_codes(octets: Octets, tags: _Texts) -> Numbers:
             pairs = zip(tags.starts[members].tolist(), ends.tolist(), strict=True)
             texts = [bytes(view[start:end]) for start, end in pairs]
         if texts:
-            by_text = {text: tags_code(text.decode(errors="replace")) for text in set(texts)}
+            by_text = {text: java_hash(text) for text in set(texts)}
             codes[members[odd]] = [by_text[text] for text in texts]
     return codes
 

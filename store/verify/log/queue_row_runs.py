@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from store.errors import CorruptBatchError
 from store.index.block_seals import ROW_SIZE
 from store.verify.log.batch_columns import BatchColumns, TopicNumbers
 from store.verify.log.byte_columns import Numbers
@@ -49,18 +48,12 @@ class QueueRowRuns:
         self._rows: list[NDArray[np.void]] = []
 
     def add(self, columns: BatchColumns, first: int = 0, end: int | None = None) -> None:
-        """Takes the runs of the entries from number ``first`` to before ``end``.
-
-        Raises :class:`CorruptBatchError` for a topic that no ConsumeQueue can be named after.
-        """
+        """Takes the runs of the entries from number ``first`` to before ``end``."""
         end = len(columns.entries) if end is None else end
         runs = columns.runs
         begin, stop = np.searchsorted(runs.entries, (first, end)).tolist()
         if begin == stop:
             return
-        for number, error in self._topics.impossible.items():
-            if (runs.topics[begin:stop] == number).any():
-                raise CorruptBatchError(f"the topic of a run: {error}") from error
         indexes = np.array([entry.index for entry in columns.entries])
         positions = np.array([entry.position for entry in columns.entries])
         entries = runs.entries[begin:stop]

@@ -11,7 +11,7 @@ Everything here can be pickled.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from store.state.format_file import Identity
 from store.verify.files.directory_listing import Listing, without_queues
@@ -19,6 +19,9 @@ from store.verify.findings import Finding
 from store.verify.state.broker_state import BrokerEffects
 from store.verify.state.checkpoint_digest import StateDigest
 from store.verify.state.state_files import StateFiles
+
+QueueKey: TypeAlias = tuple[str, int]
+"""Topic and queue id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +137,10 @@ class AuditPlan:
 
 @dataclass(frozen=True, slots=True)
 class WrongRows:
-    """A run of rows of one ConsumeQueue file that differ from the log."""
+    """Rows of one ConsumeQueue file that follow each other and differ from the log.
+
+    ``expected`` and ``found`` are the first of them.
+    """
 
     path: str
     byte: int
@@ -145,12 +151,26 @@ class WrongRows:
     expected: bytes
     found: bytes
 
+    def add_to(self, wrong: list[WrongRows]) -> None:
+        """Adds these to the wrong rows of a queue, as one with the last ones if they follow."""
+        last = wrong[-1] if wrong else None
+        if last is None or last.path != self.path or last.offset_last != self.offset_first - 1:
+            wrong.append(self)
+        else:
+            wrong[-1] = replace(last, offset_last=self.offset_last, index_last=self.index_last)
 
-class Compared(NamedTuple):
-    """Derived files of one replica that are to be compared with a range of its log."""
 
-    queues: frozenset[tuple[str, int]] = frozenset()
-    keys: bool = False
+class MissingKeys(NamedTuple):
+    """Key rows of the log that no file has: the first entry, the last entry, and the position of
+    its record."""
+
+    index_first: int
+    index_last: int
+    position: int
+
+    def behind(self, before: MissingKeys | None) -> MissingKeys:
+        """These and those of earlier entries as one."""
+        return self if before is None else self._replace(index_first=before.index_first)
 
 
 class RowsDigest(NamedTuple):
@@ -183,8 +203,7 @@ class QueueSpan:
     came behind; ``begin`` is the first offset neither deleted nor expired, if the range has it.
     """
 
-    topic: str
-    queue_id: int
+    key: QueueKey
     first_offset: int
     first_known: bool
     index: int
@@ -194,7 +213,6 @@ class QueueSpan:
     end_known: bool
     covered_end: int | None
     digests: tuple[RowsDigest, ...]
-    wrong: tuple[WrongRows, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,9 +226,9 @@ class RangeQueues:
 
 @dataclass(frozen=True, slots=True)
 class RangeKeys:
-    """Key rows of the log that no file has (first index, last index, last position), if any."""
+    """What a range tells about the key index."""
 
-    missing: tuple[int, int, int] | None = None
+    missing: MissingKeys | None = None
     expired_position: int = 0
     digests: tuple[KeysDigest, ...] = ()
 

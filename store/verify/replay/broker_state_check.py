@@ -106,7 +106,7 @@ def _compare(tables: BrokerTables, found: bytes, path: str, index: int, log: Fin
 
 
 def _tell(log: FindingLog, path: str, index: int, expected: str, found: str) -> None:
-    log.add(FindingKind.CHECKPOINT, path, 16, expected=expected, found=found, first=index)
+    log.add(FindingKind.CHECKPOINT, path, 16, expected, found, first=index)
 
 
 def _check_encoding(
@@ -130,4 +130,4 @@ def _check_encoding(
         found = "other fields, another encoding, or queues that are not in order"
         expected = "the state as a broker writes it"
         at = checkpoint.index
-        log.add(FindingKind.CHECKPOINT, path, 16, expected=expected, found=found, first=at)
+        log.add(FindingKind.CHECKPOINT, path, 16, expected, found, first=at)

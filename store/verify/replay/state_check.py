@@ -84,14 +84,7 @@ def _check_one(
         if canonical_configuration(right) != canonical_configuration(checkpoint.configuration):
             wrong.append((f"the members {_text(right)}", _text(checkpoint.configuration)))
     for expected, found in wrong:
-        log.add(
-            FindingKind.CHECKPOINT,
-            saved.path,
-            16,
-            expected=expected,
-            found=found,
-            first=checkpoint.index,
-        )
+        log.add(FindingKind.CHECKPOINT, saved.path, 16, expected, found, first=checkpoint.index)
 
 
 def _check_times(
@@ -143,8 +136,8 @@ def check_beginning(state: StateFiles, parts: Sequence[ReplicaRange], log: Findi
             FindingKind.MARK,
             state.mark_path,
             0,
-            expected=f"a log that begins at {given_up} or before, as no more was given up",
-            found=f"one that begins at {mark.first_position}",
+            f"a log that begins at {given_up} or before, as no more was given up",
+            f"one that begins at {mark.first_position}",
             first=mark.first_index,
         )
 
@@ -169,9 +162,9 @@ def check_named(state: StateFiles, last_index: int, log: FindingLog) -> None:
                 kind,
                 path,
                 0,
-                expected=f"a log with entry {index}",
-                found="one that ends before",
-                advice=INCOMPLETE if path == state.manifest_path else RESTORE,
+                f"a log with entry {index}",
+                "one that ends before",
+                INCOMPLETE if path == state.manifest_path else RESTORE,
                 first=index,
             )
 

@@ -51,9 +51,9 @@ def check_proofs(
                 FindingKind.CHECKPOINT,
                 path,
                 16,
-                expected=f"the state that a majority of the voters had after entry {proved.point}, "
+                f"the state that a majority of the voters had after entry {proved.point}, "
                 f"as the log says, in: {', '.join(wrong)}",
-                found="another state",
+                "another state",
                 first=proved.checkpoint,
             )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from store.errors import DamagedError, UnreadableError
+from store.errors import DamagedError
 from store.index.block_seals import Tail
 from store.index.queue_tails import TAILS_NAME, decode_tails
 from store.io.filesystem import ReadableFileSystem
@@ -26,13 +26,5 @@ def read_queue_tails(
     except FileNotFoundError:
         return {}
     except DamagedError as error:
-        log.add(
-            FindingKind.CONSUME_QUEUE,
-            path,
-            error.position,
-            expected="the tails of ConsumeQueues",
-            found=error.what,
-            advice=ADVICE,
-            unread=isinstance(error, UnreadableError),
-        )
+        log.add_damage(FindingKind.CONSUME_QUEUE, error, "the tails of ConsumeQueues", ADVICE)
         return {}

@@ -28,9 +28,9 @@ def check_mark(state: StateFiles, log: FindingLog) -> None:
             FindingKind.MARK,
             state.mark_path,
             0,
-            expected=f"a log durable up to {mark.index} that is committed no further, and begins "
+            f"a log durable up to {mark.index} that is committed no further, and begins "
             f"with entry {behind + 1} or before",
-            found=" and ".join(wrong),
+            " and ".join(wrong),
         )
 
 
@@ -41,8 +41,8 @@ def check_first_index(directory: str, state: StateFiles, log: FindingLog) -> Non
             FindingKind.CHECKPOINT,
             f"{directory}/state",
             0,
-            expected=f"a checkpoint, as the log begins with entry {state.mark.first_index}",
-            found="none",
+            f"a checkpoint, as the log begins with entry {state.mark.first_index}",
+            "none",
         )
 
 
@@ -56,9 +56,9 @@ def check_snapshot(directory: str, state: StateFiles, manifest: Manifest, log: F
                 FindingKind.CHECKPOINT,
                 f"{directory}/state/{NAME_PREFIX}{max(index, 0):020d}",
                 0,
-                expected=f"the checkpoint of entry {index}, which the snapshot is as of",
-                found="none",
-                advice=INCOMPLETE,
+                f"the checkpoint of entry {index}, which the snapshot is as of",
+                "none",
+                INCOMPLETE,
                 first=index,
             )
     elif checkpoint.index != index:
@@ -66,9 +66,9 @@ def check_snapshot(directory: str, state: StateFiles, manifest: Manifest, log: F
             FindingKind.FORMAT,
             path,
             0,
-            expected=f"an end at the snapshot's checkpoint, of entry {checkpoint.index}",
-            found=f"entry {index}",
-            advice=INCOMPLETE,
+            f"an end at the snapshot's checkpoint, of entry {checkpoint.index}",
+            f"entry {index}",
+            INCOMPLETE,
             first=index,
         )
     marked = (state.mark.index, state.mark.commit_index)
@@ -78,9 +78,9 @@ def check_snapshot(directory: str, state: StateFiles, manifest: Manifest, log: F
             FindingKind.MARK,
             state.mark_path,
             0,
-            expected=f"the mark of a snapshot as of entry {index}",
-            found=f"entry {marked[0]}, committed up to {marked[1]}",
-            advice=INCOMPLETE,
+            f"the mark of a snapshot as of entry {index}",
+            f"entry {marked[0]}, committed up to {marked[1]}",
+            INCOMPLETE,
         )
 
 

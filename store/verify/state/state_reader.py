@@ -31,7 +31,6 @@ from store.verify.state.queue_tails_check import read_queue_tails
 from store.verify.state.state_agreement import check_first_index, check_mark, check_snapshot
 from store.verify.state.state_files import SavedCheckpoint, StateFiles
 from store.verify.state.state_records import (
-    add_damage,
     check_format,
     read_evidence,
     read_mark,
@@ -118,9 +117,9 @@ def read_state(
                 FindingKind.FORMAT,
                 state.manifest_path,
                 0,
-                expected=f"a log that begins with entry {state.mark.first_index}",
-                found=f"entry {state.manifest.first_index}",
-                advice=INCOMPLETE,
+                f"a log that begins with entry {state.mark.first_index}",
+                f"entry {state.manifest.first_index}",
+                INCOMPLETE,
             )
         if not _has_lock(fs, directory):
             check_snapshot(directory, state, state.manifest, log)
@@ -142,7 +141,7 @@ def _read_checkpoints(
     except (OSError, ValueError) as error:
         names = []
         why, hidden = f"cannot be read: {reason(error)}", is_hidden(error)
-        log.add(FindingKind.FORMAT, directory, 0, expected="a directory", found=why, unread=hidden)
+        log.add(FindingKind.FORMAT, directory, 0, "a directory", why, unread=hidden)
     for name in names:
         digits = name.removeprefix(NAME_PREFIX)
         if digits == name or name.endswith(TEMPORARY_SUFFIX):
@@ -154,16 +153,16 @@ def _read_checkpoints(
         except FileNotFoundError:
             continue
         except DamagedError as error:
-            add_damage(log, FindingKind.CHECKPOINT, error, expected=expected, advice=CHECKPOINT)
+            log.add_damage(FindingKind.CHECKPOINT, error, expected, CHECKPOINT)
             continue
         if f"{checkpoint.index:020d}" != digits:
             log.add(
                 FindingKind.CHECKPOINT,
                 path,
                 16,
-                expected=f"the checkpoint of entry {digits}",
-                found=f"that of {checkpoint.index}",
-                advice=CHECKPOINT,
+                f"the checkpoint of entry {digits}",
+                f"that of {checkpoint.index}",
+                CHECKPOINT,
             )
             continue
         machine = read_machine(path, checkpoint, log)
@@ -184,12 +183,7 @@ def read_machine(path: str, checkpoint: Checkpoint, log: FindingLog) -> MachineS
         machine = decode_machine_state(checkpoint.state)
     except DataFormatError as error:
         log.add(
-            FindingKind.CHECKPOINT,
-            path,
-            16,
-            expected="the state of a broker",
-            found=error,
-            first=checkpoint.index,
+            FindingKind.CHECKPOINT, path, 16, "the state of a broker", error, first=checkpoint.index
         )
         return None
     starts = checkpoint.term_starts
@@ -198,8 +192,8 @@ def read_machine(path: str, checkpoint: Checkpoint, log: FindingLog) -> MachineS
             FindingKind.CHECKPOINT,
             path,
             16,
-            expected=f"what was known after entry {checkpoint.index}, committed and applied",
-            found=f"committed up to {checkpoint.commit_index}, term starts {list(starts)}",
+            f"what was known after entry {checkpoint.index}, committed and applied",
+            f"committed up to {checkpoint.commit_index}, term starts {list(starts)}",
             first=checkpoint.index,
         )
     end = checkpoint.end_position
@@ -208,8 +202,8 @@ def read_machine(path: str, checkpoint: Checkpoint, log: FindingLog) -> MachineS
             FindingKind.CHECKPOINT,
             path,
             16,
-            expected=f"a state applied up to {end}, with nothing expired behind that",
-            found=f"applied up to {machine.applied_end}, expired up to {machine.expired_position}",
+            f"a state applied up to {end}, with nothing expired behind that",
+            f"applied up to {machine.applied_end}, expired up to {machine.expired_position}",
             first=checkpoint.index,
         )
     return machine
@@ -237,36 +231,29 @@ def _read_manifest(
                 FindingKind.FORMAT,
                 path,
                 0,
-                expected="the manifest of a snapshot, or the lock file of a node's own directory",
-                found="neither",
-                advice=INCOMPLETE,
+                "the manifest of a snapshot, or the lock file of a node's own directory",
+                "neither",
+                INCOMPLETE,
             )
         return
     except DamagedError as error:
-        add_damage(log, FindingKind.FORMAT, error, expected=expected, advice=INCOMPLETE)
+        log.add_damage(FindingKind.FORMAT, error, expected, INCOMPLETE)
         return
     except DataFormatError as error:
-        log.add(FindingKind.FORMAT, path, 0, expected=expected, found=error, advice=INCOMPLETE)
+        log.add(FindingKind.FORMAT, path, 0, expected, error, INCOMPLETE)
         return
     more = set(json.loads(read_small(fs, path))) - {each.name for each in fields(manifest)}
     if more != {CRC_NAME}:
         found = f"others: {sorted(more - {CRC_NAME})!r:.200}"
-        log.add(
-            FindingKind.FORMAT,
-            path,
-            0,
-            expected="the fields of a manifest",
-            found=found,
-            advice=INCOMPLETE,
-        )
+        log.add(FindingKind.FORMAT, path, 0, "the fields of a manifest", found, INCOMPLETE)
     owner = (state.identity.group, state.identity.node)
     if (manifest.group, manifest.node) != owner:
         log.add(
             FindingKind.FORMAT,
             path,
             0,
-            expected=f"a snapshot of {'/'.join(owner)}",
-            found=f"{manifest.group}/{manifest.node}",
-            advice=INCOMPLETE,
+            f"a snapshot of {'/'.join(owner)}",
+            f"{manifest.group}/{manifest.node}",
+            INCOMPLETE,
         )
     state.manifest = manifest

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import msgpack
 
-from store.errors import DamagedError, UnreadableError
+from store.errors import DamagedError
 from store.field_checks import U32_MAX, array, integer
 from store.io.filesystem import ReadableFileSystem
 from store.io.two_slot_file import SLOT_HEADER, SLOT_SIZE, decode_slot, encode_slot
@@ -18,7 +18,7 @@ from store.state.replication_evidence_file import FORGET, HELD_NAME, pack_eviden
 from store.verify.files.audit_files import listed_names
 from store.verify.files.first_difference import first_difference
 from store.verify.files.small_files import read_head, read_small
-from store.verify.findings import RESTORE, FindingKind, FindingLog
+from store.verify.findings import FindingKind, FindingLog
 from store.verify.state.state_files import StateFiles
 from store.verify.state.two_slot_check import read_slots
 
@@ -39,9 +39,9 @@ def read_vote_floor(fs: ReadableFileSystem, path: str, log: FindingLog) -> int:
     except FileNotFoundError:
         pass
     except DamagedError as error:
-        add_damage(log, FindingKind.FORMAT, error, expected=expected)
+        log.add_damage(FindingKind.FORMAT, error, expected)
     except (ValueError, msgpack.UnpackException) as error:
-        log.add(FindingKind.FORMAT, path, 0, expected=expected, found=f"another record: {error}")
+        log.add(FindingKind.FORMAT, path, 0, expected, f"another record: {error}")
     return -1
 
 
@@ -53,11 +53,11 @@ def read_vote(fs: ReadableFileSystem, state: StateFiles, owner: str, log: Findin
     try:
         found = HardState.unpack(vote, state.vote_path)
     except DamagedError as error:
-        add_damage(log, FindingKind.VOTE, error, expected=expected)
+        log.add_damage(FindingKind.VOTE, error, expected)
         return
     in_no_term = found.vote and found.term == 0
     if found.term < 0 or in_no_term or not (found.vote == "" or NODE.fullmatch(found.vote)):
-        log.add(FindingKind.VOTE, state.vote_path, 0, expected=expected, found=found)
+        log.add(FindingKind.VOTE, state.vote_path, 0, expected, found)
     else:
         check_encoding(vote, found.pack(), FindingKind.VOTE, state.vote_path, log)
         state.hard_state = found
@@ -71,10 +71,10 @@ def read_mark(fs: ReadableFileSystem, state: StateFiles, owner: str, log: Findin
     try:
         mark = DurableMark.unpack(payload, state.mark_path)
     except DamagedError as error:
-        add_damage(log, FindingKind.MARK, error, expected=expected)
+        log.add_damage(FindingKind.MARK, error, expected)
         return
     if not is_possible(mark):
-        log.add(FindingKind.MARK, state.mark_path, 0, expected=expected, found=mark)
+        log.add(FindingKind.MARK, state.mark_path, 0, expected, mark)
     else:
         check_encoding(payload, mark.pack(), FindingKind.MARK, state.mark_path, log)
         state.mark = mark
@@ -100,7 +100,7 @@ def check_encoding(
     if found != right:
         byte = SLOT_HEADER.size + first_difference(found, right)
         expected, there = "the encoding that a node writes", "another one, or more fields"
-        log.add(kind, path, byte, expected=expected, found=there)
+        log.add(kind, path, byte, expected, there)
 
 
 def check_format(fs: ReadableFileSystem, path: str, identity: Identity, log: FindingLog) -> None:
@@ -111,7 +111,7 @@ def check_format(fs: ReadableFileSystem, path: str, identity: Identity, log: Fin
         if data != right:
             expected = f"the lines of {identity.owner} alone"
             byte = first_difference(data, right)
-            log.add(FindingKind.FORMAT, path, byte, expected=expected, found="other lines")
+            log.add(FindingKind.FORMAT, path, byte, expected, "other lines")
 
 
 def read_evidence(fs: ReadableFileSystem, state: StateFiles, owner: str, log: FindingLog) -> None:
@@ -124,7 +124,7 @@ def read_evidence(fs: ReadableFileSystem, state: StateFiles, owner: str, log: Fi
     try:
         held = () if payload is None else unpack_evidence(payload, path)
     except DamagedError as error:
-        add_damage(log, FindingKind.HELD, error, expected=expected, advice=FORGET)
+        log.add_damage(FindingKind.HELD, error, expected, FORGET)
         return
     if payload is not None:
         check_encoding(payload, pack_evidence(held), FindingKind.HELD, path, log)
@@ -132,28 +132,8 @@ def read_evidence(fs: ReadableFileSystem, state: StateFiles, owner: str, log: Fi
     wrong = [each.node for each in held if not NODE.fullmatch(each.node)]
     if wrong:
         found = f"a member of the name {wrong[0]!r:.80}"
-        log.add(FindingKind.HELD, path, 20, expected=expected, found=found, advice=FORGET)
+        log.add(FindingKind.HELD, path, 20, expected, found, FORGET)
     nodes = [each.node for each in held]
     if len(set(nodes)) < len(nodes):
         found = f"two numbers of one member: {', '.join(sorted(nodes))}"
-        log.add(FindingKind.HELD, path, 0, expected=expected, found=found, advice=FORGET)
-
-
-def add_damage(
-    log: FindingLog,
-    kind: FindingKind,
-    error: DamagedError,
-    *,
-    expected: str,
-    advice: str = RESTORE,
-) -> None:
-    """Notes what kept a file from being read as what it should be."""
-    log.add(
-        kind,
-        error.path,
-        error.position,
-        expected=expected,
-        found=error.what,
-        advice=advice,
-        unread=isinstance(error, UnreadableError),
-    )
+        log.add(FindingKind.HELD, path, 0, expected, found, FORGET)

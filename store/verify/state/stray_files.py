@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgpack
 
@@ -103,9 +103,9 @@ def _tell(
                 kind,
                 f"{directory}/{name}",
                 0,
-                expected="only names that a replica has",
-                found="another name",
-                advice=STRAY,
+                "only names that a replica has",
+                "another name",
+                STRAY,
             )
 
 
@@ -116,11 +116,10 @@ def _check_empty(fs: ReadableFileSystem, path: str, log: FindingLog) -> None:
     except FileNotFoundError:
         return
     except DamagedError as error:
-        unread = isinstance(error, UnreadableError)
-        log.add(FindingKind.FORMAT, path, 0, expected=expected, found=error.what, unread=unread)
+        log.add_damage(FindingKind.FORMAT, error, expected)
         return
     if found:
-        log.add(FindingKind.FORMAT, path, 0, expected=expected, found="bytes", advice=STRAY)
+        log.add(FindingKind.FORMAT, path, 0, expected, "bytes", STRAY)
 
 
 def _check_refill(fs: ReadableFileSystem, directory: str, log: FindingLog) -> None:
@@ -140,9 +139,9 @@ def _check_refill(fs: ReadableFileSystem, directory: str, log: FindingLog) -> No
                 FindingKind.FORMAT,
                 path,
                 0,
-                expected="the plan of a refill",
-                found=getattr(error, "what", error),
-                advice=REFILL,
+                "the plan of a refill",
+                getattr(error, "what", error),
+                REFILL,
                 unread=isinstance(error, UnreadableError),
             )
     path = f"{directory}/{CHECKPOINT_NAME}"
@@ -151,21 +150,12 @@ def _check_refill(fs: ReadableFileSystem, directory: str, log: FindingLog) -> No
     except FileNotFoundError:
         return
     except DamagedError as error:
-        unread = isinstance(error, UnreadableError)
-        log.add(
-            FindingKind.CHECKPOINT,
-            path,
-            error.position,
-            expected="a checkpoint",
-            found=error.what,
-            advice=REFILL,
-            unread=unread,
-        )
+        log.add_damage(FindingKind.CHECKPOINT, error, "a checkpoint", REFILL)
         return
     if any(index != each for each in planned):
         expected = f"the checkpoint of entry {planned[0]}, as the plan says"
         found = f"that of {index}"
-        log.add(FindingKind.CHECKPOINT, path, 16, expected=expected, found=found, advice=REFILL)
+        log.add(FindingKind.CHECKPOINT, path, 16, expected, found, REFILL)
 
 
 def _read_record(data: bytes, length: int) -> list[int]:
@@ -173,6 +163,30 @@ def _read_record(data: bytes, length: int) -> list[int]:
     if slot is None or encode_slot(*slot) != data:
         raise ValueError("no whole slot")
     return [integer(each, -1) for each in array(msgpack.unpackb(slot[1]), length)]
+
+
+def check_segment_files(
+    fs: ReadableFileSystem, directory: str, state: StateFiles, log: FindingLog, names: Sequence[str]
+) -> None:
+    """Checks names and sizes of segments."""
+    size = state.identity.segment_size
+    for name in names:
+        start = parse_segment_name(name)
+        path = f"{directory}/{name}"
+        if start is None:
+            continue
+        if start % size:
+            expected = f"a name that is a multiple of {size}"
+            log.add(FindingKind.SEGMENT, path, 0, expected, start)
+        elif start + size > state.mark.first_position:
+            file = fs.open(path, writable=False)
+            try:
+                found = file.size()
+            finally:
+                file.close()
+            if found > size:
+                expected = f"at most {size} bytes"
+                log.add(FindingKind.SEGMENT, path, size, expected, f"{found} bytes")
 
 
 def check_segments_behind(
@@ -211,5 +225,5 @@ def check_segments_behind(
                     found = f"the segment of entry {index} at {position}"
         if found:
             expected = f"no entry of another place behind the end of the log, at {end}"
-            log.add(FindingKind.SEGMENT, path, 0, expected=expected, found=found, advice=STRAY)
+            log.add(FindingKind.SEGMENT, path, 0, expected, found, STRAY)
         expected_start = max(expected_start, start + size)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from store.errors import DamagedError, UnreadableError
+from store.errors import DamagedError
 from store.field_checks import U64_MAX
 from store.io.filesystem import ReadableFileSystem
 from store.io.two_slot_file import SLOT_COUNT, SLOT_SIZE, decode_slot, encode_slot, slot_owner
@@ -36,7 +36,7 @@ def read_slots(
     """The payload of the newest whole slot; ``owner`` is whose file it must be."""
 
     def tell(at: int, expected: str, found: str, advice: str = advice) -> None:
-        log.add(kind, path, at, expected=expected, found=found, advice=advice)
+        log.add(kind, path, at, expected, found, advice)
 
     try:
         data = read_head(fs, path, FILE_SIZE + 1)
@@ -44,8 +44,7 @@ def read_slots(
         tell(0, "a file", "none")
         return None
     except DamagedError as error:
-        unread = isinstance(error, UnreadableError)
-        log.add(kind, path, 0, expected=TWO_COPIES, found=error.what, advice=advice, unread=unread)
+        log.add_damage(kind, error, TWO_COPIES, advice)
         return None
     if len(data) > FILE_SIZE:
         tell(FILE_SIZE, f"a file of {FILE_SIZE} bytes", "a longer one")
