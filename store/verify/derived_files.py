@@ -73,8 +73,6 @@ def _file_tasks(
     replica, lean = group.replicas[place], group.for_ranges().replicas[place]
     state = replica.state
     files = AuditFiles(fs, group.listing)
-    if state is None:
-        return []
     queues = open_queue_check(files, state, replica.directory, FindingLog(replica.name))
     parts = []
     for result in results:

@@ -232,15 +232,15 @@ def _check_older(
     parts: Sequence[ReplicaRange],
     log: FindingLog,
 ) -> None:
-    """What older checkpoints say of queues: where they end, and where they begin if no more was
-    given up since."""
-    for older in state.older:
+    """Checks the queues in older checkpoints: where they end, and where they begin if nothing has
+    expired since."""
+    for place, older in enumerate(state.older, 1):
         if older.machine is None or state.machine is None:
             continue
-        at_once = replace(state, machine=older.machine, checkpoint_path=older.path, older=[])
+        at_once = replace(state, checkpoints=state.checkpoints[:place])
         queues = open_queue_check(fs, at_once, directory, log)
         for part in parts:
-            if part.last_index <= older.checkpoint.index:
+            if part.last_index <= older.index:
                 queues.absorb(part.queues, told=True)
         queues.check_lengths(
             begins=older.machine.expired_position == state.machine.expired_position

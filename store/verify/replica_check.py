@@ -25,7 +25,6 @@ from store.verify.replay.state_check import SegmentTimes
 from store.verify.replay.state_proof_check import proved_checkpoints
 from store.verify.replica_report import ReplicaReport
 from store.verify.state.broker_state import COUNTED_TOPICS, BrokerEffects
-from store.verify.state.state_files import StateFiles
 
 LEADER_FAULT = "the entry is as a leader made it: report it; all replicas should have the same"
 ROWS_AT_ONCE = 1 << 16
@@ -52,21 +51,19 @@ class ReplicaCheck:
         self._log = FindingLog(self._report.name)
         self._report.findings = self._log.findings
         # Findings about the small files themselves belong to the plan.
-        self._state = state = plan.state or StateFiles(identity)
+        self._state = state = plan.state
         self._border, self._last_index = border, last_index
         self._fs, self._buffers = fs, buffers
         self._walk: LogWalk = DamagedLogWalk(
             fs, directory, state, self._log, border=border, last_index=last_index, buffers=buffers
         )
-        checkpoint = state.checkpoint
-        covered_index = -1 if checkpoint is None else checkpoint.index
-        self._is_covered = last_index is not None and last_index <= covered_index
+        self._is_covered = last_index is not None and last_index <= state.checkpoint_index
         """Whether the newest checkpoint includes the range. A range ends where a checkpoint does.
         """
-        indexed = 0 if state.rebuilds else covered_index + 1
+        indexed = 0 if state.rebuilds else state.checkpoint_index + 1
         self._index = EntryIndexCheck(fs, directory, indexed, self._log)
         self._queues = open_queue_check(fs, state, directory, self._log)
-        covered_end = 0 if checkpoint is None else checkpoint.end_position
+        covered_end = state.covered_end
         self._keys = KeyDigests(
             fs,
             directory,

@@ -102,17 +102,14 @@ def _check(fs: ReadableFileSystem, task: FileTask) -> FileResult:
     for part in task.queues:
         _check_queue(files, replica, part, task.log_end, found)
     state = replica.state
-    if state is not None and state.checkpoint is not None:
-        first, end = state.mark.first_position, state.checkpoint.end_position
-        for digest in task.keys:
-            path = f"{replica.directory}/keyindex/{segment_name(digest.start)}"
-            if not has_keys(files, path, digest, first_position=first, end_position=end):
-                found.keys.append(digest.start)
-    if state is not None:
-        log = FindingLog(replica.name)
-        directory = f"{replica.directory}/commitlog"
-        check_segment_files(files, directory, state, log, task.segments)
-        found.segments = log.findings
+    first, end = state.mark.first_position, state.covered_end
+    for digest in task.keys:
+        path = f"{replica.directory}/keyindex/{segment_name(digest.start)}"
+        if not has_keys(files, path, digest, first_position=first, end_position=end):
+            found.keys.append(digest.start)
+    log = FindingLog(replica.name)
+    check_segment_files(files, f"{replica.directory}/commitlog", state, log, task.segments)
+    found.segments = log.findings
     found.unread = files.findings({replica.directory: replica.name})
     return found
 
@@ -187,8 +184,6 @@ def cut_files(
 ) -> Iterator[FileTask]:
     """All tasks of one replica."""
     state, directory = replica.state, replica.directory
-    if state is None:
-        return
     log_end = max([state.durable_position, *(part.end_position for part in parts)])
     for some in cut_queues(queues):
         queues_of = f"{directory}/consumequeue"
@@ -209,9 +204,9 @@ def _key_digests(
 ) -> list[KeysDigest]:
     """By file, what all ranges together have of it."""
     state = replica.state
-    if state is None or state.machine is None or state.checkpoint is None:
+    if state.machine is None:
         return []
-    starts = list_starts(fs, f"{replica.directory}/keyindex", state.checkpoint.end_position)
+    starts = list_starts(fs, f"{replica.directory}/keyindex", state.covered_end)
     # Files of what has expired are not looked at.
     first = max(bisect_right(starts, state.mark.first_position) - 1, 0)
     found = {start: KeysDigest(start, 0, 0) for start in starts[first:]}

@@ -46,7 +46,6 @@ from store.verify.plan.ranges import (
     ReplicaPlan,
     WrongRows,
 )
-from store.verify.state.state_files import StateFiles
 
 DERIVED = frozenset({FindingKind.CONSUME_QUEUE, FindingKind.KEY_INDEX})
 ROWS_AT_ONCE = 1 << 16
@@ -85,19 +84,19 @@ def reread_range(
     if border is None:
         return found
     files = AuditFiles(fs, group.listing)
-    state, log = replica.state or StateFiles(replica.identity), FindingLog(replica.name)
+    log = FindingLog(replica.name)
     unused = FindingLog(replica.name)  # the first reading has told what is wrong with the log
     walk = DamagedLogWalk(
         files,
         replica.directory,
-        state,
+        replica.state,
         unused,
         border=border,
         last_index=plan.last_index,
         buffers=buffers,
     )
     topics = TopicNumbers()
-    runs, queues = QueueRowRuns(topics), _QueueComparison(files, replica, state, reading.queues)
+    runs, queues = QueueRowRuns(topics), _QueueComparison(files, replica, reading.queues)
     key_rows: list[bytes] = []
     entries: list[tuple[int, int]] = []
     for columns in _read_columns(walk, topics):
@@ -110,7 +109,7 @@ def reread_range(
     queues.take(runs.take())
     found.queues = queues.wrong
     if reading.keys:
-        keys = _KeyComparison(files, replica, state, log, entries)
+        keys = _KeyComparison(files, replica, log, entries)
         end = group.range_end(plan, reading.place)
         found.missing = keys.compare(b"".join(key_rows), border.position, end, walk.lost)
     unread = files.findings({replica.directory: replica.name})
@@ -146,14 +145,14 @@ class _QueueComparison:
         self,
         fs: AuditFiles,
         replica: ReplicaPlan,
-        state: StateFiles,
         wanted: frozenset[QueueKey],
     ) -> None:
         self._files = {
             key: QueueFiles(fs, f"{replica.directory}/consumequeue/{key[0]}/{key[1]}")
             for key in wanted
         }
-        lengths = () if state.machine is None else state.machine.queues
+        machine = replica.state.machine
+        lengths = () if machine is None else machine.queues
         self._lengths = {(each.topic, each.queue_id): each for each in lengths}
         self.wrong: dict[QueueKey, list[WrongRows]] = {}
 
@@ -188,14 +187,13 @@ class _KeyComparison:
         self,
         fs: AuditFiles,
         replica: ReplicaPlan,
-        state: StateFiles,
         log: FindingLog,
         entries: Sequence[tuple[int, int]],
     ) -> None:
         self._fs = fs
         self._directory = f"{replica.directory}/keyindex"
-        self._first_position = state.mark.first_position
-        self._covered_end = 0 if state.checkpoint is None else state.checkpoint.end_position
+        self._first_position = replica.state.mark.first_position
+        self._covered_end = replica.state.covered_end
         self._log = log
         self._entries = entries
 

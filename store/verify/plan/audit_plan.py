@@ -263,7 +263,7 @@ def _diverged(
 def _tail(finder: BorderFinder, place: int, count: int, number: int) -> list[RangePlan]:
     """What a stopped replica has behind the entries that it knows to be committed."""
     replica = finder.replica
-    if replica.is_snapshot:
+    if replica.state.manifest is not None:  # a snapshot
         return []
     index = max(replica.known_index + 1, replica.first_index)
     borders: list[Border | None] = [None] * count

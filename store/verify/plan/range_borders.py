@@ -27,18 +27,8 @@ class BorderFinder:
         self._rows = RowFiles(fs, f"{directory}/index", ROW_SIZE)
         self._segments = SegmentFiles(fs, directory, state.identity.segment_size)
         self._log = LogReader(self._segments)
-        mark, checkpoint = state.mark, state.checkpoint
-        self.replica = ReplicaPlan(
-            directory,
-            state.identity,
-            mark.first_index,
-            state.commit_index,
-            state.durable_position if state.durable_index == state.commit_index else None,
-            -1 if checkpoint is None else checkpoint.index,
-            state.manifest is not None,
-            tuple(state.digests),
-            without_broker(state),
-        )
+        self.replica = ReplicaPlan(directory, without_broker(state))
+        mark = state.mark
         # What came before an expired log's first entry is not known.
         chain = 0 if mark.first_index == 0 else None
         self.start = Border(mark.first_index, mark.first_position, chain, -1)
@@ -67,28 +57,19 @@ class BorderFinder:
         return self._walk_to(index)
 
     def contradicts_itself(self) -> bool:
-        """Whether the log has another chain where mark, checkpoints or manifest name an entry."""
-        mark, manifest = self._state.mark, self._state.manifest
-        named = [(digest.index, digest.chain) for digest in self.replica.digests]
-        named.append((mark.index, mark.chain_crc))
-        if manifest is not None:
-            named.append((manifest.commit_index, manifest.chain_crc))
-        for index, chain in sorted(named):
-            border = self.find(index + 1) if index >= self.start.index else None
-            if border is not None and border.chain != chain:
+        """Whether mark, a checkpoint or the manifest name an entry with another chain CRC."""
+        for named in sorted(self._state.named_entries(), key=lambda one: one.index):
+            border = self.find(named.index + 1) if named.index >= self.start.index else None
+            if border is not None and border.chain != named.chain:
                 return True
         return False
 
     def assume(self, index: int) -> Border:
-        """The border as files say that can be wrong; the check then tells what is."""
-        state = self._state
-        mark, checkpoint, manifest = state.mark, state.checkpoint, state.manifest
-        if manifest is not None and manifest.commit_index == index - 1:
-            return Border(index, manifest.end_position, manifest.chain_crc, manifest.term)
-        if mark.index == index - 1:
-            return Border(index, mark.position, mark.chain_crc, -1)
-        if checkpoint is not None and checkpoint.index == index - 1:
-            return Border(index, checkpoint.end_position, checkpoint.chain_crc, checkpoint.term)
+        """The border by files that may be wrong. The check of the range then tells."""
+        older = {saved.path for saved in self._state.older}
+        for one in self._state.named_entries():
+            if one.index == index - 1 and one.path not in older:
+                return Border(index, one.end, one.chain, -1 if one.term is None else one.term)
         row = self._row(index)
         return Border(index, self.start.position if row is None else row.position, None, -1)
 

@@ -40,26 +40,43 @@ class Border:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaPlan:
-    """One replica, as its small files have it."""
+    """One replica by its small files, without the state of the broker."""
 
     directory: str
-    identity: Identity
-    first_index: int
-    known_index: int
-    """The last entry that this replica knows to be committed."""
-    known_end: int | None
-    """Where that entry ends, if the small files say so."""
-    checkpoint_index: int
-    is_snapshot: bool
-    digests: tuple[StateDigest, ...] = ()
-    """Of all its checkpoints that can be read."""
-    state: StateFiles | None = None
-    """What the small files say, without the broker's own state."""
+    state: StateFiles
+
+    @property
+    def identity(self) -> Identity:
+        return self.state.identity
 
     @property
     def name(self) -> str:
         """``group/node``."""
         return f"{self.identity.group}/{self.identity.node}"
+
+    @property
+    def first_index(self) -> int:
+        return self.state.mark.first_index
+
+    @property
+    def known_index(self) -> int:
+        """The last entry that the replica knows to be committed."""
+        return self.state.commit_index
+
+    @property
+    def known_end(self) -> int | None:
+        """Where that entry ends, if the small files say so."""
+        state = self.state
+        return state.durable_position if state.durable_index == state.commit_index else None
+
+    @property
+    def checkpoint_index(self) -> int:
+        return self.state.checkpoint_index
+
+    @property
+    def digests(self) -> list[StateDigest]:
+        """Of all checkpoints that can be read."""
+        return [saved.digest for saved in self.state.checkpoints]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +136,13 @@ class GroupPlan:
 
 
 def _without_queues(replica: ReplicaPlan) -> ReplicaPlan:
-    state = replica.state
-    if state is None or state.machine is None:
-        return replica
-    return replace(
-        replica, state=replace(state, machine=state.machine._replace(queues=[]), tails={})
-    )
+    checkpoints = [
+        saved
+        if saved.machine is None
+        else replace(saved, machine=saved.machine._replace(queues=[]))
+        for saved in replica.state.checkpoints
+    ]
+    return replace(replica, state=replace(replica.state, checkpoints=checkpoints, tails={}))
 
 
 @dataclass(frozen=True, slots=True)
