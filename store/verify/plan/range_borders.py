@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from crc32c import crc32c
-
 from store.io.filesystem import ReadableFileSystem
-from store.log.entry import CHAINED, HEADER, HEADER_SIZE
+from store.log.entry import HEADER, HEADER_SIZE, chain_crc
 from store.log.entry_index import ROW, ROW_SIZE, EntryIndexRow
 from store.log.layout import segment_start
 from store.log.log_reader import LogReader, SegmentFiles
@@ -111,11 +109,10 @@ class BorderFinder:
         header = self._header(position)
         if header is None:
             return None
-        magic, size, index, term, stated, channel, chain, body_crc, length = header
+        magic, size, index, term, stated, _channel, chain, body_crc, length = header
         expected = chain
         if before.chain is not None:
-            fields = (magic, size, index, term, stated, channel, body_crc, length)
-            expected = crc32c(CHAINED.pack(before.chain, *fields))
+            expected = chain_crc(before.chain, magic, size, index, term, stated, body_crc)
         if (
             (index, stated, chain, length) != (before.index, position, expected, size - HEADER_SIZE)
             or size < HEADER_SIZE
