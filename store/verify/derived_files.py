@@ -1,7 +1,7 @@
-"""The check of derived files, between that of the ranges and the end.
+"""The check of derived files, after that of the ranges.
 
-Ranges digest what the files must hold. Tasks compare files with the digests, each file once. Where
-one differs, the ranges concerned are read again, by the replica concerned, row by row.
+Ranges digest what the files must hold. Tasks compare each file once with the digests. If a file
+differs, its replica reads the ranges concerned again and compares row by row.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NO_END = 1 << 62
 
 @dataclass(slots=True)
 class DerivedResults:
-    """The results of the ranges of a group with what differs, and findings of files as files."""
+    """The results of the ranges of a group with differences added, and findings about files."""
 
     results: list[RangeResult]
     queues: dict[int, dict[QueueKey, QueueFindings]] = field(default_factory=dict)
@@ -42,7 +42,7 @@ def check_derived(
     groups: Sequence[GroupPlan],
     results: Sequence[Sequence[RangeResult]],
 ) -> list[DerivedResults]:
-    """All derived files of all groups; ``results`` has those of all ranges of each."""
+    """Checks all derived files of all groups. ``results``: those of all ranges of each group."""
     found = [DerivedResults(sorted(some, key=lambda one: one.number)) for some in results]
     places: list[tuple[int, int]] = []
     tasks: list[FileTask] = []

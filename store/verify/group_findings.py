@@ -1,4 +1,4 @@
-"""What the ranges of a group tell together: offsets across them, and files as a whole."""
+"""The findings of a group from the results of all ranges: what spans ranges or whole files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from store.verify.state.stray_files import check_segments_behind
 
 PIECE_SIZE = 256 << 10
 LOST = frozenset({FindingKind.ENTRY, FindingKind.SEGMENT})
-# Damage of these kinds that goes on over the end of a range is one and the same.
+# Damage of these kinds that continues in the next range is one finding.
 CONTINUING = LOST | {FindingKind.ENTRY_INDEX, FindingKind.DIVERGENCE}
 
 
@@ -38,10 +38,10 @@ def finish_audit(
     results: Sequence[RangeResult],
     derived: DerivedResults | None = None,
 ) -> list[Finding]:
-    """All findings of a group but those of the plan, from the results of all its ranges.
+    """All findings of a group without those of the plan, from the results of all its ranges.
 
-    ``derived`` is what :func:`~store.verify.derived_files.check_derived` gave for them; where it is
-    left out, derived files are checked here.
+    ``derived`` is the result of :func:`~store.verify.derived_files.check_derived`, which runs here
+    by default.
     """
     if derived is None:
         (derived,) = check_derived(fs, run_here(fs), [group], [results])
@@ -110,8 +110,8 @@ def _break_behind(
     group: GroupPlan,
     by_replica: Mapping[tuple[str, FindingKind], Sequence[Finding]],
 ) -> Finding:
-    """Accuses a replica of an entry that the others do not have, where its own next entry does not
-    follow from it: the log contradicts itself."""
+    """Accuses a replica of an entry that the others lack if its own next entry does not continue
+    the chain: its log contradicts itself."""
     if finding.kind is not FindingKind.DIVERGENCE or finding.replica != UNKNOWN_REPLICA:
         return finding
     for replica in group.replicas:
@@ -128,9 +128,9 @@ def _with_majority(
     group: GroupPlan,
     by_replica: Mapping[tuple[str, FindingKind], Sequence[Finding]],
 ) -> Finding:
-    """Names the replicas that agree where the finding is, if they are a majority of the group.
+    """Names the replicas that agree against the finding, if they are a majority of the group.
 
-    Those are the others which know these entries and have no finding of that kind there.
+    These are the others that know these entries and have no such finding there.
     """
     first, last = finding.index_first, finding.index_last
     if finding.majority or finding.replica == UNKNOWN_REPLICA or first is None or last is None:
@@ -155,9 +155,9 @@ def _with_majority(
 
 
 def _at_first_difference(fs: ReadableFileSystem, finding: Finding, group: GroupPlan) -> Finding:
-    """A damaged entry's finding at the very byte, as far as the majority's file shows it.
+    """Moves the finding of a damaged entry to the first byte that differs from the majority's file.
 
-    By itself an entry only tells that its CRC is wrong, and where it begins.
+    The entry alone tells only that its CRC is wrong.
     """
     if finding.kind is not FindingKind.ENTRY or not finding.majority:
         return finding
@@ -178,12 +178,12 @@ def _at_first_difference(fs: ReadableFileSystem, finding: Finding, group: GroupP
                 if not one.data:
                     break
         except (OSError, UnreadableError):
-            pass  # the bytes that cannot be read are the finding
+            pass  # the unreadable bytes are the finding
     return finding
 
 
 def _overlap(one: Finding, other: Finding) -> bool:
-    """Whether two findings are about the same entries."""
+    """Whether two findings have entries in common."""
     if one.index_first is None or one.index_last is None:
         return False
     first, last = other.index_first or 0, other.index_last or 0
@@ -248,7 +248,7 @@ def _check_older(
 
 
 def merge_findings(ordered: Sequence[RangeResult]) -> list[Finding]:
-    """The findings of all ranges; what goes on from one range to the next is one finding."""
+    """The findings of all ranges. Damage that continues in the next range is one finding."""
     merged: list[Finding] = []
     for result in ordered:
         for finding in result.findings:
@@ -271,13 +271,13 @@ def merge_findings(ordered: Sequence[RangeResult]) -> list[Finding]:
 
 
 def _continues(before: Finding, finding: Finding, first_index: int) -> bool:
-    """Whether ``finding``, of a range that begins with ``first_index``, goes on with another."""
+    """Whether ``finding``, of a range that begins with ``first_index``, continues ``before``."""
     if before.replica != finding.replica:
         return False
     if READABLE in {before.expected, finding.expected}:
         return before == finding
     if finding.kind is FindingKind.PADDING:
-        # Behind an entry that is lost its segment is not looked at any further.
+        # The rest of a segment behind a lost entry is not read.
         return before.kind in LOST and before.index_last == first_index - 1
     same_file = before.path == finding.path
     if before.kind is finding.kind and finding.kind not in CONTINUING:
@@ -287,9 +287,9 @@ def _continues(before: Finding, finding: Finding, first_index: int) -> bool:
         return follows
     if before.kind is not finding.kind or not follows:
         return False
-    # Bytes that differ under one chain are told entry by entry, with the file they are in. That a
-    # replica has left the others' log is told again in each range behind, of its directory.
-    # Replicas without a majority go on to differ in whichever file.
+    # Different bytes with equal chain CRCs are findings entry by entry, of their file. A replica
+    # with another log has a finding in each later range, of its directory. Replicas without a
+    # majority differ in any file.
     still = before.path.startswith(f"{finding.path}/") or (
         before.expected == finding.expected == ONE_CHAIN
     )

@@ -29,12 +29,11 @@ Outcome = tuple[ReplicaReport, RangeQueues, RangeKeys, RangeState | None]
 def check_range(
     fs: ReadableFileSystem, group: GroupPlan, number: int, buffers: Buffers | None = None
 ) -> RangeResult:
-    """Checks range ``number`` of a group: every replica's part of it, and that they are equal.
+    """Checks range ``number`` of a group: the part of each replica, and that they are equal.
 
-    Needs no other range, so ranges may be checked in any order and in many processes. Where all
-    replicas have the same bytes, one of them is checked for all: equal bytes have equal CRCs.
-    Where they have not, each is checked by itself, and then entry against entry. ``buffers`` are
-    for whoever checks many ranges, one after the other.
+    If all replicas have the same bytes, one is checked for all: equal bytes have equal CRCs.
+    Otherwise each is checked alone, and then entry against entry. Give the same ``buffers`` for
+    many ranges, one after the other.
     """
     plan = group.ranges[number]
     files = AuditFiles(fs, group.listing)
@@ -59,7 +58,7 @@ def check_range(
 def _check_each(
     files: AuditFiles, group: GroupPlan, plan: RangePlan, buffers: Buffers
 ) -> RangeResult:
-    """The result where each replica is checked by itself, and then entry against entry."""
+    """Checks each replica alone, and then entry against entry."""
     checks = _checks(files, group, plan, buffers)
     outcomes = {}
     for place, check in checks.items():
@@ -78,7 +77,7 @@ def _check_each(
 def _check_alike(
     files: AuditFiles, group: GroupPlan, plan: RangePlan, buffers: Buffers
 ) -> RangeResult | None:
-    """The result where the log is whole and the same in all; ``None`` where it is not."""
+    """Checks all together. ``None`` if a log is damaged or differs."""
     borders = [border for border in plan.borders if border is not None]
     if plan.last_index is None or plan.diverged or any(border != borders[0] for border in borders):
         return None
@@ -88,7 +87,7 @@ def _check_alike(
         first.run_shared(others, plan.last_index)
         outcomes = {place: check.end() for place, check in checks.items()}
     except (StoreError, OSError):
-        return None  # told by the check of each
+        return None  # the check of each tells why
     return _result(group, plan, outcomes, first.counts, [])
 
 
@@ -139,7 +138,7 @@ def _result(
                 report.last_term,
                 report.end_position,
                 report.messages,
-                spans if queues == spans else queues,  # what is the same is packed once
+                spans if queues == spans else queues,  # equal ones are pickled once
                 keys,
                 state,
                 tuple(report.proofs),

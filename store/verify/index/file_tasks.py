@@ -1,7 +1,7 @@
-"""Tasks that compare files derived from the log with what the ranges have digested of it.
+"""Tasks that compare derived files with the digests of the ranges.
 
-A task has so many files at most, however many a replica has; a file of a queue is read from begin
-to end once. What is not as it must be is only named here: the check of its range then tells what.
+A task has a bounded number of files, and reads each once. It only names files that differ:
+:mod:`store.verify.index.range_reread` tells why.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ TASK_ROWS = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class QueuePart:
-    """Rows of one queue; the part begins with byte ``low`` of its rows and ends before ``high``,
-    ``None`` for the last."""
+    """Rows of one queue, from byte ``low`` to before ``high``, ``None`` for the last part."""
 
     queue: ExpectedQueue
     low: int
@@ -54,7 +53,7 @@ class FileTask:
 
     @property
     def weight(self) -> int:
-        """How much of :data:`FILES_AT_ONCE` it takes: by files, or by rows where they are many."""
+        """The share of :data:`FILES_AT_ONCE`: the number of files, or more for many rows."""
         rows = sum(
             digest.end_offset - digest.first_offset
             for part in self.queues
@@ -66,7 +65,8 @@ class FileTask:
 
 @dataclass(slots=True)
 class FileResult:
-    """What came out: of which ranges rows of which queue differ, and which files of keys do."""
+    """The result: ``differing`` has the numbers of the ranges with other rows, by queue, and
+    ``keys`` the first positions of the key files that differ."""
 
     queues: dict[QueueKey, QueueFindings] = field(default_factory=dict)
     differing: dict[QueueKey, set[int]] = field(default_factory=dict)
@@ -83,7 +83,7 @@ def check_files(
 
 
 def together(tasks: Sequence[FileTask]) -> Iterator[list[FileTask]]:
-    """The tasks in order, as many together as one may be large."""
+    """The tasks in order, small ones together."""
     some: list[FileTask] = []
     weight = 0
     for task in tasks:
@@ -154,7 +154,7 @@ def _check_queue(
 
 
 def cut_queues(queues: Iterator[ExpectedQueue]) -> Iterator[list[QueuePart]]:
-    """Parts for one task each: of many small queues together, of a large one some of its rows."""
+    """The parts of each task: many small queues, or some rows of a large one."""
     parts: list[QueuePart] = []
     rows = 0
     for queue in queues:
@@ -202,12 +202,12 @@ def cut_files(
 def _key_digests(
     fs: ReadableFileSystem, replica: ReplicaPlan, parts: Sequence[ReplicaRange]
 ) -> list[KeysDigest]:
-    """By file, what all ranges together have of it."""
+    """The digest of each file, over all ranges."""
     state = replica.state
     if state.machine is None:
         return []
     starts = list_starts(fs, f"{replica.directory}/keyindex", state.covered_end)
-    # Files of what has expired are not looked at.
+    # Files of expired records are not compared.
     first = max(bisect_right(starts, state.mark.first_position) - 1, 0)
     found = {start: KeysDigest(start, 0, 0) for start in starts[first:]}
     for part in parts:

@@ -1,9 +1,9 @@
-"""How a check of several replicas is cut into ranges of the log, and what each range gives.
+"""The ranges of a check, and the results of each.
 
-A range has a first and a last index; each replica takes part in it with all of its entries or not
-at all. Ranges are checked one by one, in any order and anywhere: a range needs nothing of another.
-What goes across ranges (offsets of queues, what a checkpoint says about all of the log) is put
-together at the end from what each of them found.
+A range has a first and a last index. A replica takes part in it with all of its entries or not at
+all. A range needs no other, so ranges are checked in any order and anywhere. What spans ranges
+(offsets of queues, statements of a checkpoint about all of the log) is checked at the end, from the
+results of all ranges.
 
 Everything here can be pickled.
 """
@@ -26,10 +26,10 @@ QueueKey: TypeAlias = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Border:
-    """Where a range begins in one replica: just behind entry ``index - 1``.
+    """The beginning of a range in one replica, just behind entry ``index - 1``.
 
-    ``position`` is where that entry ends; ``chain`` and ``term`` are its own: ``None`` and -1
-    where the log begins here.
+    ``position`` is the end of that entry. ``chain`` and ``term`` are its own, ``None`` and -1 if
+    the log begins here.
     """
 
     index: int
@@ -81,10 +81,10 @@ class ReplicaPlan:
 
 @dataclass(frozen=True, slots=True)
 class RangePlan:
-    """A range. ``last_index`` is ``None`` for what one replica has behind its known entries.
+    """A range. ``last_index`` is ``None`` behind the entries known to be committed.
 
-    ``borders`` has one place a replica of the group, ``None`` for one that takes no part, and
-    ``diverged`` the replicas that the majority contradicts already before the range.
+    ``borders`` has a place for each replica of the group, ``None`` if it takes no part.
+    ``diverged`` are the places of replicas that the majority contradicts before the range.
     """
 
     number: int
@@ -96,7 +96,7 @@ class RangePlan:
 
     @property
     def members(self) -> list[int]:
-        """Which replicas take part, by their place in the group."""
+        """The places of the replicas that take part."""
         return [place for place, border in enumerate(self.borders) if border is not None]
 
 
@@ -104,8 +104,8 @@ class RangePlan:
 class GroupPlan:
     """The replicas of one group and the ranges over them, in order.
 
-    ``contradicting`` are those that say themselves, in mark, checkpoints or manifest, that their
-    log should be another one.
+    ``contradicting`` are the places of replicas whose own mark, checkpoints or manifest contradict
+    their log.
     """
 
     group: str
@@ -117,8 +117,7 @@ class GroupPlan:
     """The directories of all replicas."""
 
     def for_ranges(self) -> GroupPlan:
-        """As much of it as the check of a range needs, which the number of queues adds nothing
-        to."""
+        """The part that the check of a range needs. Its size does not depend on the queues."""
         return replace(
             self,
             replicas=tuple(_without_queues(replica) for replica in self.replicas),
@@ -126,7 +125,7 @@ class GroupPlan:
         )
 
     def range_end(self, plan: RangePlan, place: int) -> int | None:
-        """Where a replica's part of a range ends; ``None`` where only the log can tell."""
+        """The end of a replica's part of a range, ``None`` if only the log can tell."""
         for other in self.ranges[plan.number + 1 :]:
             border = other.borders[place]
             if border is not None:
@@ -147,7 +146,7 @@ def _without_queues(replica: ReplicaPlan) -> ReplicaPlan:
 
 @dataclass(frozen=True, slots=True)
 class AuditPlan:
-    """What is to be checked, and what the small files alone have shown to be wrong."""
+    """The plans of all groups, and findings about small files."""
 
     groups: tuple[GroupPlan, ...]
     findings: tuple[Finding, ...]
@@ -192,9 +191,9 @@ class MissingKeys(NamedTuple):
 
 
 class RowsDigest(NamedTuple):
-    """Rows of one queue from ``first_offset`` to before ``end_offset``, as the log has them.
+    """Rows of one queue in the log, from ``first_offset`` to before ``end_offset``.
 
-    ``crcs`` are the CRC32C and the CRC-32 of all their bytes.
+    ``crcs``: CRC32C and CRC-32 of all their bytes.
     """
 
     first_offset: int
@@ -203,9 +202,9 @@ class RowsDigest(NamedTuple):
 
 
 class KeysDigest(NamedTuple):
-    """Key rows of one range that belong into the file named by ``start``.
+    """Key rows of one range that belong to the file named by ``start``.
 
-    ``total`` is the sum of a number for each row, modulo 2^64, whatever their order.
+    ``total`` is the sum of a number for each row, modulo 2^64, so their order does not count.
     """
 
     start: int
@@ -215,10 +214,10 @@ class KeysDigest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QueueSpan:
-    """The messages of one queue within a range, one replica's view.
+    """The messages of one queue within a range of one replica.
 
-    ``first_known`` says that no unreadable entry of the range came before, ``end_known`` that none
-    came behind; ``begin`` is the first offset neither deleted nor expired, if the range has it.
+    ``first_known``: no unreadable entry of the range came before. ``end_known``: none came behind.
+    ``begin`` is the first offset that is neither deleted nor expired, if the range has it.
     """
 
     key: QueueKey
@@ -235,7 +234,7 @@ class QueueSpan:
 
 @dataclass(frozen=True, slots=True)
 class RangeQueues:
-    """What a range tells about ConsumeQueues; ``emptied`` are topics deleted in it."""
+    """What a range tells about ConsumeQueues. ``emptied``: topics deleted in it."""
 
     spans: tuple[QueueSpan, ...] = ()
     emptied: frozenset[str] = frozenset()
@@ -253,11 +252,11 @@ class RangeKeys:
 
 @dataclass(frozen=True, slots=True)
 class RangeState:
-    """What the entries of a range, all of them covered by the checkpoint, make of the state.
+    """What a range that the checkpoint covers tells about the state.
 
-    ``times`` has for each segment the store time of the newest message up to its end: ``None``
-    where that is one of an earlier range. ``last_ms`` is that of the newest message at all.
-    ``configuration`` is the body of the last configuration entry.
+    ``times`` has by segment the store time of the newest message up to its end, ``None`` if that
+    is in an earlier range. ``last_ms`` is the store time of the last message. ``configuration`` is
+    the body of the last configuration entry.
     """
 
     times: tuple[tuple[int, int | None], ...] = ()
@@ -268,8 +267,8 @@ class RangeState:
 
 
 class ProvedCheckpoint(NamedTuple):
-    """What the voters said (:mod:`store.state.state_digests`) of their states after the entry
-    ``point``: the state of the checkpoint of entry ``checkpoint`` must be that.
+    """The voters' reports of their states after the entry ``point``
+    (:mod:`store.state.state_digests`). The checkpoint of the entry ``checkpoint`` must fit them.
     """
 
     checkpoint: int
@@ -289,17 +288,17 @@ class ReplicaRange:
     queues: RangeQueues
     keys: RangeKeys
     state: RangeState | None = None
-    """``None`` for what the checkpoint does not cover."""
+    """``None`` if the checkpoint does not cover the range."""
     proofs: tuple[ProvedCheckpoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class RangeResult:
-    """What the check of one range found.
+    """The result of the check of one range.
 
     ``agreement`` has a word for each replica of the group: ``same``, ``differs`` (from the
-    majority, or from the others where there is none), ``damaged``, or ``behind`` for one that
-    takes no part. ``counts`` are messages by topic and minute (of the epoch) of their storing.
+    majority, or from the others without one), ``damaged``, or ``behind`` if it takes no part.
+    ``counts`` are messages by topic and store time in minutes since 1970.
     """
 
     number: int

@@ -1,4 +1,4 @@
-"""Reading ``state/tails`` as a check does."""
+"""Reads ``state/tails``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ADVICE = "the node makes it again from the log while it runs; or remove the file
 def read_queue_tails(
     fs: ReadableFileSystem, state_directory: str, log: FindingLog
 ) -> dict[tuple[str, int], Tail]:
-    """What ``state/tails`` says; it may be absent."""
+    """The tails of ConsumeQueues, by topic and queue id. The file may be absent."""
     path = f"{state_directory}/{TAILS_NAME}"
     if TAILS_NAME not in listed_names(fs, state_directory):
         return {}

@@ -1,4 +1,4 @@
-"""Reading the small files of a stopped replica, without repairing them as a start would."""
+"""Reads the small files of a stopped replica. Unlike a start, it repairs nothing."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ CHECKPOINT = "the next start uses an older checkpoint and reads more of the log;
 
 
 def read_identity(fs: ReadableFileSystem, directory: str) -> Identity:
-    """Whose data it is.
+    """The format file of a replica.
 
-    Raises :class:`~store.errors.DataFormatError` for a directory that is no replica, and
-    :class:`~store.errors.DamagedError`: :class:`~store.errors.UnreadableError` for one in a format
-    that this program does not know.
+    Raises :class:`~store.errors.DataFormatError` for a directory that is no replica,
+    :class:`~store.errors.UnreadableError` for an unknown format, and
+    :class:`~store.errors.DamagedError`.
     """
     path = f"{directory}/state/{FORMAT_NAME}"
     data = b""
@@ -78,7 +78,7 @@ def read_identity(fs: ReadableFileSystem, directory: str) -> Identity:
 
 
 def is_replica(fs: ReadableFileSystem, directory: str) -> bool:
-    """Whether a directory without a format file still holds what only a replica has."""
+    """Whether a directory without a format file has other files of a replica."""
     if MANIFEST_NAME in listed_names(fs, directory):
         return True
     names = listed_names(fs, f"{directory}/state")
@@ -171,7 +171,7 @@ def read_machine(path: str, checkpoint: Checkpoint, log: FindingLog) -> MachineS
 
 
 def _rise(starts: Sequence[tuple[int, int]], last_index: int) -> bool:
-    """Whether terms and the entries that they begin with rise, up to an entry."""
+    """Whether terms and their first entries rise, up to an entry."""
     indexes = [index for _, index in starts]
     return (
         all(one[0] < other[0] and one[1] < other[1] for one, other in pairwise(starts))

@@ -1,4 +1,4 @@
-"""Names in the directory of a replica that no replica has, and remains of what it was doing."""
+"""The check of names in a replica's directory, of files without content, and of segments."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _KINDS = {
     "index": FindingKind.ENTRY_INDEX,
     "keyindex": FindingKind.KEY_INDEX,
 }
-"""Directories of files that are named by a number, and nothing else."""
+"""Directories whose files are all named by a number."""
 _EVERYWHERE = frozenset({"state", "consumequeue", *_KINDS})
 _STATE = frozenset({FORMAT_NAME, VOTE_NAME, MARK_NAME, TAILS_NAME})
 _STATE_OF_NODES = frozenset({HELD_NAME, FLOOR_NAME, REBUILD_NAME})
@@ -54,10 +54,10 @@ _STATE_OF_NODES = frozenset({HELD_NAME, FLOOR_NAME, REBUILD_NAME})
 def check_names(
     fs: ReadableFileSystem, directory: str, listing: Listing, state: StateFiles, log: FindingLog
 ) -> None:
-    """Tells every name that a replica does not have there. ``*.tmp`` means nothing.
+    """Tells names that no replica has. ``*.tmp`` means nothing.
 
-    A snapshot has none of what belongs to a node that works. A node's own directory may have more
-    beside: its settings, its logs, whatever its operator keeps there.
+    A snapshot has no files of a running node. A node's own directory may also hold other files:
+    settings, logs, whatever its operator keeps there.
     """
     names = names_in(fs, directory, listing)
     is_node = LOCK_NAME in names or state.manifest is None
@@ -123,7 +123,7 @@ def _check_empty(fs: ReadableFileSystem, path: str, log: FindingLog) -> None:
 
 
 def _check_refill(fs: ReadableFileSystem, directory: str, log: FindingLog) -> None:
-    """What of a refill says how it goes on; its segments are read when they are installed."""
+    """Checks plan and checkpoint of a refill. The install checks its segments."""
     known = {PLAN_NAME, CHECKPOINT_NAME, COMPLETE_NAME, "commitlog"}
     names = listed_names(fs, directory)
     _tell(log, FindingKind.FORMAT, directory, names, known.__contains__)
@@ -198,9 +198,9 @@ def check_segments_behind(
     *,
     end: int,
 ) -> None:
-    """Tells segments behind the end of the log, at position ``end``, that no writing of it leaves.
+    """Tells segments behind ``end``, the end of the log, that no interrupted write leaves.
 
-    A snapshot has none. A node has the next one ready, and may have torn bytes in it.
+    A snapshot has none. A node has the next segment ready, and may have torn bytes in it.
     """
     size = state.identity.segment_size
     starts = [parse_segment_name(name) for name in sorted(names_in(fs, directory, listing))]
@@ -218,7 +218,7 @@ def check_segments_behind(
             try:
                 head = read_head(fs, path, HEADER_SIZE)
             except (DamagedError, FileNotFoundError):
-                continue  # told by who lists the segments
+                continue  # a finding of the walk over the log
             if len(head) == HEADER_SIZE:
                 magic, _size, index, _term, position, *_rest = HEADER.unpack(head)
                 if magic in tuple(EntryKind) and position != start:
