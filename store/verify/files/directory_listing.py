@@ -14,8 +14,10 @@ from store.io.filesystem import ReadableFileSystem
 from store.verify.files.audit_files import AuditFiles, listed_names
 
 Listing: TypeAlias = Mapping[str, tuple[str, ...] | None]
-"""By directory: the names in it, ``None`` if it is missing. Directories that cannot be listed are left
-out: the next use tells why."""
+"""By directory: the names in it, ``None`` if it is missing.
+
+Directories that cannot be listed are left out: the next use tells why.
+"""
 
 LOG_DIRECTORIES = ("commitlog", "index", "keyindex")
 QUEUES = "consumequeue"
