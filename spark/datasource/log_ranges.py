@@ -1,8 +1,7 @@
-"""Cutting a snapshot's log into pieces of about equal size, and reading such a piece.
+"""Cuts the log of a snapshot into pieces of about equal size, and reads a piece.
 
-A piece is a range of entries and need not end with a segment: many tasks read a big segment. The
-entry index says where an entry lies; a snapshot holds it up to its last entry. Each header must
-then be the one that the index states.
+A piece is a range of entries. It need not end with a segment, so many tasks may read one segment.
+The entry index of a snapshot has all of its entries. Each header must be as the index says.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ ROWS_AT_ONCE = 1 << 14
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Entries ``first`` to ``last`` of a snapshot: what one task reads."""
+    """Entries ``first`` to ``last`` of a snapshot, for one task."""
 
     snapshot: Snapshot
     first: int
@@ -33,7 +32,7 @@ class Piece:
 
 @dataclass(slots=True)
 class LogEntry:
-    """One entry as it lies there; ``body`` is unchecked."""
+    """One entry. The CRC of ``body`` is not checked."""
 
     index: int
     term: int
@@ -71,7 +70,7 @@ def cut(snapshot: Snapshot, first: int, last: int, range_bytes: int) -> list[Pie
 
 
 class IndexRows:
-    """The entry index of a snapshot, each row checked to be the one asked for."""
+    """The entry index of a snapshot. Each row must have the index that is asked for."""
 
     def __init__(self, fs: FileSystem, snapshot: Snapshot) -> None:
         self._files = RowFiles(fs, f"{snapshot.path}/index", ROW_SIZE)
