@@ -18,7 +18,7 @@ from store.verify.index.consume_queue_digests import QueueFindings
 from store.verify.index.file_tasks import FileResult, FileTask, check_files, cut_files, together
 from store.verify.index.key_index_digests import list_starts
 from store.verify.index.range_reread import RangeDifferences, RangeReread, reread_range
-from store.verify.plan.ranges import GroupPlan, QueueKey, RangeResult, WrongRows
+from store.verify.plan.ranges import GroupPlan, QueueKey, RangeResult, ReplicaRange, WrongRows
 from store.verify.plan.task_runner import TaskRunner
 
 _NO_END = 1 << 62
@@ -34,6 +34,10 @@ class DerivedResults:
     wrong: dict[int, dict[QueueKey, list[WrongRows]]] = field(default_factory=dict)
     segments: dict[int, list[Finding]] = field(default_factory=dict)
     unread: dict[str, Finding] = field(default_factory=dict)
+
+    def parts_of(self, place: int) -> list[ReplicaRange]:
+        """The parts of all ranges of a replica, in order."""
+        return [part for result in self.results for part in result.parts if part.place == place]
 
 
 def check_derived(

@@ -45,50 +45,25 @@ def finish_audit(
     """
     if derived is None:
         (derived,) = check_derived(fs, run_here(fs), [group], [results])
-    ordered = derived.results
-    findings = merge_findings(ordered)
+    findings = merge_findings(derived.results)
     files = AuditFiles(fs, group.listing)
     planned: list[Finding] = []
     holders: list[ClaimingReplica] = []
     proofs: set[tuple[int, int]] = set()
     for place, replica in enumerate(group.replicas):
-        parts = [part for result in ordered for part in result.parts if part.place == place]
-        small = FindingLog(replica.name)
+        small, log = FindingLog(replica.name), FindingLog(replica.name)
         state = read_state(fs, replica.directory, replica.identity, small)
         planned += small.findings
-        log = FindingLog(replica.name)
-        log.findings += derived.segments.get(place, ())
-        if state.machine is not None or state.checkpoint is None:
-            _finish_derived(files, replica.directory, state, parts, log, derived, place)
-        there = [
-            part.last_index
-            for result in ordered
-            for part in result.parts
-            if part.place == place and part.last_index >= result.first_index
-        ]
-        check_named(state, max(there, default=state.mark.first_index - 1), log)
-        check_state(state, parts, log)
-        check_proofs(files, state, parts, log)
-        proofs |= {(place, index) for index in check_broker(fs, state, parts, log)}
-        check_beginning(state, parts, log)
-        _check_older(files, replica.directory, state, parts, log)
-        end = max((part.end_position for part in parts), default=0)
-        end = max(end, state.durable_position)
-        commitlog = f"{replica.directory}/commitlog"
-        check_segments_behind(fs, commitlog, group.listing, state, log, end=end)
-        holders.append(ClaimingReplica(replica.name, state, max(there, default=-1)))
+        last_index, proved = _finish_replica(files, group, place, state, derived, log)
+        holders.append(ClaimingReplica(replica.name, state, last_index))
+        proofs |= {(place, index) for index in proved}
+        parts = derived.parts_of(place)
         last_term = max((part.last_term for part in parts), default=0)
-        if last_term > state.hard_state.term and not any(
-            finding.kind is FindingKind.VOTE for finding in small.findings
-        ):
-            log.add(
-                FindingKind.VOTE,
-                state.vote_path,
-                0,
-                f"at least the log's last term, {last_term}",
-                f"term {state.hard_state.term}",
-                first=max(part.last_index for part in parts),
-            )
+        has_told = any(finding.kind is FindingKind.VOTE for finding in small.findings)
+        if last_term > state.hard_state.term and not has_told:
+            expected = f"at least the log's last term, {last_term}"
+            found, last = f"term {state.hard_state.term}", max(part.last_index for part in parts)
+            log.add(FindingKind.VOTE, state.vote_path, 0, expected, found, first=last)
         findings += log.findings
     findings += check_claims(holders)
     findings += check_states(group, [*planned, *findings], proofs)
@@ -103,6 +78,45 @@ def finish_audit(
     proved_by = [_break_behind(finding, group, by_replica) for finding in sided]
     placed = [_at_first_difference(fs, finding, group) for finding in proved_by]
     return hang_on_unread(fs, placed, planned)
+
+
+def _finish_replica(  # noqa: PLR0917 - one replica, as the caller has it
+    files: AuditFiles,
+    group: GroupPlan,
+    place: int,
+    state: StateFiles,
+    derived: DerivedResults,
+    log: FindingLog,
+) -> tuple[int, set[int]]:
+    """Checks one replica over all ranges.
+
+    Returns its last entry, lost ones included, and the entries of the checkpoints that follow from
+    the log.
+    """
+    fs, directory = files.below, group.replicas[place].directory
+    parts = derived.parts_of(place)
+    log.findings += derived.segments.get(place, ())
+    end = max([state.durable_position, *(part.end_position for part in parts)])
+    if state.machine is not None or state.checkpoint is None:
+        queues = open_queue_check(files, state, directory, log)
+        for part in parts:
+            queues.absorb(part.queues)
+        queues.finish(end, derived.queues.get(place, {}), derived.wrong.get(place, {}))
+        _tell_missing(directory, [part.keys for part in parts], log)
+    there = [
+        part.last_index
+        for result in derived.results
+        for part in result.parts
+        if part.place == place and part.last_index >= result.first_index
+    ]
+    check_named(state, max(there, default=state.mark.first_index - 1), log)
+    check_state(state, parts, log)
+    check_proofs(files, state, parts, log)
+    proved = check_broker(fs, state, parts, log)
+    check_beginning(state, parts, log)
+    _check_older(files, directory, state, parts, log)
+    check_segments_behind(fs, f"{directory}/commitlog", group.listing, state, log, end=end)
+    return max(there, default=-1), proved
 
 
 def _break_behind(
@@ -188,24 +202,6 @@ def _overlap(one: Finding, other: Finding) -> bool:
         return False
     first, last = other.index_first or 0, other.index_last or 0
     return one.index_first <= last and first <= one.index_last
-
-
-def _finish_derived(  # noqa: PLR0917 - one replica, as the caller has it
-    fs: ReadableFileSystem,
-    directory: str,
-    state: StateFiles,
-    parts: Sequence[ReplicaRange],
-    log: FindingLog,
-    derived: DerivedResults,
-    place: int,
-) -> None:
-    queues = open_queue_check(fs, state, directory, log)
-    for part in parts:
-        queues.absorb(part.queues)
-    end_position = max((part.end_position for part in parts), default=0)
-    end_position = max(end_position, state.durable_position)
-    queues.finish(end_position, derived.queues.get(place, {}), derived.wrong.get(place, {}))
-    _tell_missing(directory, [part.keys for part in parts], log)
 
 
 def _tell_missing(directory: str, ranges: Sequence[RangeKeys], log: FindingLog) -> None:

@@ -12,18 +12,15 @@ from store.verify.files.read_buffers import Buffers
 from store.verify.findings import UNKNOWN_REPLICA, Finding
 from store.verify.plan.ranges import (
     GroupPlan,
-    RangeKeys,
     RangePlan,
-    RangeQueues,
     RangeResult,
-    RangeState,
     ReplicaRange,
 )
 from store.verify.replica_check import ReplicaCheck
 from store.verify.replica_comparison import compare_replicas
 from store.verify.replica_report import ReplicaReport
 
-Outcome = tuple[ReplicaReport, RangeQueues, RangeKeys, RangeState | None]
+Outcome = tuple[ReplicaReport, ReplicaRange]
 
 
 def check_range(
@@ -63,7 +60,7 @@ def _check_each(
     outcomes = {}
     for place, check in checks.items():
         check.run()
-        outcomes[place] = check.end()
+        outcomes[place] = check.end(place)
     reports = {place: outcome[0] for place, outcome in outcomes.items()}
     divergences: list[Finding] = []
     if plan.last_index is not None:
@@ -85,7 +82,7 @@ def _check_alike(
     first, *others = checks.values()
     try:
         first.run_shared(others, plan.last_index)
-        outcomes = {place: check.end() for place, check in checks.items()}
+        outcomes = {place: check.end(place) for place, check in checks.items()}
     except (StoreError, OSError):
         return None  # the check of each tells why
     return _result(group, plan, outcomes, first.counts, [])
@@ -115,10 +112,10 @@ def _result(
     counts: dict[tuple[str, int], int],
     divergences: Sequence[Finding],
 ) -> RangeResult:
-    reports = [outcome[0] for outcome in outcomes.values()]
+    reports, parts = zip(*outcomes.values(), strict=True)
     last_index = max(report.last_index for report in reports)
     begins = {place: border.position for place, border in enumerate(plan.borders) if border}
-    spans = next(iter(outcomes.values()))[1]
+    queues = parts[0].queues
     return RangeResult(
         plan.number,
         plan.first_index,
@@ -131,20 +128,8 @@ def _result(
             _agreement(outcomes[place][0], divergences) if place in outcomes else "behind"
             for place in range(len(group.replicas))
         ),
-        tuple(
-            ReplicaRange(
-                place,
-                report.last_index,
-                report.last_term,
-                report.end_position,
-                report.messages,
-                spans if queues == spans else queues,  # equal ones are pickled once
-                keys,
-                state,
-                tuple(report.proofs),
-            )
-            for place, (report, queues, keys, state) in outcomes.items()
-        ),
+        # Equal queues are pickled once.
+        tuple(replace(part, queues=queues) if part.queues == queues else part for part in parts),
         counts,
     )
 

@@ -20,7 +20,14 @@ from store.verify.log.log_commands import EntryCommands, FileCommand, StatedProo
 from store.verify.log.log_walk import DamagedLogWalk, LogWalk
 from store.verify.log.queue_row_runs import QueueRowRuns
 from store.verify.named_entries_check import NamedEntriesCheck
-from store.verify.plan.ranges import Border, RangeKeys, RangeQueues, RangeState, ReplicaPlan
+from store.verify.plan.ranges import (
+    Border,
+    ProvedCheckpoint,
+    RangeKeys,
+    RangeState,
+    ReplicaPlan,
+    ReplicaRange,
+)
 from store.verify.replay.state_check import SegmentTimes
 from store.verify.replay.state_proof_check import proved_checkpoints
 from store.verify.replica_report import ReplicaReport
@@ -79,6 +86,7 @@ class ReplicaCheck:
         self._times = SegmentTimes(identity.segment_size)
         self._configuration: bytes | None = None
         self._effects = BrokerEffects()
+        self._proofs: list[ProvedCheckpoint] = []
         self.counts: dict[tuple[str, int], int] = {}
 
     def run(self) -> None:
@@ -111,8 +119,8 @@ class ReplicaCheck:
             check._effects = self._effects
             check._report.messages, check.counts = self._report.messages, self.counts
 
-    def end(self) -> tuple[ReplicaReport, RangeQueues, RangeKeys, RangeState | None]:
-        """The results, once all entries were taken."""
+    def end(self, place: int) -> tuple[ReplicaReport, ReplicaRange]:
+        """The results, once all entries were taken. ``place``: that of the replica in its group."""
         self._index.finish()
         walk = self._walk
         if self._is_covered and not walk.lost:
@@ -143,7 +151,17 @@ class ReplicaCheck:
                 bool(walk.lost),
                 self._effects,
             )
-        return report, queues, keys, state
+        return report, ReplicaRange(
+            place,
+            report.last_index,
+            report.last_term,
+            report.end_position,
+            report.messages,
+            queues,
+            keys,
+            state,
+            tuple(self._proofs),
+        )
 
     @property
     def _has_keys(self) -> bool:
@@ -262,7 +280,7 @@ class ReplicaCheck:
         """Applies commands about files, of the entry of that number."""
         for command in commands:
             if isinstance(command, StatedProof):
-                self._report.proofs += proved_checkpoints(
+                self._proofs += proved_checkpoints(
                     command,
                     columns.entries[number],
                     self._state,

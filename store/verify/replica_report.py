@@ -6,7 +6,6 @@ from array import array
 from dataclasses import dataclass, field
 
 from store.verify.findings import Finding
-from store.verify.plan.ranges import ProvedCheckpoint
 
 
 @dataclass(slots=True)
@@ -32,7 +31,6 @@ class ReplicaReport:
     positions: array[int] = field(default_factory=lambda: array("q"), repr=False)
     ends: array[int] = field(default_factory=lambda: array("q"), repr=False)
     """Begin and end of each entry, as ``chains``."""
-    proofs: list[ProvedCheckpoint] = field(default_factory=list, repr=False)
 
     @property
     def name(self) -> str:

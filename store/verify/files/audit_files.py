@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from store.io.filesystem import ReadableFile, ReadableFileSystem
 from store.io.unreadable_blocks import read_until_unreadable
-from store.verify.findings import RESTORE, Finding, FindingKind
+from store.verify.findings import Finding, FindingKind, FindingLog
 
 DANGLING = "a link that leads nowhere"
 READABLE = "a file or directory that can be read"
@@ -109,26 +109,16 @@ class AuditFiles:
 
     def findings(self, names: Mapping[str, str]) -> list[Finding]:
         """A finding for each path that could not be read. ``names``: replicas by directory."""
-        found = []
+        found: list[Finding] = []
         for path, (position, why, hidden) in sorted(self.unread.items()):
             directory = next((one for one in names if path.startswith(f"{one}/")), None)
             if directory is None:
                 continue
-            kind = _KINDS.get(path.removeprefix(f"{directory}/").partition("/")[0])
-            found.append(
-                Finding(
-                    kind or FindingKind.FORMAT,
-                    names[directory],
-                    None,
-                    None,
-                    path,
-                    position,
-                    READABLE,
-                    f"cannot be read: {why}",
-                    RESTORE,
-                    unread=hidden,
-                )
-            )
+            part = path.removeprefix(f"{directory}/").partition("/")[0]
+            kind = _KINDS.get(part, FindingKind.FORMAT)
+            log = FindingLog(names[directory])
+            log.add(kind, path, position, READABLE, f"cannot be read: {why}", unread=hidden)
+            found += log.findings
         return found
 
     def _culprit(self, path: str) -> str:
