@@ -23,8 +23,8 @@ examples:
   python -m spark audit snap/broker-a/n0 snap/broker-a/n1 snap/broker-a/n2 --out audit
   spark-submit --py-files dledger.zip spark/__main__.py audit snap/broker-a --out audit
 
-exit code: 0 consistent; 1 something is wrong; 2 nothing is wrong of what could be read, and
-something could not be read, or the audit could not be made
+exit code: 0 consistent; 1 something is wrong; 2 nothing wrong was found, but something could not be
+read, or the audit could not be made
 """
 
 

@@ -1,8 +1,8 @@
-"""The broker's part of a checkpoint, made again from the commands and messages of the log.
+"""The broker's state in a checkpoint, replayed from the commands and messages of the log.
 
-It is written from docs/format.md and not from the broker: who checks a state by the program that
-made it finds what that program finds right. A range gives :class:`BrokerEffects`, with what later
-commands of the range make needless left out; :class:`BrokerTables` carries out those of all ranges.
+This follows docs/format.md and shares no code with the broker, so a mistake there does not hide
+itself. A range gives :class:`BrokerEffects`, without commands that later ones override.
+:class:`BrokerTables` applies those of all ranges.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from store.verify.state.pop_state import POP_SIZES, PopTables
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 COUNTED_TOPICS = (HALF_TOPIC, TIMER_TOPIC)
-"""Topics of which each message changes the state."""
+"""Topics whose messages change the state."""
 TEMPLATE = ["TBW102", 8, 8, 7, 0, False]
-"""The template of automatic topics, which every state begins with."""
+"""The template of automatic topics. Every state begins with it."""
 PRODUCER_GROUP = b"PGROUP"
 IMMUNITY = b"CHECK_IMMUNITY_TIME_IN_SECONDS"
 IMMUNITY_DIGITS_MAX = 7
@@ -46,7 +46,7 @@ FIELDS = (
 )
 _REQUESTS = Struct(">qI")
 _OVERRIDING = {"access": 2, "schedule": 2, "setting": 2}
-"""Commands of which the last one counts, and how many of their fields say for what."""
+"""Commands that override earlier ones with equal fields up to this number."""
 _SIZES = {
     "topic": 8,
     "delete-topic": 3,
@@ -67,26 +67,26 @@ _SIZES = {
 
 @dataclass(slots=True)
 class BrokerEffects:
-    """What the entries of a range do to the state, in order. Can be pickled.
+    """The effects of the entries of a range on the state, in order. Can be pickled.
 
-    ``steps`` are commands as the log has them; ``["opened", offset, transaction]`` for a half
-    message and ``["stored", count]`` for timed ones. ``requests`` are those of the newest entries
-    that have any, as a state has them; ``forgotten`` says that older ones do not count any more.
+    ``steps`` are commands as in the log, ``["opened", offset, transaction]`` for a half message,
+    and ``["stored", count]`` for timed ones. ``requests`` are those of the newest entries, encoded
+    as in a state. ``forgotten``: requests of earlier ranges do not count any more.
     """
 
     steps: dict[object, list[Any]] = field(default_factory=dict)
     requests: bytearray = field(default_factory=bytearray)
     forgotten: bool = False
     unknown: str = ""
-    """The name of a command that this program does not know: what it does is not known either."""
+    """The first unknown command, if any. The effects are unknown then."""
     _count: int = 0
     _pop_counts: Counter[tuple[Any, ...]] = field(default_factory=Counter)
     """Of the commands of POP, by group, topic and queue."""
 
     def take(self, batch: Batch | None, commands: Sequence[Any], position: int) -> None:
-        """One entry, at ``position``: its messages count before its commands.
+        """Takes an entry at ``position``. Its messages count before its commands.
 
-        ``batch`` may be ``None`` where none of its messages are of :data:`COUNTED_TOPICS`.
+        ``batch`` may be ``None`` if it has no message of :data:`COUNTED_TOPICS`.
         """
         if batch is not None:
             self._take_messages(batch)
@@ -95,7 +95,7 @@ class BrokerEffects:
                 case ["requests", bytes(keys)]:
                     self._add_requests(position, keys)
                 case [str(name), _point, _reports] if name == PROOF:
-                    pass  # it tells of the state, and changes nothing
+                    pass  # a proof changes nothing
                 case [str(name), *_] if _SIZES.get(name) == len(command):
                     self._add(command)
                 case _:
@@ -160,7 +160,7 @@ class BrokerEffects:
 
 
 class BrokerTables:
-    """The state, in the arrays of its encoding. Begins as before the first entry."""
+    """The state in the arrays of its encoding, at first as before entry 0."""
 
     def __init__(self) -> None:
         self.topics: dict[str, list[Any]] = {TEMPLATE[0]: list(TEMPLATE)}  # type: ignore[dict-item]  # its first item is the name
@@ -199,9 +199,9 @@ class BrokerTables:
         return tables
 
     def carry_out(self, effects: BrokerEffects, last_ms: int | None) -> None:
-        """What a range does; ``last_ms`` is when its newest message was stored.
+        """Applies a range. ``last_ms`` is the store time of its last message.
 
-        Raises :class:`ValueError` for a command of nonsense, and ``effects.unknown``.
+        Raises :class:`ValueError` for a malformed or unknown command.
         """
         if effects.unknown:
             raise ValueError(effects.unknown)
@@ -218,7 +218,7 @@ class BrokerTables:
             self.stored_ms = last_ms
 
     def fields(self) -> list[Any]:
-        """As :func:`decode_fields` gives those of a state that is right."""
+        """The fields that :func:`decode_fields` should give."""
         parts: dict[str, Any] = {
             "access": _pairs(self.access),
             "pop": self.pop.rows(),
@@ -305,7 +305,7 @@ class BrokerTables:
 
 
 def _forget_oldest(requests: bytearray) -> bool:
-    """Keeps the newest, up to their limit; whether that left any out."""
+    """Removes the oldest beyond the limit. Returns whether there were any."""
     place = 0
     while len(requests) - place > REQUESTS_BYTES_MAX:
         place += _REQUESTS.size + 4 * _REQUESTS.unpack_from(requests, place)[1]
@@ -318,7 +318,7 @@ def _pairs(table: dict[Any, Any]) -> list[list[Any]]:
 
 
 def decode_fields(data: bytes) -> list[Any]:
-    """The eight fields of a state as they are. Raises :class:`ValueError`."""
+    """The eight fields of a state, unchecked. Raises :class:`ValueError`."""
     try:
         fields = array(msgpack.unpackb(data))
     except (ValueError, msgpack.UnpackException) as error:
@@ -331,7 +331,7 @@ def decode_fields(data: bytes) -> list[Any]:
 
 
 def first_difference(expected: Sequence[Any], found: Sequence[Any]) -> tuple[str, str, str]:
-    """The field in which two states differ, and what each has in its place."""
+    """The first field that differs, and its value in each state."""
     for name, right, wrong in zip(FIELDS, expected, found, strict=True):
         if not same(right, wrong):
             return _within(name, right, wrong)
@@ -339,12 +339,12 @@ def first_difference(expected: Sequence[Any], found: Sequence[Any]) -> tuple[str
 
 
 def same(one: object, other: object) -> bool:
-    """Equal as MessagePack: a truth value is no number, nor is 1.0 the number 1."""
+    """Whether both are equal in MessagePack. True is not 1 there, nor is 1.0."""
     return bool(msgpack.packb(one) == msgpack.packb(other))
 
 
 def _within(name: str, right: object, wrong: object) -> tuple[str, str, str]:
-    """The parts of a field that differ, or its first row that does."""
+    """The first part or row of a field that differs."""
     if isinstance(right, dict) and isinstance(wrong, dict):
         for part in sorted({*right, *wrong}, key=str):
             if not same(right.get(part), wrong.get(part)):
