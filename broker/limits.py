@@ -40,11 +40,22 @@ class RemotingLimits:
     turn_frames: int = 768
     """Frames, or KiB of body, that are handled before heartbeats and disks have their turn."""
 
-    incomplete_max: int = 128 * 1024 * 1024
-    """Bytes of incomplete frames, of all connections. Above, the oldest one's link is closed."""
+    turn_seconds: float = 0.01
+    """The same in time. Only a single request can take longer."""
 
-    incomplete_each: int = 16 * 1024
-    """Bytes of such a frame that each connection may keep in any case."""
+    unhandled_max: int = 128 * 1024 * 1024
+    """Bytes of incomplete frames, and of requests that wait for a turn, of all connections. Above,
+    the link with the oldest of them is closed."""
+
+    unhandled_each: int = 16 * 1024
+    """Bytes of them that each connection may keep in any case."""
+
+    unread_max: int = 256 * 1024 * 1024
+    """Bytes of answers that peers have not read, of all connections. Above, the link that has had
+    some for the longest time is closed."""
+
+    unread_each: int = 64 * 1024
+    """Bytes of them that each connection may have in any case."""
 
     progress_seconds: float = 15.0
     progress_bytes: int = 8 * 1024

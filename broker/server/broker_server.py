@@ -52,6 +52,7 @@ class BrokerServer(Generic[B]):
             limits.remoting,
             forward=self.broker.forwarder.take,
             tls=environment.tls,
+            clock=environment.clock,
         )
         self._registrar = Registrar(
             loop,

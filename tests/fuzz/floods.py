@@ -62,7 +62,8 @@ async def _connected(address: Address, *, window: int = 0) -> socket.socket:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window)
     loop = asyncio.get_running_loop()
     try:
-        await asyncio.wait_for(loop.sock_connect(connection, address), CONNECT_SECONDS)
+        async with asyncio.timeout(CONNECT_SECONDS):
+            await loop.sock_connect(connection, address)
     except BaseException:
         connection.close()
         raise
@@ -95,6 +96,8 @@ async def _pour(
         reading = loop.create_task(read(connection)) if reads else None
         try:
             for data in inputs:
+                if loop.time() > ends_at:
+                    break
                 sent += 1
                 await loop.sock_sendall(connection, data)
                 if not again:
@@ -105,7 +108,7 @@ async def _pour(
             connection.close()
 
     async def keep_pouring() -> None:
-        while True:
+        while loop.time() < ends_at:
             with suppress(OSError, TimeoutError):
                 await pour()
             await asyncio.sleep(0.02)

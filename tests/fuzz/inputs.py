@@ -74,9 +74,8 @@ async def say_bytes(host: str, port: int, make: Make, seconds: float) -> int:
 
     async def stream() -> None:
         nonlocal sent
-        reader, writer = await asyncio.wait_for(
-            asyncio.open_connection(host, port), CONNECT_SECONDS
-        )
+        async with asyncio.timeout(CONNECT_SECONDS):
+            reader, writer = await asyncio.open_connection(host, port)
         try:
             for data in make():
                 sent += 1
