@@ -31,6 +31,9 @@ from store.quoting import FROM_OUTSIDE, shortened
 
 logger = logging.getLogger("dledger.remoting")
 
+HEAVY_SECONDS = 10.0
+"""For so long a connection that took up much of a turn gives way to those that did not."""
+
 UNLIMITED = RemotingLimits(turn_frames=sys.maxsize, turn_seconds=math.inf)
 """Of what clients read."""
 
@@ -57,6 +60,7 @@ class Connection(FrameWriter, asyncio.Protocol):
         "_dispatch",
         "_frames",
         "_incomplete_frame",
+        "_last_heavy",
         "_on_close",
         "_reader",
         "_turn_limit",
@@ -93,6 +97,8 @@ class Connection(FrameWriter, asyncio.Protocol):
         self._budget = budget
         self._frames: Iterator[Frame] | None = None
         """Those that wait for another turn; nothing is read meanwhile."""
+        self._last_heavy = -HEAVY_SECONDS
+        """The loop's time when it last took up a large part of a turn."""
         self._on_close: list[Callable[[Connection], None]] | None = []
         """None once the connection is lost."""
         self.remote_host_bytes = NO_HOST
@@ -151,11 +157,12 @@ class Connection(FrameWriter, asyncio.Protocol):
             return
         if self._budget is not None:
             self._budget.keep(self, len(data))
-        self._wait_for_turn(frames, new=turns.left <= 0)
+        self._wait_for_turn(frames, new=now - self._last_heavy >= HEAVY_SECONDS)
 
     def _handle(self, frames: Iterator[Frame]) -> bool:
         """Handles them, and returns True; False if the turn is over before."""
         turns, clock = self._turn_limit, self._turn_limit.clock
+        began = clock()
         dispatch = self._dispatch
         flushes = not self._flush_due
         self._flush_due = True
@@ -184,6 +191,8 @@ class Connection(FrameWriter, asyncio.Protocol):
                     return True
                 turns.left -= 1 + len(frame.body) // TURN_BYTES
                 if (turns.left <= turns.low or clock() > turns.ends_at) and turns.is_over():
+                    if clock() - began > self._limits.turn_seconds / 2:
+                        self._last_heavy = self._loop.time()
                     return False
         except FrameError as error:
             self.refuse("it does not speak RocketMQ's protocol (%s)", shortened(error))

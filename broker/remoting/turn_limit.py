@@ -5,8 +5,9 @@ connection up to 32 times before anything else is done, 8 MB in all: more than a
 that time no heartbeat leaves, and a leader is deposed.
 
 Connections that find the turn over wait for a later one, as in the scheduler FQ-CoDel (RFC 8290):
-each may use a small share of a turn, and who has just come goes before who has used up a share. So
-a client with few requests waits for few turns, however much others send.
+each may use a small share of a turn, and who has just come goes before who has used up a share, or
+took up much of a turn just now. So a client with few requests waits for few turns, however much
+others send.
 """
 
 from __future__ import annotations

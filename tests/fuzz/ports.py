@@ -87,11 +87,9 @@ class Observer:
         for name, path in self._logs.items():
             text = path.read_text(errors="replace")
             new, self._read[name] = text[self._read[name] :], len(text)
-            for sign in DEFECTS:
-                at = new.find(sign)
-                if at >= 0:
-                    yield f"{name} logged: {new[max(0, at - 300) : at + 1500]}"
-                    break
+            for line in new.splitlines():
+                if any(sign in line for sign in DEFECTS):
+                    yield f"{name} logged: {line[:300]} ... {line[-700:]}"
             if path.stat().st_size > LOG_BYTES_MAX:
                 yield f"the log of {name} has {path.stat().st_size} bytes"
 
