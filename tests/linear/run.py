@@ -27,6 +27,7 @@ def main() -> None:
     install(steps)
     samples = importlib.import_module("tests.linear.samples")
     decoders = importlib.import_module("tests.linear.decoders")
+    importlib.import_module("tests.linear.feeding").lift_json_limits()
 
     def count(read: Callable[[bytes], object], data: bytes) -> int:
         before = steps.count
