@@ -176,7 +176,7 @@ class HeaderTemplateCache:
 def template_of(header: bytes, frame: Frame) -> HeaderTemplate | None:
     """The values for which ``header``, with the content of ``frame``, is a model; None if it can
     be none."""
-    names = _VARYING.get((frame.flag, frame.code))
+    names: tuple[str, ...] | None = _VARYING.get((frame.flag, frame.code))
     if names is not None and not frame.flag and _SIGNATURE in frame.ext:
         names = (*names, _SIGNATURE)
     if (
