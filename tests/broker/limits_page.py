@@ -11,10 +11,16 @@ from dataclasses import fields, is_dataclass
 from types import ModuleType
 
 import broker.limits
+import broker.limits.operators
 import broker.system.file_descriptor_limits
 import dledger.config
 
-MODULES = (broker.limits, dledger.config, broker.system.file_descriptor_limits)
+MODULES = (
+    broker.limits,
+    broker.limits.operators,
+    dledger.config,
+    broker.system.file_descriptor_limits,
+)
 HEAD = """# Limits
 
 Everything that others can make a process keep has a limit. Who goes beyond one is refused with an
