@@ -34,6 +34,9 @@ logger = logging.getLogger("dledger.remoting")
 HEAVY_SECONDS = 10.0
 """For so long a connection that took up much of a turn gives way to those that did not."""
 
+UNPROVEN_SECONDS = 1.0
+"""So does a connection that was just made: else who is cut off would come again as a light one."""
+
 UNLIMITED = RemotingLimits(turn_frames=sys.maxsize, turn_seconds=math.inf)
 """Of what clients read."""
 
@@ -97,7 +100,7 @@ class Connection(FrameWriter, asyncio.Protocol):
         self._budget = budget
         self._frames: Iterator[Frame] | None = None
         """Those that wait for another turn; nothing is read meanwhile."""
-        self._last_heavy = -HEAVY_SECONDS
+        self._last_heavy = loop.time() - HEAVY_SECONDS + UNPROVEN_SECONDS
         """The loop's time when it last took up a large part of a turn."""
         self._on_close: list[Callable[[Connection], None]] | None = []
         """None once the connection is lost."""

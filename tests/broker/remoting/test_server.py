@@ -496,6 +496,7 @@ async def test_who_asks_little_waits_for_few_turns_however_many_ask_much(
     server = RemotingServer(loop, "10.0.0.1", 10911, dispatch, limits)
     busy = [await connect_to(loop, server) for _ in range(10)]
     quiet = await connect_to(loop, server)
+    await asyncio.sleep(1)
     for peer in busy:
         for _ in range(200):
             peer.request(opaque=1)
@@ -522,6 +523,7 @@ async def test_a_turn_ends_when_it_has_lasted_too_long(loop: VirtualLoop) -> Non
     server = RemotingServer(loop, "10.0.0.1", 10911, dispatch, limits, clock=clock)
     heavy = [await connect_to(loop, server) for _ in range(5)]
     light = await connect_to(loop, server)
+    await asyncio.sleep(1)
     for peer in heavy:
         for _ in range(20):
             peer.request(opaque=1)
@@ -533,3 +535,26 @@ async def test_a_turn_ends_when_it_has_lasted_too_long(loop: VirtualLoop) -> Non
     assert 2 in handled[before : before + 4]
     await turns(300)
     assert handled.count(1) == 100
+
+
+@in_virtual_time
+async def test_who_comes_again_and_again_is_not_taken_for_somebody_light(
+    loop: VirtualLoop,
+) -> None:
+    handled: list[int] = []
+
+    def dispatch(connection: Connection, request: Frame) -> None:
+        handled.append(request.opaque)
+
+    limits = RemotingLimits(turn_frames=4)
+    server = RemotingServer(loop, "10.0.0.1", 10911, dispatch, limits)
+    light = await connect_to(loop, server)
+    await asyncio.sleep(1)
+    newest = [await connect_to(loop, server) for _ in range(60)]
+    for peer in newest:
+        for _ in range(5):
+            peer.request(opaque=1)
+    light.request(opaque=2)
+    await turns(8)
+    assert 2 in handled
+    assert handled.count(1) < 60  # not all of them were served once
