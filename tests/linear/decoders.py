@@ -13,7 +13,6 @@ import msgpack
 from broker.admin.group_members import parse_member
 from broker.client.consumer.offset_reset_body import reset_offsets
 from broker.client.received_message import decompressed
-from broker.client.route.topic_route import decode_route
 from broker.config.config_file import parse_config
 from broker.config.dynamic_settings import changed_settings
 from broker.config.endpoint import Endpoint
@@ -64,6 +63,7 @@ from tests.linear.feeding import (
     records,
     registration,
     request,
+    route,
     selected_by,
     send_headers,
     signed,
@@ -294,7 +294,7 @@ DECODERS = [
     ),
     Decoder(
         "route",
-        lambda data: decode_route("t", data),
+        route,
         [
             *JSON_SHAPES,
             (
