@@ -4,6 +4,7 @@
 # make check   format, lint and types alone      make fix    what a tool can mend by itself
 # make nightly the simulator for hours: thousands of seeds, and every planted bug; goes on where it
 #              was interrupted, unless the code has changed
+# make proto   generates the gRPC messages from their .proto files
 # make lock    resolves the lock files anew      make clean  removes what the others installed
 #
 # Every step leaves a stamp, so the second run starts at once. Whatever is installed is pinned by
@@ -14,7 +15,7 @@ BIN := .venv/bin
 PIP_INSTALL := -m pip install -qq --disable-pip-version-check --no-input
 CLIENTS := build/clients
 
-.PHONY: run test quick nightly check fix lock clean setup clients
+.PHONY: run test quick nightly check fix lock clean setup clients proto
 
 run: .venv/.compiled
 	@$(BIN)/dledger up $(ARGS)
@@ -109,6 +110,11 @@ $(CLIENTS)/.rocketmq_2: tests/clients/rocketmq_2.lock | .venv/.test
 	@$(BIN)/python $(PIP_INSTALL) --require-hashes --no-deps --no-build-isolation \
 		--target $(CLIENTS)/rocketmq_2 -r $<
 	@touch $@
+
+# The messages of gRPC. What this makes is kept in the repository: a node needs no compiler.
+PROTO := broker/grpc/protocol
+proto: .venv/.test
+	$(BIN)/python -m grpc_tools.protoc --proto_path=. --python_out=. --pyi_out=. $(PROTO)/*.proto
 
 # Names, versions and hashes only: no address and no index line may get into a lock file.
 PIP_COMPILE := build/lock/bin/pip-compile --quiet --allow-unsafe --strip-extras --generate-hashes \
