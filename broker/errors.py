@@ -72,6 +72,15 @@ class StaleSubscriptionError(RefusedError):
     """The filter of the group for the topic is known in an earlier version only."""
 
 
+class InvisibleTimeError(RefusedError):
+    """A message cannot be invisible for so long, or so short a time."""
+
+    def __init__(self, invisible_ms: int, least_ms: int, most_ms: int) -> None:
+        super().__init__(
+            f"the invisible time {invisible_ms} ms is not from {least_ms} to {most_ms} ms"
+        )
+
+
 class UnsupportedFilterError(RefusedError):
     """Messages are not filtered in that way here."""
 

@@ -110,6 +110,13 @@ class StateLimits:
     offsets_max: int = 262_144
     """Committed offsets, one for each queue of a group. A checkpoint packs as many in 0.2 s."""
 
+    pop_queue_deliveries_max: int = 10_000
+    """Messages of one queue that a group has received by POP and not acknowledged, or that wait for
+    their message group. Beyond it receptions give nothing new."""
+
+    pop_deliveries_max: int = 131_072
+    """Those of all groups and queues. A checkpoint packs as many in 0.05 s."""
+
     transactions_max: int = 65_536
     """Half messages are refused while so many transactions are open."""
 
@@ -164,6 +171,18 @@ class ConsumeLimits:
 
     long_poll_seconds_max: float = 60.0
     """Longer than any client waits; a request for a longer time is answered then."""
+
+    pop_messages_max: int = 32
+    """Of one reception by POP, as in RocketMQ."""
+
+    pop_invisible_ms_max: int = 12 * 3600 * 1000
+    """How long a received message is invisible at most, as in RocketMQ's proxy."""
+
+    pop_waiting_rows_max: int = 256
+    """Messages of a queue that wait for an earlier one of their message group."""
+
+    pop_handles_max: int = 1024
+    """Receipt handles in one request."""
 
     held_pulls_max: int = 65_536
     """Pulls held at once; a further one is answered at once without a message."""

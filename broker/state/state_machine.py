@@ -17,6 +17,11 @@ from broker.state.commands import (
     Command,
     DeleteTopic,
     Expire,
+    PopAck,
+    PopChange,
+    PopForget,
+    PopReceive,
+    PopWait,
     Proof,
     PutAccess,
     PutSetting,
@@ -86,6 +91,9 @@ class StateMachineListener:
 
     def access_changed(self, index: int) -> None:
         """The entry of that index changes an account, or the white list."""
+
+    def pop_changed(self, index: int) -> None:
+        """The entry of that index has commands of POP."""
 
     def leadership_changed(self, leadership: Leadership) -> None:
         """The leader changed, or this node may now serve as leader or no longer."""
@@ -331,6 +339,8 @@ class BrokerStateMachine:
                     topics_changed = True
                 case PutAccess():
                     self.listener.access_changed(entry.index)
+                case PopReceive() | PopWait() | PopAck() | PopChange() | PopForget():
+                    self.listener.pop_changed(entry.index)
                 case Expire():
                     self._expire(command.position)
             self.state.apply(command)

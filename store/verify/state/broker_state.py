@@ -7,6 +7,7 @@ commands of the range make needless left out; :class:`BrokerTables` carries out 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from struct import Struct
@@ -21,6 +22,7 @@ from store.message.properties import find_property
 from store.message.record import decode_record
 from store.message.scheduled_topics import TIMER_TOPIC
 from store.state.state_digests import PROOF
+from store.verify.state.pop_state import POP_SIZES, PopTables
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 COUNTED_TOPICS = (HALF_TOPIC, TIMER_TOPIC)
@@ -43,7 +45,7 @@ FIELDS = (
     "parts",
 )
 _REQUESTS = Struct(">qI")
-_OVERRIDING = {"access": 2, "offset": 4, "schedule": 2, "setting": 2}
+_OVERRIDING = {"access": 2, "schedule": 2, "setting": 2}
 """Commands of which the last one counts, and how many of their fields say for what."""
 _SIZES = {
     "topic": 8,
@@ -58,6 +60,7 @@ _SIZES = {
     "check-transaction": 4,
     "setting": 3,
     "access": 3,
+    **POP_SIZES,
 }
 """By name, the length of a command's array."""
 
@@ -77,6 +80,8 @@ class BrokerEffects:
     unknown: str = ""
     """The name of a command that this program does not know: what it does is not known either."""
     _count: int = 0
+    _pop_counts: Counter[tuple[Any, ...]] = field(default_factory=Counter)
+    """Of the commands of POP, by group, topic and queue."""
 
     def take(self, batch: Batch | None, commands: Sequence[Any], position: int) -> None:
         """One entry, at ``position``: its messages count before its commands.
@@ -105,16 +110,28 @@ class BrokerEffects:
 
     def _add(self, step: list[Any]) -> None:
         keyed = _OVERRIDING.get(step[0])
-        if keyed is None:
-            self._count += 1
-            self.steps[self._count] = step
-            return
         try:
-            key = tuple(step[:keyed])
-            self.steps.pop(key, None)
-            self.steps[key] = step
+            if step[0] == "offset":
+                self._add_offset(step)
+            elif keyed is None:
+                self._count += 1
+                self.steps[self._count] = step
+                if step[0] in POP_SIZES:
+                    self._pop_counts[tuple(step[1:4])] += 1
+            else:
+                key = tuple(step[:keyed])
+                self.steps.pop(key, None)
+                self.steps[key] = step
         except TypeError:
             self.unknown = self.unknown or f"{step!r:.80}"
+
+    def _add_offset(self, step: list[Any]) -> None:
+        """The last one counts. Where a group has a cursor of POP the greatest does: it is the last
+        field of the step. Commands of POP between two offsets keep them apart."""
+        *of, offset = step
+        key = (*of, self._pop_counts[tuple(of[1:])])
+        earlier = self.steps.pop(key, step)
+        self.steps[key] = [*step, max(offset, earlier[-1])]
 
     def _open(self, batch: Batch, first_row: int, count: int, first_offset: int) -> None:
         size = QUEUE_ROW.size
@@ -157,6 +174,7 @@ class BrokerTables:
         self.timer = [0, -1, 0]
         self.transactions: dict[int, list[Any]] = {}
         self.requests = bytearray()
+        self.pop = PopTables()
 
     @classmethod
     def decode(cls, data: bytes) -> BrokerTables:
@@ -175,6 +193,7 @@ class BrokerTables:
             tables.timer = parts.get("timer", tables.timer)
             tables.transactions = dict(parts.get("transactions", ()))
             tables.requests = bytearray(parts.get("requests", b""))
+            tables.pop = PopTables.decode(parts.get("pop", [0, []]))
         except (TypeError, IndexError, AttributeError) as error:
             raise ValueError(str(error)) from error
         return tables
@@ -202,6 +221,7 @@ class BrokerTables:
         """As :func:`decode_fields` gives those of a state that is right."""
         parts: dict[str, Any] = {
             "access": _pairs(self.access),
+            "pop": self.pop.rows(),
             "requests": bytes(self.requests),
             "schedule": _pairs(self.schedule),
             "settings": _pairs(self.settings),
@@ -220,20 +240,22 @@ class BrokerTables:
 
     def _carry_out(self, step: list[Any]) -> None:
         match step:
-            case ["offset", group, topic, queue_id, offset]:
-                self.offsets.setdefault((group, topic), {})[queue_id] = offset
+            case [str(name), *fields] if name == "offset" or name in POP_SIZES:
+                self._move(name, fields)
             case ["topic", name, *config, time_ms]:
                 self.topics[name] = [name, *config]
                 self._change("topics", time_ms)
             case ["delete-topic", name, time_ms]:
                 if self.topics.pop(name, None) is not None:
                     self._change("topics", time_ms)
+                    self.pop.drop(topic=name)
             case ["group", name, *config, time_ms]:
                 self.groups[name] = [name, *config]
                 self._change("groups", time_ms)
             case ["delete-group", name, remove_offsets, time_ms]:
                 if self.groups.pop(name, None) is not None:
                     self._change("groups", time_ms)
+                self.pop.drop(group=name)
                 if remove_offsets:
                     self.offsets = {key: at for key, at in self.offsets.items() if key[0] != name}
             case ["setting", name, value]:
@@ -263,6 +285,20 @@ class BrokerTables:
                     if first[0] >= position:
                         break
                     del self.transactions[offset]
+
+    def _move(self, name: str, fields: list[Any]) -> None:
+        """A command about a group's place in a queue."""
+        group, topic, queue_id, *rest = fields
+        key = group, topic, queue_id
+        if name == "offset":
+            offset, greatest = rest
+            committed = self.pop.commit(key, greatest)
+            if committed is None:
+                committed = offset
+        else:
+            committed = self.pop.carry_out(name, key, rest)
+        if committed is not None:
+            self.offsets.setdefault((group, topic), {})[queue_id] = committed
 
     def _change(self, table: str, time_ms: int) -> None:
         self.versions[table] = [self.versions[table][0] + 1, time_ms]
