@@ -152,20 +152,31 @@ class ForwardedCalls:
         self._loop = loop
         self._dispatcher = dispatcher
         self._on_telemetry = on_telemetry
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[Connection, set[asyncio.Task[None]]] = {}
 
     def serve(self, connection: Connection, request: Frame) -> None:
         """Raises :class:`~broker.remoting.protocol.errors.FieldError` for what is no call."""
         call = _unpack(ext_str(request, CALL))
         if call.method != TELEMETRY and call.method not in self._dispatcher.methods:
             raise FieldError(f"{CALL} names no method")
+        if connection.is_closed:
+            return
+        tasks = self._tasks.get(connection)
+        if tasks is None:
+            tasks = self._tasks[connection] = set()
+            connection.on_close(self._closed)
         task = self._loop.create_task(self._serve(connection, request, call))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
 
     def close(self) -> None:
         """Ends what is under way."""
-        for task in self._tasks:
+        for connection in list(self._tasks):
+            self._closed(connection)
+
+    def _closed(self, connection: Connection) -> None:
+        """That broker is gone: what its clients wait for is not received for nobody."""
+        for task in self._tasks.pop(connection, ()):
             task.cancel()
 
     async def _serve(self, connection: Connection, request: Frame, call: Call) -> None:

@@ -51,6 +51,14 @@ class GrpcLimits:
     receive_max: int = 32
     """Messages that a push consumer is told to ask for at a time."""
 
+    renewed_seconds: float = 60.0
+    """How long a message is invisible whose time is prolonged while its consumer works."""
+
+    renewed_seconds_max: float = 3 * 3600.0
+    """It is not prolonged beyond this, as in RocketMQ's proxy."""
+    renewals_max: int = 131_072
+    """Messages whose time is prolonged."""
+
     routes_max: int = 1_024
     """Routes of other groups that are remembered."""
 

@@ -9,10 +9,12 @@ from broker.context import BrokerContext
 from broker.grpc.access import GrpcAccess
 from broker.grpc.call import Call
 from broker.grpc.clients import Clients, LeaderClients
+from broker.grpc.consume_calls import ConsumeCalls, member_access, receive_access
 from broker.grpc.dispatcher import NOT_HERE, Dispatcher, Method, Waited
 from broker.grpc.forwarding import ForwardedCalls, GrpcForwarder
 from broker.grpc.presence_calls import PresenceCalls
 from broker.grpc.protocol import service_pb2 as pb
+from broker.grpc.renewals import Renewals
 from broker.grpc.route_calls import RouteCalls, assignment_access
 from broker.grpc.routes import Routes
 from broker.grpc.send_calls import SendCalls, send_access, topic_access
@@ -41,6 +43,7 @@ class GrpcService:
         self._context = context
         self.routes = Routes(context, security)
         self.leader_clients = LeaderClients(context)
+        self.renewals = Renewals(loop, context.pop, self._is_member)
         self.clients = Clients(loop, self.leader_clients, self._to_leader)
         self.forwarder = GrpcForwarder(
             loop,
@@ -63,12 +66,14 @@ class GrpcService:
         """Is told of each change."""
         if not self._context.node.serving:
             self.leader_clients.leads_no_more()
+            self.renewals.clear()
         self.forwarder.leadership_changed()
         self.clients.tell_all()
 
     async def close(self) -> None:
         """Ends the connections to other servers."""
         self.clients.close()
+        self.renewals.clear()
         self._forwarded.close()
         await self.forwarder.close()
         await self.routes.close()
@@ -77,6 +82,7 @@ class GrpcService:
         context = self._context
         route, send = RouteCalls(self.routes), SendCalls(context)
         presence = PresenceCalls(self.clients)
+        consume = ConsumeCalls(context, self.renewals)
         return {
             "QueryRoute": Method(pb.QueryRouteRequest, pb.QueryRouteResponse, route.route),
             "QueryAssignment": Method(
@@ -105,10 +111,42 @@ class GrpcService:
                 send.end_transaction,
                 topic_access,
             ),
+            "ReceiveMessage": Method(
+                pb.ReceiveMessageRequest,
+                pb.ReceiveMessageResponse,
+                consume.receive,
+                receive_access,
+                streams=True,
+                # What another try receives beside that is visible again after its time.
+                repeatable=True,
+            ),
+            "AckMessage": Method(
+                pb.AckMessageRequest,
+                pb.AckMessageResponse,
+                consume.ack,
+                member_access,
+            ),
+            "ChangeInvisibleDuration": Method(
+                pb.ChangeInvisibleDurationRequest,
+                pb.ChangeInvisibleDurationResponse,
+                consume.change,
+                member_access,
+            ),
+            "ForwardMessageToDeadLetterQueue": Method(
+                pb.ForwardMessageToDeadLetterQueueRequest,
+                pb.ForwardMessageToDeadLetterQueueResponse,
+                consume.give_up,
+                member_access,
+            ),
             "RecallMessage": Method(
                 pb.RecallMessageRequest, pb.RecallMessageResponse, send.recall, topic_access
             ),
         }
+
+    def _is_member(self, group: str, client_id: str) -> bool:
+        found = self._context.clients.consumers.get(group)
+        members = () if found is None else found.members.values()
+        return any(member.client_id == client_id for member in members)
 
     async def _to_leader(self, call: Call, command: bytes) -> None:
         """Passes on what a client of this broker says. A heartbeat repeats what got lost."""

@@ -74,7 +74,7 @@ ROOMS: dict[str, frozenset[str]] = {
         "tracing": "delivery errors group_commit ingest",
         # One broker, assembled; and one NameServer.
         "server": (
-"admin config context delivery errors grpc group_commit http ingest limits maintenance"
+            "admin config context delivery errors grpc group_commit http ingest limits maintenance"
             " metrics pop prometheus remoting remoting/processors remoting/protocol scheduled"
             " security state system topics_and_groups tracing transactions"
         ),

@@ -48,11 +48,11 @@ class SingleService:
 
 def message(topic: str = "orders", body: bytes = b"hello", **system: Any) -> df.Message:
     """A message as clients send it, of the type normal unless it is told."""
-    system = {"message_id": "0102030405", "message_type": df.MessageType.NORMAL} | system
+    told: dict[str, Any] = {"message_id": "0102030405", "message_type": df.MessageType.NORMAL}
     return df.Message(
         topic=df.Resource(name=topic),
         body=body,
-        system_properties=df.SystemProperties(body_encoding=df.Encoding.IDENTITY, **system),
+        system_properties=df.SystemProperties(body_encoding=df.Encoding.IDENTITY, **(told | system)),
     )
 
 

@@ -20,7 +20,7 @@ from tests.broker.grpc.single_service import NOW_MS, SingleService, message, wit
 from tests.broker.single_broker import messages
 
 LATER = Timestamp(seconds=NOW_MS // 1000 + 3600)
-NOBODY_KNOWS = 77
+NOBODY_KNOWS: Any = 77
 
 
 async def stored(service: SingleService, topic: str, queue: int = 0) -> list[Any]:
@@ -220,7 +220,7 @@ def test_a_send_has_some_messages_and_not_too_many(tmp_path: Path, count: int) -
     with_service(scenario, tmp_path)
 
 
-KINDS = {
+KINDS: dict[str, dict[str, Any]] = {
     "NORMAL": {},
     "FIFO": {"message_type": MessageType.FIFO, "message_group": "g"},
     "DELAY": {"message_type": MessageType.DELAY, "delivery_timestamp": LATER},
