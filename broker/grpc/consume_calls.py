@@ -78,7 +78,7 @@ class ConsumeCalls:
 
     def _wanted(self, call: Call, request: ReceiveMessageRequest) -> PopRequest:
         topic = name_of(request.message_queue.topic)
-        group = _checked(request.group, request.message_queue.topic)
+        group = checked_group(request.group, request.message_queue.topic)
         if not request.batch_size > 0:
             raise BadCallError(Code.BAD_REQUEST, f"the batch size is {request.batch_size}")
         if len(request.attempt_id) > GRPC.name_size_max:
@@ -109,20 +109,12 @@ class ConsumeCalls:
         )
 
     def _filter(self, given: FilterExpression) -> MessageFilter:
-        kinds = {
-            FilterType.FILTER_TYPE_UNSPECIFIED: TAG_TYPE,
-            FilterType.TAG: TAG_TYPE,
-            FilterType.SQL: SQL_TYPE,
-        }
-        if given.type not in kinds:
-            raise BadCallError(
-                Code.ILLEGAL_FILTER_EXPRESSION, f"there is no filter type {given.type}"
-            )
-        return message_filter(self._context.settings, kinds[given.type], given.expression or ALL)
+        kind = expression_type(given)
+        return message_filter(self._context.settings, kind, given.expression or ALL)
 
     async def ack(self, _call: Call, request: AckMessageRequest) -> Sequence[AnyMessage]:
         """Each handle is answered by itself; the status is that of all where it is the same."""
-        group, topic = _checked(request.group, request.topic), name_of(request.topic)
+        group, topic = checked_group(request.group, request.topic), name_of(request.topic)
         if not 0 < len(request.entries) <= CONSUME.pop_handles_max:
             raise BadCallError(
                 Code.BAD_REQUEST,
@@ -149,7 +141,7 @@ class ConsumeCalls:
         self, _call: Call, request: ChangeInvisibleDurationRequest
     ) -> Sequence[AnyMessage]:
         """The client names the time from now on; the handle before counts no more."""
-        group, topic = _checked(request.group, request.topic), name_of(request.topic)
+        group, topic = checked_group(request.group, request.topic), name_of(request.topic)
         handle = self._renewals.ended(request.receipt_handle)
         result = await self._context.pop.change_invisible(
             group, topic, handle, _millis(request.invisible_duration)
@@ -164,7 +156,7 @@ class ConsumeCalls:
         self, _call: Call, request: ForwardMessageToDeadLetterQueueRequest
     ) -> Sequence[AnyMessage]:
         """The message goes to the dead letters of the group at once."""
-        group, topic = _checked(request.group, request.topic), name_of(request.topic)
+        group, topic = checked_group(request.group, request.topic), name_of(request.topic)
         handle = self._renewals.ended(request.receipt_handle)
         result: ReceiptResult = await self._context.pop.to_dead_letter(
             group, topic, handle, request.delivery_attempt, request.max_delivery_attempts
@@ -186,8 +178,9 @@ def member_access(
     return consumes(request.group, request.topic)
 
 
-def _checked(group: Resource, topic: Resource) -> str:
-    """The name of the group."""
+def checked_group(group: Resource, topic: Resource) -> str:
+    """The name of the group. Raises :class:`~broker.grpc.statuses.BadCallError`, and
+    :class:`~broker.topics_and_groups.NameRefusedError` for names that nobody may have."""
     if not name_of(topic):
         raise BadCallError(Code.ILLEGAL_TOPIC, "no topic is named")
     if not name_of(group):
@@ -209,3 +202,20 @@ def _received(popped: PoppedMessage, topic: Resource) -> ReceiveMessageResponse:
     invisible_ms = popped.invisible_until_ms - popped.delivered_ms
     system.invisible_duration.FromMilliseconds(invisible_ms)
     return ReceiveMessageResponse(message=message)
+
+
+def expression_type(expression: FilterExpression) -> str:
+    """RocketMQ's name for it. Raises :class:`~broker.grpc.statuses.BadCallError`."""
+    kind = _FILTERS.get(expression.type)
+    if kind is None:
+        raise BadCallError(
+            Code.ILLEGAL_FILTER_EXPRESSION, f"there is no filter type {expression.type}"
+        )
+    return kind
+
+
+_FILTERS: dict[int, str] = {
+    FilterType.FILTER_TYPE_UNSPECIFIED: TAG_TYPE,
+    FilterType.TAG: TAG_TYPE,
+    FilterType.SQL: SQL_TYPE,
+}

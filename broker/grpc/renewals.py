@@ -1,10 +1,10 @@
 """Messages that stay invisible while their consumer works: ``auto_renew`` of a push consumer.
 
 The leader makes such a message invisible for a short time, again and again, until it is
-acknowledged, its consumer is gone, or hours have passed. So the messages of a consumer that died are
-received again soon. Each renewal has another receipt handle. The consumer keeps its first one, which
-is translated here. Another leader knows nothing of it: a message whose time was prolonged before is
-received again when that time is up, and its consumer can no longer acknowledge it.
+acknowledged, its consumer is gone, or hours have passed. So the messages of a consumer that died
+are received again soon. Each renewal has another receipt handle. The consumer keeps its first one,
+which is translated here. Another leader knows nothing of it: a message whose time was prolonged
+before is received again when that time is up, and its consumer can no longer acknowledge it.
 """
 
 from __future__ import annotations

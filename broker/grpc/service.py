@@ -9,15 +9,11 @@ from broker.context import BrokerContext
 from broker.grpc.access import GrpcAccess
 from broker.grpc.call import Call
 from broker.grpc.clients import Clients, LeaderClients
-from broker.grpc.consume_calls import ConsumeCalls, member_access, receive_access
-from broker.grpc.dispatcher import NOT_HERE, Dispatcher, Method, Waited
+from broker.grpc.dispatcher import NOT_HERE, Dispatcher, Waited
 from broker.grpc.forwarding import ForwardedCalls, GrpcForwarder
-from broker.grpc.presence_calls import PresenceCalls
-from broker.grpc.protocol import service_pb2 as pb
+from broker.grpc.methods import service_methods
 from broker.grpc.renewals import Renewals
-from broker.grpc.route_calls import RouteCalls, assignment_access
 from broker.grpc.routes import Routes
-from broker.grpc.send_calls import SendCalls, send_access, topic_access
 from broker.grpc.statuses import ANSWERED
 from broker.remoting.connection import Handler
 from broker.remoting.protocol.codes import RequestCode
@@ -52,9 +48,10 @@ class GrpcService:
             on_command=self.clients.command,
             security=security,
         )
+        methods = service_methods(context, self.routes, self.clients, self.renewals)
         access = None if context.access is None else GrpcAccess(context.access)
         self.dispatcher = Dispatcher(
-            self._methods(),
+            methods,
             self.forwarder,
             access,
             lambda: bool(context.node.state_divergence.wrong),
@@ -77,71 +74,6 @@ class GrpcService:
         self._forwarded.close()
         await self.forwarder.close()
         await self.routes.close()
-
-    def _methods(self) -> Mapping[str, Method]:
-        context = self._context
-        route, send = RouteCalls(self.routes), SendCalls(context)
-        presence = PresenceCalls(self.clients)
-        consume = ConsumeCalls(context, self.renewals)
-        return {
-            "QueryRoute": Method(pb.QueryRouteRequest, pb.QueryRouteResponse, route.route),
-            "QueryAssignment": Method(
-                pb.QueryAssignmentRequest,
-                pb.QueryAssignmentResponse,
-                route.assignment,
-                assignment_access,
-            ),
-            "Heartbeat": Method(pb.HeartbeatRequest, pb.HeartbeatResponse, presence.heartbeat),
-            "NotifyClientTermination": Method(
-                pb.NotifyClientTerminationRequest,
-                pb.NotifyClientTerminationResponse,
-                presence.terminate,
-            ),
-            "SendMessage": Method(
-                pb.SendMessageRequest,
-                pb.SendMessageResponse,
-                send.send,
-                send_access,
-                # A message sent again is known by its id, for as long as the settings say.
-                repeatable=context.config.dedup_window_seconds > 0,
-            ),
-            "EndTransaction": Method(
-                pb.EndTransactionRequest,
-                pb.EndTransactionResponse,
-                send.end_transaction,
-                topic_access,
-            ),
-            "ReceiveMessage": Method(
-                pb.ReceiveMessageRequest,
-                pb.ReceiveMessageResponse,
-                consume.receive,
-                receive_access,
-                streams=True,
-                # What another try receives beside that is visible again after its time.
-                repeatable=True,
-            ),
-            "AckMessage": Method(
-                pb.AckMessageRequest,
-                pb.AckMessageResponse,
-                consume.ack,
-                member_access,
-            ),
-            "ChangeInvisibleDuration": Method(
-                pb.ChangeInvisibleDurationRequest,
-                pb.ChangeInvisibleDurationResponse,
-                consume.change,
-                member_access,
-            ),
-            "ForwardMessageToDeadLetterQueue": Method(
-                pb.ForwardMessageToDeadLetterQueueRequest,
-                pb.ForwardMessageToDeadLetterQueueResponse,
-                consume.give_up,
-                member_access,
-            ),
-            "RecallMessage": Method(
-                pb.RecallMessageRequest, pb.RecallMessageResponse, send.recall, topic_access
-            ),
-        }
 
     def _is_member(self, group: str, client_id: str) -> bool:
         found = self._context.clients.consumers.get(group)

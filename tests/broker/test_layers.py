@@ -68,7 +68,7 @@ ROOMS: dict[str, frozenset[str]] = {
         "grpc/protocol": "",
         "grpc": (
             "config context delivery errors filter group_commit grpc/protocol ingest limits pop"
-            " remoting remoting/protocol security system topics_and_groups"
+            " remoting remoting/processors remoting/protocol security system topics_and_groups"
         ),
         # OpenTelemetry: the doors of ingest and delivery, traced.
         "tracing": "delivery errors group_commit ingest",

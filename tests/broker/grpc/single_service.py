@@ -49,11 +49,8 @@ class SingleService:
 def message(topic: str = "orders", body: bytes = b"hello", **system: Any) -> df.Message:
     """A message as clients send it, of the type normal unless it is told."""
     told: dict[str, Any] = {"message_id": "0102030405", "message_type": df.MessageType.NORMAL}
-    return df.Message(
-        topic=df.Resource(name=topic),
-        body=body,
-        system_properties=df.SystemProperties(body_encoding=df.Encoding.IDENTITY, **(told | system)),
-    )
+    properties = df.SystemProperties(body_encoding=df.Encoding.IDENTITY, **(told | system))
+    return df.Message(topic=df.Resource(name=topic), body=body, system_properties=properties)
 
 
 def with_service(
