@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import binascii
 from base64 import b64decode
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from struct import Struct
-from typing import Any
+from typing import Any, TypeAlias
 
 from broker.context import BrokerContext
 from broker.delivery.message_filter import message_filter
@@ -39,6 +39,8 @@ from store.io.filesystem import Bytes
 
 FROM_THE_END = 1
 """Format: ``initMode`` of a group that begins at the newest message."""
+
+_Work: TypeAlias = Callable[[Connection, Frame], Coroutine[Any, Any, None]]
 
 BITS_BYTES_MAX = 8192
 """Format: of the bits of one reception, whose messages lie close together."""
@@ -71,29 +73,27 @@ class PopProcessor:
 
     def pop(self, connection: Connection, request: Frame) -> None:
         """Code 200050."""
-        self._start(connection, request, self._receive(connection, request))
+        self._start(connection, request, self._receive)
 
     def ack(self, connection: Connection, request: Frame) -> None:
         """Code 200051."""
-        self._start(connection, request, self._ack(connection, request))
+        self._start(connection, request, self._ack)
 
     def ack_batch(self, connection: Connection, request: Frame) -> None:
         """Code 200151: the body names receptions, and the messages of each as bits."""
-        self._start(connection, request, self._ack_batch(connection, request))
+        self._start(connection, request, self._ack_batch)
 
     def change_invisible_time(self, connection: Connection, request: Frame) -> None:
         """Code 200053. The answer has the time and the nonce of the new receipt handle."""
-        self._start(connection, request, self._change(connection, request))
+        self._start(connection, request, self._change)
 
     def notification(self, connection: Connection, request: Frame) -> None:
         """Code 200054: whether there is a message, now or before the poll time is over."""
-        self._start(connection, request, self._notify(connection, request))
+        self._start(connection, request, self._notify)
 
     # --- tasks
 
-    def _start(
-        self, connection: Connection, request: Frame, work: Coroutine[Any, Any, None]
-    ) -> None:
+    def _start(self, connection: Connection, request: Frame, work: _Work) -> None:
         tasks = self._tasks.get(connection)
         if tasks is None:
             tasks = self._tasks[connection] = set()
@@ -253,12 +253,10 @@ class PopProcessor:
 _NOTHING = ReceiptResult(ReceiptStatus.OK)
 
 
-async def _answered(
-    connection: Connection, request: Frame, work: Coroutine[Any, Any, None]
-) -> None:
+async def _answered(connection: Connection, request: Frame, work: _Work) -> None:
     """Does the work, and turns what it raises into an answer."""
     try:
-        await work
+        await work(connection, request)
     except RequestError as error:
         connection.refusals[error.reason] += 1
         connection.respond(request, error.code, error.remark)

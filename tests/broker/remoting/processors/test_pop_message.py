@@ -76,8 +76,8 @@ def test_messages_of_several_queues_have_a_start_each(tmp_path: Path) -> None:
             await broker.send("orders", queue_id, b"x")
         answer = await pop(broker, queueId="-1")
         for handle in handles(answer):
-            queue_id = {"queueId": handle.split(" ")[6]}
-            ext = PLACE | {"extraInfo": handle, "offset": handle.split(" ")[7]} | queue_id
+            *_, queue, offset = handle.split(" ")
+            ext = PLACE | {"extraInfo": handle, "queueId": queue, "offset": offset}
             assert (await broker.ask(RequestCode.ACK_MESSAGE, ext)).code == 0
         await asyncio.sleep(11)
         assert (await pop(broker, queueId="-1")).code == ResponseCode.PULL_NOT_FOUND
@@ -136,9 +136,17 @@ def test_a_batch_acknowledges_messages_by_their_bits(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "changed",
-    [{"b": "?"}, {"b": ""}, {"so": -1}, {"pt": "x"}, {"c": ""},
-     {"b": b64encode(b"\xff" * (CONSUME.pop_handles_max // 8) + b"\1")}, {"so": (1 << 63) - 1, "b": b64encode(b"\xff")}, {"b": b64encode(bytes(9000) + b"\1")}],
-)  # fmt: skip
+    [
+        {"b": "?"},
+        {"b": ""},
+        {"so": -1},
+        {"pt": "x"},
+        {"c": ""},
+        {"b": b64encode(b"\xff" * (CONSUME.pop_handles_max // 8) + b"\1")},
+        {"so": (1 << 63) - 1, "b": b64encode(b"\xff")},
+        {"b": b64encode(bytes(9000) + b"\1")},
+    ],
+)
 def test_a_batch_that_makes_no_sense_is_refused(tmp_path: Path, changed: dict[str, Any]) -> None:
     async def scenario(broker: SingleBroker) -> None:
         await sent(broker, 1)
