@@ -79,18 +79,19 @@ class Waited:
 class Dispatcher:
     """Serves the calls of one broker."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - its parts, each once
         self,
         methods: Mapping[str, Method],
         forwarder: Forwarding,
         access: GrpcAccess | None,
         state_is_wrong: Callable[[], bool],
+        refusals: Counter[str],
         limits: GrpcLimits = GRPC,
     ) -> None:
-        """``state_is_wrong``: whether this node's state is not that of its group."""
+        """``state_is_wrong``: whether this node's state is not that of its group. ``refusals``
+        counts by reason."""
         self.methods = methods
-        self.refusals: Counter[str] = Counter()
-        """By reason."""
+        self.refusals = refusals
         self._forwarder = forwarder
         self._access = access
         self._state_is_wrong = state_is_wrong

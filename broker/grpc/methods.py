@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from broker.context import BrokerContext
@@ -18,10 +19,15 @@ from broker.grpc.send_calls import SendCalls, send_access, topic_access
 
 
 def service_methods(
-    context: BrokerContext, routes: Routes, clients: Clients, renewals: Renewals
+    context: BrokerContext,
+    routes: Routes,
+    clients: Clients,
+    renewals: Renewals,
+    refusals: Counter[str],
 ) -> Mapping[str, Method]:
-    """By name. Telemetry is none of them: it is a stream both ways."""
-    route, send = RouteCalls(routes), SendCalls(context)
+    """By name. Telemetry is none of them: it is a stream both ways. ``refusals`` counts by
+    reason."""
+    route, send = RouteCalls(routes), SendCalls(context, refusals)
     presence = PresenceCalls(clients)
     consume = ConsumeCalls(context, renewals)
     offsets = OffsetCalls(context)

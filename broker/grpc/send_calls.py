@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from google.protobuf.message import Message as AnyMessage
 
 from broker.context import BrokerContext
-from broker.errors import TransactionMismatchError
+from broker.errors import TransactionMismatchError, reason_of
 from broker.group_commit.pending_batch import StoredEarlier
 from broker.grpc.access import publishes
 from broker.grpc.call import Call, name_of
@@ -52,8 +53,10 @@ class _Stored:
 class SendCalls:
     """Handles the calls of producers."""
 
-    def __init__(self, context: BrokerContext) -> None:
+    def __init__(self, context: BrokerContext, refusals: Counter[str]) -> None:
+        """``refusals`` counts messages that are refused, by reason."""
         self._context = context
+        self._refusals = refusals
 
     async def send(self, call: Call, request: SendMessageRequest) -> Sequence[AnyMessage]:
         """Each message is stored or refused by itself; the status is that of all where it is the
@@ -72,7 +75,7 @@ class SendCalls:
             # Those that were stored are recognised when the call is tried again.
             if isinstance(result, (*NOT_HERE, OutcomeUnknownError)):
                 raise result
-        entries = [_entry(*each) for each in zip(received, results, strict=True)]
+        entries = [self._entry(*each) for each in zip(received, results, strict=True)]
         codes = {entry.status.code for entry in entries}
         status = entries[0].status if len(codes) == 1 else Status(code=Code.MULTIPLE_RESULTS)
         return [SendMessageResponse(status=status, entries=entries)]
@@ -84,6 +87,18 @@ class SendCalls:
         except ANSWERED as error:
             waiter.done.set_exception(error)
         return waiter.done
+
+    def _entry(self, message: Received, result: tuple[int, int] | BaseException) -> SendResultEntry:
+        if isinstance(result, ANSWERED):
+            self._refusals[reason_of(result)] += 1
+            return SendResultEntry(status=status_of(result), message_id=message.message_id)
+        if isinstance(result, BaseException):
+            raise result
+        offset, position = result
+        entry = SendResultEntry(status=OK, message_id=message.message_id, offset=offset)
+        if message.half:
+            entry.transaction_id = transaction_id(offset, position)
+        return entry
 
     async def end_transaction(
         self, _call: Call, request: EndTransactionRequest
@@ -129,15 +144,3 @@ def send_access(request: SendMessageRequest) -> Iterable[Access]:
 def topic_access(request: EndTransactionRequest | RecallMessageRequest) -> Iterable[Access]:
     """What a producer of that topic needs."""
     return publishes([request.topic])
-
-
-def _entry(message: Received, result: tuple[int, int] | BaseException) -> SendResultEntry:
-    if isinstance(result, ANSWERED):
-        return SendResultEntry(status=status_of(result), message_id=message.message_id)
-    if isinstance(result, BaseException):
-        raise result
-    offset, position = result
-    entry = SendResultEntry(status=OK, message_id=message.message_id, offset=offset)
-    if message.half:
-        entry.transaction_id = transaction_id(offset, position)
-    return entry

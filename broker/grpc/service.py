@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping
 
 from broker.context import BrokerContext
@@ -48,13 +49,15 @@ class GrpcService:
             on_command=self.clients.command,
             security=security,
         )
-        methods = service_methods(context, self.routes, self.clients, self.renewals)
+        refusals: Counter[str] = Counter()
+        methods = service_methods(context, self.routes, self.clients, self.renewals, refusals)
         access = None if context.access is None else GrpcAccess(context.access)
         self.dispatcher = Dispatcher(
             methods,
             self.forwarder,
             access,
             lambda: bool(context.node.state_divergence.wrong),
+            refusals,
         )
         self._forwarded = ForwardedCalls(loop, self.dispatcher, self.leader_clients.told)
         self.handlers: Mapping[int, Handler] = {RequestCode.FORWARD_GRPC: self._forwarded.serve}

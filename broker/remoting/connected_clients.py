@@ -93,11 +93,13 @@ class ConsumerGroup:
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
 
     def client_ids(self) -> list[str]:
-        """Every member that shares the queues once, in a fixed order; a client may have more than
-        one connection."""
-        return sorted(
-            {client.client_id for client in self.members.values() if client.shares_queues}
-        )
+        """Every member once, in a fixed order; a client may have more than one connection."""
+        return sorted({client.client_id for client in self.members.values()})
+
+    def queue_sharers(self) -> list[str]:
+        """Those that share out the queues among them."""
+        sharers = (client for client in self.members.values() if client.shares_queues)
+        return sorted({client.client_id for client in sharers})
 
 
 @dataclass(slots=True)

@@ -96,11 +96,12 @@ class ClientManageProcessor:
         """Code 38."""
         group = ext_str(request, "consumerGroup")
         found = self._clients.consumers.get(group)
-        if found is None:
+        sharers = [] if found is None else found.queue_sharers()
+        if not sharers:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"no consumer of the group {group} is connected"
             )
-        body = encode_json({"consumerIdList": found.client_ids()})
+        body = encode_json({"consumerIdList": sharers})
         connection.respond(request, body=(body,))
 
     def consumer_connections(self, connection: Connection, request: Frame) -> None:
