@@ -9,6 +9,7 @@ The state says which nonce and time are the last of a message.
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from store.field_checks import I64_MAX
@@ -16,10 +17,11 @@ from store.field_checks import I64_MAX
 HANDLE_SIZE_MAX = 512
 """Format: characters of a handle; the broker name is the longest part."""
 
-_FIELDS = 8
 _TAG_BITS = (1 << 31) - 1
-_DIGITS_MAX = 19
-"""Format: of an i64."""
+_NUMBER = "([0-9]{1,19})"
+_HANDLE = re.compile(
+    f"[0-9]{{1,19}} {_NUMBER} {_NUMBER} ([0-9]{{1,10}}) 0 ([^ ]+) {_NUMBER} {_NUMBER}"
+)
 
 
 def tag_of(nonce: int) -> int:
@@ -48,13 +50,11 @@ class ReceiptHandle(NamedTuple):
 
 def parse_handle(text: str, broker: str) -> ReceiptHandle | None:
     """The handle in ``text``; None if it is none of that broker."""
-    fields = text.split(" ") if len(text) <= HANDLE_SIZE_MAX else ()
-    if len(fields) != _FIELDS or fields[4:6] != ["0", broker]:
+    found = _HANDLE.fullmatch(text) if len(text) <= HANDLE_SIZE_MAX else None
+    if found is None or found[4] != broker:
         return None
-    numbers = [*fields[:4], *fields[6:]]
-    if not all(each.isascii() and each.isdigit() and len(each) <= _DIGITS_MAX for each in numbers):
+    numbers = int(found[1]), int(found[2]), int(found[5]), int(found[6])
+    if max(numbers) > I64_MAX:
         return None
-    _start, delivered_ms, invisible_ms, tag, queue_id, offset = map(int, numbers)
-    if max(map(int, numbers)) > I64_MAX:
-        return None
-    return ReceiptHandle(tag, delivered_ms, invisible_ms, broker, queue_id, offset)
+    delivered_ms, invisible_ms, queue_id, offset = numbers
+    return ReceiptHandle(int(found[3]), delivered_ms, invisible_ms, broker, queue_id, offset)

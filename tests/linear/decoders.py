@@ -23,6 +23,7 @@ from broker.delivery.message_reader import GetMessageResult, GetMessageStatus
 from broker.filter.sql92_parser import parse_selector
 from broker.filter.subscription import Subscription, tag_codes
 from broker.ingest.message_properties import storable_properties
+from broker.pop.receipt_handle import parse_handle
 from broker.remoting.processors import relay_to_consumer
 from broker.remoting.processors.topic_and_group_admin import _group_config
 from broker.remoting.protocol.addresses import parse_name_servers
@@ -172,6 +173,11 @@ DECODERS = [
         LETTERS,
     ),
     Decoder("tag expression", text(tag_codes), TAG_SHAPES),
+    Decoder(
+        "receipt handle",
+        text(lambda handle: parse_handle(handle, "b")),
+        [(b"", b"1 ", b""), (b"1 2 3 4 0 ", b"b", b" 0 0")],
+    ),
     Decoder(
         "subscription",
         text(

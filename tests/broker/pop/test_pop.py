@@ -8,13 +8,20 @@ from pathlib import Path
 import orjson
 import pytest
 
-from broker.errors import ForbiddenError, InvisibleTimeError, UnavailableError, UnknownQueueError
+from broker.errors import (
+    ForbiddenError,
+    InvisibleTimeError,
+    UnavailableError,
+    UnknownQueueError,
+    WrongStateError,
+)
 from broker.limits import CONSUME, STATE
 from broker.pop.pop_request import PopStatus
 from broker.remoting.protocol.codes import RequestCode
 from broker.state.commands import CommitOffset, DeleteGroup, DeleteTopic, Expire, PutGroup
 from broker.topics_and_groups import GroupConfig
 from dledger.errors import NotLeaderError, OutcomeUnknownError, ProposeError
+from dledger.node.state_machine import Leadership
 from store.message.record import decode_record
 from tests.broker.pop.pop_client import EXPIRED, INVALID, INVISIBLE_MS, OK, Member, run, sent
 from tests.broker.single_broker import SingleBroker, messages
@@ -108,7 +115,7 @@ def test_a_changed_time_counts_from_now_and_has_a_handle_of_its_own(tmp_path: Pa
     "handle",
     ["", "x", "1 2 3 0 0 broker-a 0", "1 2 3 0 0 broker-b 0 0", "1 2 3 0 1 broker-a 0 0",
      "-1 2 3 0 0 broker-a 0 0", "٣ 2 3 0 0 broker-a 0 0", "9" * 600, "1 2 3 0 0 broker-a 7 0",
-     f"{1 << 63} 2 3 0 0 broker-a 0 0"],
+     f"0 {1 << 63} 3 0 0 broker-a 0 0"],
 )  # fmt: skip
 def test_what_is_no_handle_of_this_broker_is_refused(tmp_path: Path, handle: str) -> None:
     async def scenario(broker: SingleBroker) -> None:
@@ -247,6 +254,37 @@ def test_who_waits_is_woken_by_the_time_that_others_set_later(tmp_path: Path) ->
         (again,) = await waiting
         assert again.delivery_attempt == 2
         assert broker.loop.time() - began == pytest.approx(2, abs=0.1)
+
+    run(scenario, tmp_path)
+
+
+def test_whoever_waits_is_refused_when_the_node_leads_no_more(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        await sent(broker, 0)
+        member = Member(broker)
+        waiting = asyncio.ensure_future(member.receive(hold=20))
+        await asyncio.sleep(1)
+        context = broker.broker.context
+        broker.broker.leadership_changed(Leadership(context.batcher.term, None, serving=False))
+        with pytest.raises(NotLeaderError):
+            await waiting
+        with pytest.raises(NotLeaderError):
+            await member.receive()
+
+    run(scenario, tmp_path)
+
+
+def test_a_node_with_a_wrong_state_gives_nothing_out(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        await sent(broker, 0)
+        member = Member(broker)
+        waiting = asyncio.ensure_future(member.receive(hold=20))
+        await asyncio.sleep(1)
+        broker.broker._state_diverged()
+        with pytest.raises(WrongStateError):
+            await waiting
+        with pytest.raises(WrongStateError):
+            await member.ack("0 1 2 3 0 broker-a 0 0")
 
     run(scenario, tmp_path)
 
