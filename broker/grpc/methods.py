@@ -27,7 +27,7 @@ def service_methods(
 ) -> Mapping[str, Method]:
     """By name. Telemetry is none of them: it is a stream both ways. ``refusals`` counts by
     reason."""
-    route, send = RouteCalls(routes), SendCalls(context, refusals)
+    route, send = RouteCalls(routes, context.config.own.grpc), SendCalls(context, refusals)
     presence = PresenceCalls(clients)
     consume = ConsumeCalls(context, renewals)
     offsets = OffsetCalls(context)

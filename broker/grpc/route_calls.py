@@ -36,43 +36,54 @@ from broker.topics_and_groups import TopicConfig, check_group_name
 ANY_QUEUE = -1
 """The number of a queue that stands for all of a broker, as with RocketMQ."""
 
+DIALS_ONE = frozenset(("HTTP", "NODE_JS"))
+"""What Apache's Node.js client calls its language. It takes several addresses for one name, which
+it cannot resolve."""
+
 _ALL_TYPES = (MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.TRANSACTION)
 
 
 class RouteCalls:
     """Handles questions for routes. Any broker answers them."""
 
-    def __init__(self, routes: Routes) -> None:
+    def __init__(self, routes: Routes, own: Endpoint | None) -> None:
+        """``own``: where this node serves gRPC."""
         self._routes = routes
+        self._own = own
 
-    async def route(self, _call: Call, request: QueryRouteRequest) -> Sequence[AnyMessage]:
+    async def route(self, call: Call, request: QueryRouteRequest) -> Sequence[AnyMessage]:
         """All queues of the topic in all groups. Each group's endpoints are those of all its nodes:
         each of them answers, or forwards."""
         queues = [
             queue
-            for route in await self._find(request.topic)
+            for route in await self._find(call, request.topic)
             for queue in _queues(route, request.topic)
         ]
         return [QueryRouteResponse(status=OK, message_queues=queues)]
 
-    async def assignment(
-        self, _call: Call, request: QueryAssignmentRequest
-    ) -> Sequence[AnyMessage]:
+    async def assignment(self, call: Call, request: QueryAssignmentRequest) -> Sequence[AnyMessage]:
         """Each consumer receives from all groups: what one has got nobody else gets."""
         if not name_of(request.group):
             raise BadCallError(Code.ILLEGAL_CONSUMER_GROUP, "no group is named")
         check_group_name(name_of(request.group))
         assignments = [
             Assignment(message_queue=_queue(route, request.topic, ANY_QUEUE, Permission.READ))
-            for route in await self._find(request.topic)
+            for route in await self._find(call, request.topic)
             if route.topic.readable
         ]
         return [QueryAssignmentResponse(status=OK, assignments=assignments)]
 
-    async def _find(self, topic: Resource) -> list[TopicRoute]:
+    async def _find(self, call: Call, topic: Resource) -> list[TopicRoute]:
         if not name_of(topic):
             raise BadCallError(Code.ILLEGAL_TOPIC, "no topic is named")
-        return await self._routes.find(name_of(topic))
+        routes = await self._routes.find(name_of(topic))
+        if call.metadata.get("x-mq-language") not in DIALS_ONE:
+            return routes
+        return [route._replace(endpoints=self._one(route.endpoints)) for route in routes]
+
+    def _one(self, known: tuple[Endpoint, ...]) -> tuple[Endpoint, ...]:
+        """This node where it is among them: the client reaches it."""
+        return (self._own,) if self._own is not None and self._own in known else known[:1]
 
 
 def assignment_access(request: QueryAssignmentRequest) -> Iterable[Access]:

@@ -5,20 +5,25 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message as AnyMessage
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from broker.config.endpoint import Endpoint
+from broker.grpc.call import Call
 from broker.grpc.limits import GRPC
 from broker.grpc.protocol import definition_pb2 as df
 from broker.grpc.protocol import service_pb2 as pb
 from broker.grpc.protocol.definition_pb2 import Code, FilterType, MessageType
 from broker.grpc.received_messages import received_message
+from broker.grpc.route_calls import RouteCalls
+from broker.grpc.routes import TopicRoute
 from broker.grpc.sent_messages import message_of
 from broker.remoting.protocol.codes import RequestCode
+from broker.topics_and_groups import TopicConfig
 from tests.broker.grpc.single_service import NOW_MS, SingleService, message, with_service
 from tests.broker.single_broker import messages
 
@@ -285,6 +290,29 @@ def test_offsets_are_those_of_rocketmq_4(tmp_path: Path) -> None:
         assert answers[-1].next_offset == 3
 
     with_service(scenario, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("own", "told"),
+    [(None, ["10.0.0.1"]), ("10.0.0.2", ["10.0.0.2"]), ("10.9.9.9", ["10.0.0.1"])],
+)
+def test_a_client_that_dials_one_address_gets_one(own: str | None, told: list[str]) -> None:
+    hosts = [f"10.0.0.{number}" for number in (1, 2, 3)]
+
+    class Known:
+        async def find(self, name: str) -> list[TopicRoute]:
+            endpoints = tuple(Endpoint(host, 10916) for host in hosts)
+            return [TopicRoute("broker-a", TopicConfig(name, 1, 1), endpoints)]
+
+    async def addresses(language: str) -> list[str]:
+        calls = RouteCalls(cast("Any", Known()), Endpoint(own, 10916) if own else None)
+        call = Call("QueryRoute", {"x-mq-language": language}, "127.0.0.1:4711")
+        (answer,) = await calls.route(call, pb.QueryRouteRequest(topic=ORDERS))
+        assert isinstance(answer, pb.QueryRouteResponse)
+        return [at.host for at in answer.message_queues[0].broker.endpoints.addresses]
+
+    assert asyncio.run(addresses("PYTHON")) == hosts
+    assert asyncio.run(addresses("HTTP")) == told
 
 
 def every_method(tmp_path: Path) -> list[str]:
