@@ -55,7 +55,7 @@ class Renewals:
         until = self._loop.time() + GRPC.renewed_seconds_max
         for message in messages:
             if len(self._renewed) >= GRPC.renewals_max:
-                return
+                break
             handle = message.receipt_handle
             self._renewed[handle] = _Renewed(
                 request.group, request.topic, request.client_id, handle, until

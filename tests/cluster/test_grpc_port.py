@@ -6,6 +6,7 @@ import asyncio
 import hmac
 import socket
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -258,10 +259,36 @@ def test_noise_and_half_requests_leave_the_node_as_it_was(shared_cluster: Runnin
             await client.ask("NoSuchCall", pb.HeartbeatRequest(), pb.HeartbeatResponse)
         assert unknown.value.code() is grpc.StatusCode.UNIMPLEMENTED
         assert (await client.send(message("noise"))).status.code == Code.OK
+        client.metadata = (("x-mq-client-id", "i" * 2 * GRPC.metadata_max),)
+        with pytest.raises(grpc.aio.AioRpcError) as large:
+            await client.send(message("noise"))
+        assert large.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
     with_client(shared_cluster, "n0", scenario)
     log = (shared_cluster.data("n0") / "log" / "node.log").read_text()
     assert "Traceback" not in log
+
+
+def test_connections_are_bounded(shared_cluster: RunningCluster) -> None:
+    """Beyond ``connections_max`` one is closed at once; the others go on."""
+    at = shared_cluster.config("n1").own.grpc
+    assert at is not None
+    opened = []
+    greeting = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+    served = 0
+    try:
+        for _ in range(GRPC.connections_max + 50):
+            connection = socket.create_connection(at)
+            connection.settimeout(SECONDS)
+            opened.append(connection)
+            with suppress(OSError):
+                connection.sendall(greeting)
+                served += bool(connection.recv(1))
+        assert GRPC.connections_max - 10 <= served <= GRPC.connections_max
+    finally:
+        for connection in opened:
+            connection.close()
+    assert shared_cluster.runs("n1")
 
 
 # --- who may

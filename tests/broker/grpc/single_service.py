@@ -59,7 +59,11 @@ def with_service(
     """Runs a scenario."""
 
     async def run(broker: SingleBroker) -> None:
-        await scenario(SingleService(broker))
+        service = SingleService(broker)
+        try:
+            await scenario(service)
+        finally:
+            await service.service.close()
 
     with_broker(run, path, **settings)
 
