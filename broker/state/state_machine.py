@@ -18,11 +18,7 @@ from broker.state.commands import (
     Command,
     DeleteTopic,
     Expire,
-    PopAck,
-    PopChange,
-    PopForget,
-    PopReceive,
-    PopWait,
+    PopCommand,
     Proof,
     PutAccess,
     PutSetting,
@@ -332,7 +328,7 @@ class BrokerStateMachine:
 
     def _apply_commands(self, commands: Sequence[Command], entry: Entry) -> Proof | None:
         """Returns the last proof among them."""
-        topics_changed = False
+        topics_changed = pop_changed = False
         proof: Proof | None = None
         for command in commands:
             if isinstance(command, StoreRequests):
@@ -341,6 +337,7 @@ class BrokerStateMachine:
             if isinstance(command, Proof):
                 proof = command
                 continue
+            pop_changed |= isinstance(command, PopCommand)
             self.digests.mark_dirty(command)
             match command:
                 case DeleteTopic():
@@ -350,13 +347,13 @@ class BrokerStateMachine:
                     topics_changed = True
                 case PutAccess():
                     self.listener.access_changed(entry.index)
-                case PopReceive() | PopWait() | PopAck() | PopChange() | PopForget():
-                    self.listener.pop_changed(entry.index)
                 case Expire():
                     self._expire(command.position)
             self.state.apply(command)
             if isinstance(command, PutSetting):
                 self.listener.setting_changed(command.name)
+        if pop_changed:
+            self.listener.pop_changed(entry.index)
         if topics_changed:
             self.listener.topics_changed()
         return proof

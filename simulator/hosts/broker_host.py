@@ -17,16 +17,7 @@ from broker.server.broker import Broker
 from broker.server.broker_server import open_broker
 from broker.server.environment import BrokerLimits
 from broker.server.environment import Environment as BrokerEnvironment
-from broker.state.commands import (
-    Command,
-    Expire,
-    PopAck,
-    PopChange,
-    PopForget,
-    PopReceive,
-    PopWait,
-    Proof,
-)
+from broker.state.commands import Command, Expire, PopCommand, Proof
 from broker.state.recent_entries import RecentEntries
 from broker.state.state_machine import BrokerStateMachine
 from dledger.node.node import Node
@@ -53,7 +44,6 @@ from store.log.entry import Entry
 from store.log.retention_policy import RetentionPolicy
 
 GROUP = "broker-a"
-POP_COMMANDS = (PopReceive, PopWait, PopAck, PopChange, PopForget)
 RECENT_BYTES = 16 << 10
 """The newest entries in memory: older ones, most of a log here, are read from the disk."""
 
@@ -101,9 +91,10 @@ class ObservedStateMachine(BrokerStateMachine):
     def _apply_commands(self, commands: Sequence[Command], entry: Entry) -> Proof | None:
         """See :class:`BrokerStateMachine`."""
         if len(self.features) < len(FEATURES):
-            is_new = {STATE_PROOF: (Proof,), POP: POP_COMMANDS}
-            for feature, kinds in is_new.items():
-                if feature not in self.features and any(isinstance(c, kinds) for c in commands):
+            for each in commands:
+                if (isinstance(each, Proof) and STATE_PROOF not in self.features) or (
+                    isinstance(each, PopCommand) and POP not in self.features
+                ):
                     raise Violation("a program is given a command that it does not know")
         return super()._apply_commands(commands, entry)
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from broker.limits import CONSUME
 from broker.state.commands import PutGroup
 from broker.topics_and_groups import GroupConfig
-from tests.broker.pop.pop_client import EXPIRED, OK, Member, run, sent
-from tests.broker.pop.test_pop import committed
+from tests.broker.pop.pop_client import EXPIRED, OK, Member, committed, run, sent
 from tests.broker.single_broker import SingleBroker, messages
 
 

@@ -17,8 +17,7 @@ from broker.state.commands import CommitOffset, PutGroup
 from broker.topics_and_groups import GroupConfig
 from dledger.errors import NotLeaderError
 from store.message.record import decode_record
-from tests.broker.pop.pop_client import EXPIRED, OK, Member, run, sent
-from tests.broker.pop.test_pop import committed
+from tests.broker.pop.pop_client import EXPIRED, OK, Member, committed, run, sent
 from tests.broker.single_broker import SingleBroker, messages
 
 INVISIBLE_S = 10
