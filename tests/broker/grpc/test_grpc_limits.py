@@ -15,7 +15,7 @@ from broker.errors import UnknownTopicError
 from broker.grpc.call import Call
 from broker.grpc.limits import GRPC, GrpcLimits
 from broker.grpc.protocol import service_pb2 as pb
-from broker.grpc.protocol.definition_pb2 import Code, MessageType
+from broker.grpc.protocol.definition_pb2 import ClientType, Code, MessageType
 from broker.grpc.telemetry import Telemetry
 from tests.broker.grpc.single_service import CLIENT, METADATA, SingleService, message, with_service
 from tests.broker.grpc.test_calls import received
@@ -79,7 +79,7 @@ def test_commands_for_a_client_that_does_not_read_are_dropped(tmp_path: Path) ->
 
         async def said() -> AsyncIterator[bytes]:
             settings = pb.TelemetryCommand()
-            settings.settings.client_type = 1
+            settings.settings.client_type = ClientType.PRODUCER
             yield settings.SerializeToString()
             session = service.service.clients.session("client-1")
             assert session is not None
