@@ -32,6 +32,10 @@ class BodyTooLargeError(IllegalMessageError):
         super().__init__(f"the body has {size} bytes, at most {size_max} are allowed")
 
 
+class MessageTypeError(IllegalMessageError):
+    """A message is not of the type that its topic takes."""
+
+
 class ForbiddenError(RefusedError):
     """The topic may not be written or read, or the group may not consume."""
 

@@ -62,6 +62,7 @@ found the day it was needed. ::
     peer = "127.0.0.1:10915"        # Raft
     address = "127.0.0.1:10911"     # RocketMQ's remoting protocol
     http = "127.0.0.1:8080"
+    grpc = "127.0.0.1:10916"        # RocketMQ 5's gRPC protocol; without it the member serves none
 """
 
 from __future__ import annotations
@@ -69,7 +70,6 @@ from __future__ import annotations
 import os
 from dataclasses import MISSING, fields
 
-from broker.config.endpoint import Endpoint
 from broker.config.node_config import Member, NodeConfig
 from broker.config.setting_checks import ConfigError, one_line
 from broker.config.toml_file import (
@@ -105,7 +105,7 @@ def parse_config(text: str, directory: str) -> NodeConfig:
     """As :func:`read_config`, for a text that would stand in ``directory``."""
     config = _parse(text, directory)
     if config.exposed and not config.insecure:
-        own: dict[str, Endpoint] = config.own._asdict()
+        own = config.own.endpoints
         key = next(key for key, endpoint in own.items() if not endpoint.is_loopback)
         refuse_exposed(f"members.{config.node}.{key}", str(own[key]))
     return config
@@ -136,6 +136,6 @@ def _member(node: str, value: object) -> Member:
         raise ConfigError(f"{where}: must be a table, not {quoted(value)}")
     check_keys(value, list(Member._fields), f"{where}.")
     for key in Member._fields:
-        if key not in value:
+        if key not in value and key not in Member._field_defaults:
             raise ConfigError(f"{where}.{key}: is missing")
-    return Member(**{key: endpoint_setting(f"{where}.{key}", value[key]) for key in Member._fields})
+    return Member(**{key: endpoint_setting(f"{where}.{key}", each) for key, each in value.items()})

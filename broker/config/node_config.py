@@ -46,11 +46,17 @@ BYTES_MAX = 1 << 60
 
 
 class Member(NamedTuple):
-    """The three addresses of one member of the group."""
+    """The addresses of one member of the group. Without ``grpc`` it does not serve gRPC."""
 
     peer: Endpoint
     address: Endpoint
     http: Endpoint
+    grpc: Endpoint | None = None
+
+    @property
+    def endpoints(self) -> dict[str, Endpoint]:
+        """Those that it has, by their key in ``node.toml``."""
+        return {key: value for key, value in self._asdict().items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +193,9 @@ class NodeConfig:
     @property
     def exposed(self) -> bool:
         """Whether others than this machine reach a port that nothing protects."""
-        return not self.security.protects and any(not each.is_loopback for each in self.own)
+        return not self.security.protects and any(
+            not each.is_loopback for each in self.own.endpoints.values()
+        )
 
     @property
     def retention(self) -> RetentionPolicy:
@@ -232,7 +240,7 @@ class NodeConfig:
             lines += ["", *self.security.to_toml()]
         for node, member in self.members.items():
             lines += ["", f"[members.{node}]"]
-            lines += [f'{key} = "{value}"' for key, value in member._asdict().items()]
+            lines += [f'{key} = "{value}"' for key, value in member.endpoints.items()]
         return "\n".join(lines) + "\n"
 
 
@@ -244,7 +252,7 @@ def broker_id_of(node: str) -> int:
 def _check_distinct(members: Mapping[str, Member], vip: Endpoint | None) -> None:
     seen: dict[Endpoint, str] = {}
     for node, member in members.items():
-        for key, endpoint in member._asdict().items():
+        for key, endpoint in member.endpoints.items():
             other = seen.setdefault(endpoint, f"members.{node}.{key}")
             if other != f"members.{node}.{key}":
                 raise ConfigError(f"members.{node}.{key}: {endpoint} is {other} already")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from broker.limits.grpc import GRPC, GrpcLimits
 from broker.limits.operators import (
     ADMIN,
     HTTP,
@@ -28,6 +29,7 @@ __all__ = [
     "CLIENTS",
     "CONSUME",
     "FORWARDING",
+    "GRPC",
     "HTTP",
     "METRICS",
     "NAMESERVER",
@@ -39,6 +41,7 @@ __all__ = [
     "ClientLimits",
     "ConsumeLimits",
     "ForwardingLimits",
+    "GrpcLimits",
     "HttpLimits",
     "MetricLimits",
     "NameServerLimits",

@@ -319,6 +319,7 @@ def read_registration(request: Frame) -> Registration:
         table=table,
         ha_address=_checked(ext_str(request, "haServerAddr", ""), "haServerAddr"),
         http_address=_checked(ext_str(request, "httpAddr", ""), "httpAddr"),
+        grpc_address=_checked(ext_str(request, "grpcAddr", ""), "grpcAddr"),
         term=ext_int(request, "term", None, minimum=0, maximum=NAMESERVER.term_max),
         members=members,
         expiry_ms=ext_int(

@@ -242,6 +242,8 @@ class Broker(StateMachineListener):
             self.dispatch,
             security=server_security(config, environment),
         )
+        self.on_leadership: Callable[[], None] = lambda: None
+        """Is told of each change, after the parts of the broker."""
         self.handlers[RequestCode.FORWARD] = self.forwarder.serve_forwarded
         self.draining = Draining(loop, node, self.announcements.leads_elsewhere)
         node.health.on_level = self._disk_level_changed
@@ -342,6 +344,7 @@ class Broker(StateMachineListener):
         self.context.proofs.leadership_changed(leadership)
         self.forwarder.leadership_changed(leadership.leader)
         self.draining.leadership_changed(leadership)
+        self.on_leadership()
         if self.context.accounts is not None:
             self.context.accounts.leadership_changed(serving=leadership.serving)
         if not leadership.serving:

@@ -11,6 +11,7 @@ from dataclasses import fields, is_dataclass
 from types import ModuleType
 
 import broker.limits
+import broker.limits.grpc
 import broker.limits.operators
 import broker.system.file_descriptor_limits
 import dledger.config
@@ -18,6 +19,7 @@ import dledger.config
 MODULES = (
     broker.limits,
     broker.limits.operators,
+    broker.limits.grpc,
     dledger.config,
     broker.system.file_descriptor_limits,
 )

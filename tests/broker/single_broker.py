@@ -177,7 +177,7 @@ class SingleBroker:
         """The answer to one request."""
         return await self.client.invoke(ADDRESS, code, ext or {}, (body,), timeout=seconds)
 
-    async def create_topic(self, name: str, queues: int = 4, perm: int = 6) -> None:
+    async def create_topic(self, name: str, queues: int = 4, perm: int = 6, **changed: str) -> None:
         answer = await self.ask(
             RequestCode.UPDATE_AND_CREATE_TOPIC,
             {
@@ -188,7 +188,8 @@ class SingleBroker:
                 "perm": str(perm),
                 "topicFilterType": "SINGLE_TAG",
                 "order": "false",
-            },
+            }
+            | changed,
         )
         assert answer.code == 0, answer.remark
 

@@ -65,11 +65,16 @@ ROOMS: dict[str, frozenset[str]] = {
             "admin config context delivery errors group_commit ingest limits metrics prometheus"
             " remoting remoting/protocol security"
         ),
+        "grpc/protocol": "",
+        "grpc": (
+            "config context delivery errors filter group_commit grpc/protocol ingest limits pop"
+            " remoting remoting/processors remoting/protocol security system topics_and_groups"
+        ),
         # OpenTelemetry: the doors of ingest and delivery, traced.
         "tracing": "delivery errors group_commit ingest",
         # One broker, assembled; and one NameServer.
         "server": (
-            "admin config context delivery errors group_commit http ingest limits maintenance"
+            "admin config context delivery errors grpc group_commit http ingest limits maintenance"
             " metrics pop prometheus remoting remoting/processors remoting/protocol scheduled"
             " security state system topics_and_groups tracing transactions"
         ),

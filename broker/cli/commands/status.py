@@ -78,6 +78,7 @@ def _print_table(groups: list[GroupView]) -> None:
             "LAG",
             "ADDRESS",
             "HTTP",
+            "GRPC",
             "PID",
         ),
         [
@@ -92,6 +93,7 @@ def _print_table(groups: list[GroupView]) -> None:
                 node.lag_entries,
                 node.address,
                 node.http,
+                node.grpc,
                 node.pid,
             )
             for group in groups

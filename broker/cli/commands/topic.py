@@ -29,6 +29,7 @@ from broker.limits import STATE
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.topics_and_groups import (
     AUTO_CREATE_TOPIC,
+    MESSAGE_TYPES,
     PERM_READ,
     PERM_WRITE,
 )
@@ -43,6 +44,7 @@ READ_QUEUES, WRITE_QUEUES = "readQueueNums", "writeQueueNums"
 EXAMPLES = """\
   dledger topic create orders --queues 8
   dledger topic create orders -b 127.0.0.1:10911
+  dledger topic create payments --type TRANSACTION
   dledger topic list
   dledger topic describe orders
   dledger topic delete orders
@@ -72,6 +74,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"of each broker group, 1 to {QUEUES_MAX} (default: {QUEUES_USUAL}, or as many as a "
         "topic that exists has)",
+    )
+    create.add_argument(
+        "--type",
+        choices=MESSAGE_TYPES,
+        help="the type of message that it takes (default: all, or as it is); UNSPECIFIED and MIXED "
+        "are all",
     )
     create.add_argument(
         "--fewer",
@@ -125,9 +133,12 @@ def _create(args: argparse.Namespace) -> int:
             for address, config in configs.items()
             if not config
             or (args.queues and {config[READ_QUEUES], config[WRITE_QUEUES]} != {queues})
+            or (args.type and _message_type(config) != args.type)
         ]
         for address in wanting:
-            await _set_queues(admin, address, args.name, configs[address], queues)
+            config = configs[address]
+            of_it = args.queues or _queue_count(config) or queues
+            await _set_queues(admin, address, args.name, config, of_it, args.type)
         await _until_created(admin, args.name, configs)
         return configs, queues, bool(wanting)
 
@@ -196,11 +207,17 @@ async def create_topic(
     return addresses
 
 
-async def _set_queues(
-    admin: AdminClient, address: str, topic: str, config: TopicConfig, queues: int
+async def _set_queues(  # noqa: PLR0917 - the last two are the settings
+    admin: AdminClient,
+    address: str,
+    topic: str,
+    config: TopicConfig,
+    queues: int,
+    message_type: str | None = None,
 ) -> None:
-    """Sets the number of the topic's queues; the rest stays as in its ``config``, if there is
-    one."""
+    """Sets the number of the topic's queues, and the type of its messages if one is given; the
+    rest stays as in its ``config``, if there is one."""
+    attributes = {} if message_type is None else {"attributes": f"+message.type={message_type}"}
     await admin.ask(
         address,
         RequestCode.UPDATE_AND_CREATE_TOPIC,
@@ -213,8 +230,14 @@ async def _set_queues(
             "topicFilterType": config.get("topicFilterType", "SINGLE_TAG"),
             "topicSysFlag": config.get("topicSysFlag", 0),
             "order": config.get("order", False),
+            **attributes,
         },
     )
+
+
+def _message_type(config: TopicConfig) -> str:
+    found: str = config.get("attributes", {}).get("message.type", MESSAGE_TYPES[0])
+    return found
 
 
 async def _until_created(admin: AdminClient, name: str, addresses: Collection[str]) -> None:

@@ -148,6 +148,7 @@ BROKER_ACCESS: Mapping[int, Classifier] = {
     RequestCode.GET_GROUP_MEMBERS: _DESCRIBE,
     RequestCode.CHANGE_GROUP_MEMBERS: _ADMINISTER,
     RequestCode.TRANSFER_LEADERSHIP: _ADMINISTER,
+    RequestCode.FORWARD_GRPC: _ADMINISTER,  # as the next one
     RequestCode.FORWARD: _ADMINISTER,  # signed by the cluster; its content is checked separately
     RequestCode.GET_BROKER_RUNTIME_INFO: _DESCRIBE,
     RequestCode.VIEW_BROKER_STATS_DATA: _DESCRIBE,

@@ -152,7 +152,7 @@ def read_header(request: Frame, names: HeaderNames) -> SendRequest:
             flag,
             reconsume_times,
             properties.encode(),
-            _new(SendOptions, (default_topic, queues_max, times_max)),
+            _new(SendOptions, (default_topic, queues_max, times_max, b"")),
         ),
     )
 

@@ -41,6 +41,7 @@ def test_runtime_info_tells_the_state_of_the_group_in_strings(tmp_path: Path) ->
             "raftCommitIndex": "0",
             "raftAppliedIndex": "0",
             "httpAddress": "127.0.0.1:8080",
+            "grpcAddress": "",
         }.items() <= table.items()
         assert orjson.loads(table["raftMembers"]) == {
             "n0": {

@@ -181,7 +181,7 @@ def test_an_entry_that_needs_what_is_damaged_is_applied_once_that_is_whole() -> 
 def test_a_node_gives_up_its_state_for_what_nobody_repairs() -> None:
     """Its peers have expired what the entry needs, and the entry is what would expire it here."""
 
-    async def script(node: Node, leader: Leader, log: Lane, applied: list[Entry]) -> None:
+    async def script(node: Node, leader: Leader, log: FakeExecutor, applied: list[Entry]) -> None:
         DoubtfulMachine.whole = False
         node.driver.on_message("n1", AppendRequest(1, 0, 1, 0, (next_entry(node),)))
         await asyncio.sleep(REPAIR_SECONDS + 2 * APPLY_RETRY_SECONDS)
