@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
+
+import click
 
 from broker.cli.cluster_admin.admin_client import (
     AdminClient,
@@ -23,67 +24,42 @@ from broker.cli.cluster_admin.consumer_group_views import (
 )
 from broker.cli.commands.topic import QueueView, view_queues
 from broker.cli.terminal.name_arguments import group_name, topic_name
-from broker.cli.terminal.options import add_json, add_namesrv, print_json, print_table
+from broker.cli.terminal.options import json_option, namesrv_option
+from broker.cli.terminal.output import Output, print_table
+from broker.cli.terminal.program import Group
 from broker.cli.terminal.time_arguments import TIME, TIME_HELP, place_in_time
 from broker.client.consumer.offset_reset_body import reset_offsets as reset_offsets_of
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.java_json import encode_json
 from broker.topics_and_groups import dead_letter_topic
 
-EXAMPLES = """\
-  dledger group list
-  dledger group describe printers
-  dledger group reset-offset printers --topic orders --to earliest
-  dledger group reset-offset printers --topic orders --to 1790000000000    (milliseconds)
-  dledger group reset-offset printers2 --topic orders --to latest --create     a new group
-  dledger group delete printers
-"""
-
 EARLIEST, LATEST = "earliest", "latest"
 GROUP_IS_AWAY = (ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    listing = actions.add_parser("list", help="the groups with a configuration, members or offsets")
-    describe = actions.add_parser("describe", help="a group's members, offsets and lag")
-    reset = actions.add_parser(
-        "reset-offset", help="move a group in a topic, whether it is consuming or not"
-    )
-    reset.add_argument("--topic", metavar="T", type=topic_name, required=True)
-    reset.add_argument(
-        "--to", type=place_in_time, metavar=f"earliest|latest|{TIME}", required=True, help=TIME_HELP
-    )
-    reset.add_argument("--create", action="store_true", help="make the group if no broker knows it")
-    delete = actions.add_parser(
-        "delete", help="delete a group, its offsets and its retries; its dead letters stay"
-    )
-    for action in (describe, reset, delete):
-        action.add_argument("name", metavar="NAME", type=group_name)
-    for action in (listing, describe, reset, delete):
-        add_namesrv(action)
-        add_json(action)
+command = Group()
+name_argument = click.argument("name", type=group_name)
 
 
-def run(args: argparse.Namespace) -> int:
-    actions = {"list": _list, "describe": _describe, "reset-offset": _reset, "delete": _delete}
-    return actions[args.action](args)
-
-
-def _list(args: argparse.Namespace) -> int:
-    groups = run_on_leaders(args.namesrv, group_names)
-    if args.json:
-        print_json({"groups": groups})
-    else:
+@command.command("list", examples="  dledger group list\n")
+@namesrv_option
+@json_option
+def list_groups(namesrv: str, output: Output) -> None:
+    """The groups with a configuration, members or offsets."""
+    groups = run_on_leaders(namesrv, group_names)
+    if not output.document({"groups": groups}):
         print("\n".join(groups) or "no group has been seen yet")
-    return 0
 
 
-def _describe(args: argparse.Namespace) -> int:
-    group = run_on_leaders(args.namesrv, lambda admin: find_group(admin, args.name))
-    if args.json:
-        print_json(group_json(group))
-        return 0
+@command.command(examples="  dledger group describe printers\n")
+@name_argument
+@namesrv_option
+@json_option
+def describe(name: str, namesrv: str, output: Output) -> None:
+    """A group's members, offsets and lag."""
+    group = run_on_leaders(namesrv, lambda admin: find_group(admin, name))
+    if output.document(group_json(group)):
+        return
     members = group.members
     print(f"{len(members)} member(s) connected{': ' if members else ''}{', '.join(members)}")
     print(f"{group.lag} message(s) to consume")
@@ -93,7 +69,6 @@ def _describe(args: argparse.Namespace) -> int:
     )
     for topic in group.broadcast:
         print(f"{topic}: broadcast, so its offsets are the members' own")
-    return 0
 
 
 def group_json(group: ConsumerGroupView) -> dict[str, Any]:
@@ -107,24 +82,86 @@ def group_json(group: ConsumerGroupView) -> dict[str, Any]:
     }
 
 
-def _reset(args: argparse.Namespace) -> int:
+@command.command(
+    examples="""\
+  dledger group reset-offset printers --topic orders --to earliest
+  dledger group reset-offset printers --topic orders --to 1790000000000    (milliseconds)
+  dledger group reset-offset printers2 --topic orders --to latest --create     a new group
+"""
+)
+@name_argument
+@click.option("--topic", metavar="T", type=topic_name, required=True)
+@click.option(
+    "--to",
+    "target",
+    type=place_in_time,
+    metavar=f"earliest|latest|{TIME}",
+    required=True,
+    help=f"{TIME_HELP}.",
+)
+@click.option("--create", is_flag=True, help="Make the group if no broker knows it.")
+@namesrv_option
+@json_option
+def reset_offset(
+    *, name: str, topic: str, target: str | int, create: bool, namesrv: str, output: Output
+) -> None:
+    """Move a group in a topic, whether it is consuming or not."""
+
     async def reset(admin: AdminClient) -> dict[tuple[str, int], int]:
         try:
-            await find_group(admin, args.name, hint="; --create makes a new one")
+            await find_group(admin, name, hint="; --create makes a new one")
         except UnknownGroupError:
-            if not args.create:
+            if not create:
                 raise
-            await _create(admin, args.name, args.topic)
-        return await reset_offsets(admin, args.name, args.topic, args.to)
+            await _create(admin, name, topic)
+        return await reset_offsets(admin, name, topic, target)
 
-    offsets = run_on_leaders(args.namesrv, reset)
-    if args.json:
-        queues = [{"broker": b, "queue_id": q, "offset": o} for (b, q), o in offsets.items()]
-        print_json({"group": args.name, "topic": args.topic, "queues": queues})
-    else:
+    offsets = run_on_leaders(namesrv, reset)
+    queues = [{"broker": b, "queue_id": q, "offset": o} for (b, q), o in offsets.items()]
+    if not output.document({"group": name, "topic": topic, "queues": queues}):
         rows = [(broker, queue_id, offset) for (broker, queue_id), offset in offsets.items()]
         print_table(("BROKER", "QUEUE", "OFFSET"), rows)
-    return 0
+
+
+@command.command(examples="  dledger group delete printers\n")
+@name_argument
+@namesrv_option
+@json_option
+def delete(name: str, namesrv: str, output: Output) -> None:
+    """Delete a group, its offsets and its retries; its dead letters stay."""
+    found: list[ConsumerGroupView] = []
+
+    async def work(admin: AdminClient) -> tuple[ConsumerGroupView, bool]:
+        if not found:  # of a second try, the first may have deleted it
+            found.append(await find_group(admin, name))
+        (group,) = found
+        masters = await admin.masters()
+        for address in (masters[broker] for broker in group.masters):
+            await admin.ask(
+                address,
+                RequestCode.DELETE_SUBSCRIPTIONGROUP,
+                {"groupName": name, "removeOffset": True},
+            )
+        return group, await _has_dead_letters(admin, name)
+
+    group, dead_letters = run_on_leaders(namesrv, work)
+    brokers = list(group.masters.values())
+    document = {"group": name, "brokers": brokers, "members": group.members}
+    if not output.document(document | {"dead_letters": dead_letters}):
+        print(f"deleted {name} on {', '.join(brokers)}")
+    if dead_letters:
+        topic = dead_letter_topic(name)
+        print(
+            f"its dead letters stay: `dledger consume '{topic}' --group NAME` reads them, "
+            f"`dledger topic delete '{topic}'` deletes them",
+            file=sys.stderr,
+        )
+    if group.members:
+        print(
+            f"{len(group.members)} member(s) are connected still and make it anew with their next "
+            f"heartbeat: {', '.join(group.members)}",
+            file=sys.stderr,
+        )
 
 
 async def _create(admin: AdminClient, group: str, topic: str) -> None:
@@ -196,45 +233,6 @@ async def _commit_offsets(
 
     offsets = await asyncio.gather(*map(move, queues))
     return {queue.queue_id: offset for queue, offset in zip(queues, offsets, strict=True)}
-
-
-def _delete(args: argparse.Namespace) -> int:
-    found: list[ConsumerGroupView] = []
-
-    async def delete(admin: AdminClient) -> tuple[ConsumerGroupView, bool]:
-        if not found:  # of a second try, the first may have deleted it
-            found.append(await find_group(admin, args.name))
-        (group,) = found
-        masters = await admin.masters()
-        for address in (masters[broker] for broker in group.masters):
-            await admin.ask(
-                address,
-                RequestCode.DELETE_SUBSCRIPTIONGROUP,
-                {"groupName": args.name, "removeOffset": True},
-            )
-        return group, await _has_dead_letters(admin, args.name)
-
-    group, dead_letters = run_on_leaders(args.namesrv, delete)
-    brokers = list(group.masters.values())
-    if args.json:
-        document = {"group": args.name, "brokers": brokers, "members": group.members}
-        print_json(document | {"dead_letters": dead_letters})
-    else:
-        print(f"deleted {args.name} on {', '.join(brokers)}")
-    if dead_letters:
-        topic = dead_letter_topic(args.name)
-        print(
-            f"its dead letters stay: `dledger consume '{topic}' --group NAME` reads them, "
-            f"`dledger topic delete '{topic}'` deletes them",
-            file=sys.stderr,
-        )
-    if group.members:
-        print(
-            f"{len(group.members)} member(s) are connected still and make it anew with their next "
-            f"heartbeat: {', '.join(group.members)}",
-            file=sys.stderr,
-        )
-    return 0
 
 
 async def _has_dead_letters(admin: AdminClient, group: str) -> bool:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+import click
 import orjson
 
 from broker.cli.terminal.client_session import run_session
 from broker.cli.terminal.command_error import CommandError
 from broker.cli.terminal.line_reader import LineReader
 from broker.cli.terminal.name_arguments import topic_name
-from broker.cli.terminal.options import add_json, add_namesrv, positive, seconds
+from broker.cli.terminal.numbers import COUNT, seconds
+from broker.cli.terminal.options import json_option, namesrv_option
+from broker.cli.terminal.output import Output
+from broker.cli.terminal.program import Command
 from broker.cli.terminal.progress import Progress
 from broker.cli.terminal.standard_streams import drop_output, unwritable
 from broker.client.config import ProducerConfig
@@ -31,58 +36,78 @@ EXAMPLES = """\
 """
 
 TIMEOUT_SECONDS = 60.0
+DELAY_LEVEL_MAX = 18
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("topic", metavar="TOPIC", type=topic_name)
-    parser.add_argument(
-        "--tag", metavar="T", type=_property, default="", help="the tag of every message"
-    )
-    parser.add_argument(
-        "--key", metavar="K", type=_property, default="", help="its key, or several with spaces"
-    )
-    parser.add_argument(
-        "--delay-level",
-        metavar="N",
-        type=int,
-        choices=range(1, 19),
-        default=0,
-        help="deliver later: 1 is 1 s, 4 is 30 s, 18 is 2 h",
-    )
-    parser.add_argument(
-        "--order-by",
-        metavar="FIELD",
-        help="lines are JSON objects, and those with the same value of FIELD stay in order",
-    )
-    parser.add_argument(
-        "--batch",
-        metavar="N",
-        type=positive,
-        default=BATCH_MESSAGES,
-        help=f"the most messages in a request (default: {BATCH_MESSAGES})",
-    )
-    parser.add_argument(
-        "--timeout",
-        metavar="S",
-        type=seconds,
-        default=TIMEOUT_SECONDS,
-        help=f"give up a message after this many seconds (default: {TIMEOUT_SECONDS:g})",
-    )
-    add_namesrv(parser)
-    add_json(parser)
+def _property(text: str) -> str:
+    try:
+        encode_properties({"": text})
+    except ValueError:
+        raise ValueError(
+            f"{text!r} cannot be stored: it has the character 0x01 or 0x02, or is not UTF-8"
+        ) from None
+    return text
 
 
-def run(args: argparse.Namespace) -> int:
-    return run_session("produce", lambda: _produce(args))
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be sent, and how, as the options say."""
+
+    topic: str
+    tag: str
+    key: str
+    delay_level: int
+    order_by: str | None
+    batch: int
+    timeout: float
+    namesrv: str
 
 
-async def _produce(args: argparse.Namespace) -> int:
+@click.command(cls=Command, examples=EXAMPLES)
+@click.argument("topic", type=topic_name)
+@click.option("--tag", metavar="T", type=_property, default="", help="The tag of every message.")
+@click.option(
+    "--key", metavar="K", type=_property, default="", help="Its key, or several with spaces."
+)
+@click.option(
+    "--delay-level",
+    metavar="N",
+    type=click.IntRange(1, DELAY_LEVEL_MAX),
+    help="Deliver later: 1 is 1 s, 4 is 30 s, 18 is 2 h.",
+)
+@click.option(
+    "--order-by",
+    metavar="FIELD",
+    help="Lines are JSON objects, and those with the same value of FIELD stay in order.",
+)
+@click.option(
+    "--batch",
+    metavar="N",
+    type=COUNT,
+    default=BATCH_MESSAGES,
+    help=f"The most messages in a request (default: {BATCH_MESSAGES}).",
+)
+@click.option(
+    "--timeout",
+    metavar="S",
+    type=seconds,
+    default=TIMEOUT_SECONDS,
+    help=f"Give up a message after this many seconds (default: {TIMEOUT_SECONDS:g}).",
+)
+@namesrv_option
+@json_option
+def command(*, delay_level: int | None, output: Output, **options: Any) -> int:
+    request = Request(delay_level=delay_level or 0, **options)
+    return run_session("produce", lambda: _produce(request, output))
+
+
+async def _produce(args: Request, output: Output) -> int:
     progress = Progress("messages acknowledged", asyncio.get_running_loop().time)
 
     def stored(result: SendResult, messages: Sequence[Message]) -> None:
         progress.add(len(messages))
-        if args.json:
-            sys.stdout.buffer.write(b"".join(_json_lines(result)))
+        if output is not Output.TABLE:
+            sys.stdout.buffer.write(b"".join(map(output.encode, _acknowledgements(result))))
             sys.stdout.buffer.flush()
 
     reader = LineReader(sys.stdin.fileno(), BODY_SIZE_MAX)
@@ -118,16 +143,6 @@ async def _produce(args: argparse.Namespace) -> int:
     return 0
 
 
-def _property(text: str) -> str:
-    try:
-        encode_properties({"": text})
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} cannot be stored: it has the character 0x01 or 0x02, or is not UTF-8"
-        ) from None
-    return text
-
-
 def _incomplete(progress: Progress, reader: LineReader, why: str) -> CommandError:
     return CommandError(f"{_acknowledged(progress, reader)}, then: {why}")
 
@@ -136,7 +151,7 @@ def _acknowledged(progress: Progress, reader: LineReader) -> str:
     return f"{progress.count} of {reader.count} lines are acknowledged"
 
 
-async def _feed(args: argparse.Namespace, reader: LineReader, pipeline: Pipeline) -> None:
+async def _feed(args: Request, reader: LineReader, pipeline: Pipeline) -> None:
     """Puts all lines in. If one fails, those before it are sent all the same."""
     kind = Message(args.topic, b"", tags=args.tag, keys=args.key, delay_level=args.delay_level)
     try:
@@ -164,8 +179,8 @@ def _order_key(line: bytes, field: str, number: int) -> str:
     return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 
-def _json_lines(result: SendResult) -> list[bytes]:
-    """One line for each message of an acknowledged request.
+def _acknowledgements(result: SendResult) -> Iterator[dict[str, object]]:
+    """One document for each message of an acknowledged request.
 
     Brokers of other makes may give only the id of the first message. Then the unique key stands in
     for the others' ids, by which they can be found as well.
@@ -173,15 +188,10 @@ def _json_lines(result: SendResult) -> list[bytes]:
     message_ids = result.message_ids
     if len(message_ids) < result.message_count:
         message_ids += result.unique_keys[len(message_ids) :]
-    return [
-        orjson.dumps(
-            {
-                "msg_id": message_id,
-                "queue_id": result.queue.queue_id,
-                "queue_offset": offset,
-                "broker": result.queue.broker,
-            },
-            option=orjson.OPT_APPEND_NEWLINE,
-        )
-        for offset, message_id in enumerate(message_ids, result.queue_offset)
-    ]
+    for offset, message_id in enumerate(message_ids, result.queue_offset):
+        yield {
+            "msg_id": message_id,
+            "queue_id": result.queue.queue_id,
+            "queue_offset": offset,
+            "broker": result.queue.broker,
+        }

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
+
+import click
 
 from broker.cli.cluster_admin.admin_client import (
     AdminClient,
@@ -15,16 +16,11 @@ from broker.cli.cluster_admin.admin_client import (
     run_admin,
     run_on_leaders,
 )
-from broker.cli.terminal.command_error import CommandError
+from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.name_arguments import server_address, topic_name
-from broker.cli.terminal.options import (
-    DEFAULT_CLUSTER,
-    add_json,
-    add_namesrv,
-    positive,
-    print_json,
-    print_table,
-)
+from broker.cli.terminal.options import DEFAULT_CLUSTER, json_option, namesrv_option
+from broker.cli.terminal.output import Output, print_table
+from broker.cli.terminal.program import Group
 from broker.limits import STATE
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.topics_and_groups import (
@@ -40,14 +36,6 @@ TopicConfig: TypeAlias = Mapping[str, Any]
 """A topic as its broker reports it, by RocketMQ's names; empty if there is none."""
 READ_QUEUES, WRITE_QUEUES = "readQueueNums", "writeQueueNums"
 
-EXAMPLES = """\
-  dledger topic create orders --queues 8
-  dledger topic create orders -b 127.0.0.1:10911
-  dledger topic list
-  dledger topic describe orders
-  dledger topic delete orders
-"""
-
 ROUTE_SECONDS = 15.0
 ASK_AGAIN_SECONDS = 0.05
 
@@ -62,104 +50,139 @@ class QueueView:
     max_offset: int
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    create = actions.add_parser("create", help="create a topic, or change its number of queues")
-    create.add_argument("name", metavar="NAME", type=topic_name)
-    create.add_argument(
-        "--queues",
-        type=_queues,
-        metavar="N",
-        help=f"of each broker group, 1 to {QUEUES_MAX} (default: {QUEUES_USUAL}, or as many as a "
-        "topic that exists has)",
-    )
-    create.add_argument(
-        "--fewer",
-        action="store_true",
-        help="take queues away from a topic that has more; consumers no longer see what is in them",
-    )
-    where = create.add_mutually_exclusive_group()
-    where.add_argument(
-        "-b",
-        dest="broker",
-        metavar="BROKER_ADDR",
-        type=server_address,
-        help="on the broker group of this broker",
-    )
-    where.add_argument(
-        "-c",
-        dest="cluster",
-        metavar="CLUSTER",
-        default=DEFAULT_CLUSTER,
-        help=f"on every broker group of a cluster (default: {DEFAULT_CLUSTER})",
-    )
-    listing = actions.add_parser("list", help="the topics that the NameServer knows")
-    describe = actions.add_parser("describe", help="a topic's queues, and what they hold")
-    describe.add_argument("name", metavar="NAME", type=topic_name)
-    delete = actions.add_parser("delete", help="delete a topic and its messages")
-    delete.add_argument("name", metavar="NAME", type=topic_name)
-    for action in (create, listing, describe, delete):
-        add_namesrv(action)
-        add_json(action)
+command = Group()
+name_argument = click.argument("name", type=topic_name)
 
 
-def _queues(text: str) -> int:
-    count = positive(text)
-    if count > QUEUES_MAX:
-        raise argparse.ArgumentTypeError(f"{text} queues are too many: it may be 1 to {QUEUES_MAX}")
-    return count
+@command.command(
+    examples="""\
+  dledger topic create orders --queues 8
+  dledger topic create orders -b 127.0.0.1:10911
+"""
+)
+@name_argument
+@click.option(
+    "--queues",
+    type=click.IntRange(1, QUEUES_MAX),
+    metavar="N",
+    help=f"Of each broker group, 1 to {QUEUES_MAX} (default: {QUEUES_USUAL}, or as many as a "
+    "topic that exists has).",
+)
+@click.option(
+    "--fewer",
+    is_flag=True,
+    help="Take queues away from a topic that has more; consumers no longer see what is in them.",
+)
+@click.option(
+    "-b",
+    "broker",
+    metavar="BROKER_ADDR",
+    type=server_address,
+    help="On the broker group of this broker.",
+)
+@click.option(
+    "-c",
+    "cluster",
+    metavar="CLUSTER",
+    help=f"On every broker group of a cluster (default: {DEFAULT_CLUSTER}).",
+)
+@namesrv_option
+@json_option
+def create(
+    *,
+    name: str,
+    queues: int | None,
+    fewer: bool,
+    broker: str | None,
+    cluster: str | None,
+    namesrv: str,
+    output: Output,
+) -> None:
+    """Create a topic, or change its number of queues."""
+    if broker and cluster:
+        raise UsageError("-b and -c cannot stand together")
 
-
-def run(args: argparse.Namespace) -> int:
-    actions = {"create": _create, "list": _list, "describe": _describe, "delete": _delete}
-    return actions[args.action](args)
-
-
-def _create(args: argparse.Namespace) -> int:
-
-    async def create(admin: AdminClient) -> tuple[dict[str, TopicConfig], int, bool]:
-        configs = await _configs(admin, args)
-        queues: int = args.queues or max(map(_queue_count, configs.values())) or QUEUES_USUAL
+    async def work(admin: AdminClient) -> tuple[dict[str, TopicConfig], int, bool]:
+        addresses = await _leaders(admin, broker, cluster or DEFAULT_CLUSTER)
+        configs = {each: await _config_at(admin, each, name) for each in addresses}
+        if queues is not None and not fewer:
+            _refuse_fewer(name, queues, configs)
+        count = queues or max(map(_queue_count, configs.values())) or QUEUES_USUAL
         wanting = [
             address
             for address, config in configs.items()
-            if not config
-            or (args.queues and {config[READ_QUEUES], config[WRITE_QUEUES]} != {queues})
+            if not config or (queues and {config[READ_QUEUES], config[WRITE_QUEUES]} != {count})
         ]
         for address in wanting:
-            await _set_queues(admin, address, args.name, configs[address], queues)
-        await _until_created(admin, args.name, configs)
-        return configs, queues, bool(wanting)
+            await _set_queues(admin, address, name, configs[address], count)
+        await _until_created(admin, name, configs)
+        return configs, count, bool(wanting)
 
-    configs, queues, changed = run_on_leaders(args.namesrv, create)
-    if args.json:
-        print_json({"topic": args.name, "queues": queues, "brokers": [*configs]})
-        return 0
+    configs, count, changed = run_on_leaders(namesrv, work)
+    if output.document({"topic": name, "queues": count, "brokers": [*configs]}):
+        return
     where = ", ".join(configs)
     if not any(configs.values()):
-        print(f"created {args.name} with {queues} queues on {where}")
+        print(f"created {name} with {count} queues on {where}")
     elif changed:
-        print(f"changed {args.name} to {queues} queues on {where}")
+        print(f"changed {name} to {count} queues on {where}")
     else:
-        print(f"{args.name} has {queues} queues already on {where}")
-    return 0
+        print(f"{name} has {count} queues already on {where}")
 
 
-async def _configs(admin: AdminClient, args: argparse.Namespace) -> dict[str, TopicConfig]:
-    """The topic's settings on each broker that takes writes, by address.
-
-    Raises :class:`CommandError` if fewer queues are requested without ``--fewer``.
-    """
-    configs = {}
-    for address in await _leaders(admin, args.broker, args.cluster):
-        configs[address] = config = await _config_at(admin, address, args.name)
+def _refuse_fewer(name: str, queues: int, configs: Mapping[str, TopicConfig]) -> None:
+    """Raises :class:`CommandError` if the topic has more queues somewhere."""
+    for address, config in configs.items():
         count = _queue_count(config)
-        if args.queues is not None and count > args.queues and not args.fewer:
+        if count > queues:
             raise CommandError(
-                f"{args.name} has {count} queues on {address}: with {args.queues}, consumers no "
+                f"{name} has {count} queues on {address}: with {queues}, consumers no "
                 "longer see the messages in the others; --fewer does it all the same"
             )
-    return configs
+
+
+@command.command("list", examples="  dledger topic list\n")
+@namesrv_option
+@json_option
+def list_topics(namesrv: str, output: Output) -> None:
+    """The topics that the NameServer knows."""
+
+    async def topics(admin: AdminClient) -> list[str]:
+        answer = await admin.ask_namesrv(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        return sorted(document_of(answer)["topicList"])
+
+    names = run_admin(namesrv, topics)
+    if not output.document({"topics": names}):
+        print("\n".join(names))
+
+
+@command.command(examples="  dledger topic describe orders\n")
+@name_argument
+@namesrv_option
+@json_option
+def describe(name: str, namesrv: str, output: Output) -> None:
+    """A topic's queues, and what they hold."""
+    queues = run_on_leaders(namesrv, lambda admin: view_queues(admin, name))
+    if output.document({"topic": name, "queues": [asdict(queue) for queue in queues]}):
+        return
+    print_table(
+        ("BROKER", "QUEUE", "MIN", "MAX", "MESSAGES"),
+        [
+            (q.broker, q.queue_id, q.min_offset, q.max_offset, q.max_offset - q.min_offset)
+            for q in queues
+        ],
+    )
+
+
+@command.command(examples="  dledger topic delete orders\n")
+@name_argument
+@namesrv_option
+@json_option
+def delete(name: str, namesrv: str, output: Output) -> None:
+    """Delete a topic and its messages."""
+    brokers = run_on_leaders(namesrv, lambda admin: delete_topic(admin, name))
+    if not output.document({"topic": name, "brokers": brokers}):
+        print(f"deleted {name} on {', '.join(brokers)}")
 
 
 async def _config_at(admin: AdminClient, address: str, topic: str) -> TopicConfig:
@@ -240,34 +263,6 @@ async def _until_routed(admin: AdminClient, topic: str, addresses: set[str]) -> 
         await asyncio.sleep(ASK_AGAIN_SECONDS)
 
 
-def _list(args: argparse.Namespace) -> int:
-    async def topics(admin: AdminClient) -> list[str]:
-        answer = await admin.ask_namesrv(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-        return sorted(document_of(answer)["topicList"])
-
-    names = run_admin(args.namesrv, topics)
-    if args.json:
-        print_json({"topics": names})
-    else:
-        print("\n".join(names))
-    return 0
-
-
-def _describe(args: argparse.Namespace) -> int:
-    queues = run_on_leaders(args.namesrv, lambda admin: view_queues(admin, args.name))
-    if args.json:
-        print_json({"topic": args.name, "queues": [asdict(queue) for queue in queues]})
-    else:
-        print_table(
-            ("BROKER", "QUEUE", "MIN", "MAX", "MESSAGES"),
-            [
-                (q.broker, q.queue_id, q.min_offset, q.max_offset, q.max_offset - q.min_offset)
-                for q in queues
-            ],
-        )
-    return 0
-
-
 async def view_queues(admin: AdminClient, topic: str) -> list[QueueView]:
     """Every readable queue of the topic, asked of its leader."""
     route = await admin.route(topic)
@@ -291,15 +286,6 @@ async def view_queues(admin: AdminClient, topic: str) -> list[QueueView]:
             )
         )
     )
-
-
-def _delete(args: argparse.Namespace) -> int:
-    brokers = run_on_leaders(args.namesrv, lambda admin: delete_topic(admin, args.name))
-    if args.json:
-        print_json({"topic": args.name, "brokers": brokers})
-    else:
-        print(f"deleted {args.name} on {', '.join(brokers)}")
-    return 0
 
 
 async def delete_topic(admin: AdminClient, topic: str) -> list[str]:

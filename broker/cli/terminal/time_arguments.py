@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
@@ -25,7 +24,7 @@ def timestamp_ms(text: str) -> int:
     """The type of an option that is a time; gives milliseconds since 1970."""
     moment = _milliseconds(text) if text.isascii() and len(text) <= _TEXT_MAX else None
     if moment is None or not 0 <= moment <= INT64_MAX:
-        raise argparse.ArgumentTypeError(
+        raise ValueError(
             f"{quoted(text)} is not a time in milliseconds since 1970, nor of ISO 8601, such as "
             "2026-11-22 or 2026-11-22T10:00:00Z"
         )
@@ -50,5 +49,5 @@ def place_in_time(text: str) -> Literal["earliest", "latest"] | int:
         return "latest"
     try:
         return timestamp_ms(text)
-    except argparse.ArgumentTypeError as error:
-        raise argparse.ArgumentTypeError(f"{error}; or earliest or latest") from None
+    except ValueError as error:
+        raise ValueError(f"{error}; or earliest or latest") from None

@@ -7,12 +7,11 @@ import pytest
 from broker.cli.main import main
 from broker.cli.terminal.progress import Progress
 
+ERASED_LINE = "\x1b[1A\x1b[2K"
+
 
 def run(*arguments: str) -> int:
-    try:
-        return main(arguments)
-    except SystemExit as end:
-        return int(end.code or 0)
+    return main(arguments)
 
 
 @pytest.mark.parametrize(
@@ -35,13 +34,13 @@ def run(*arguments: str) -> int:
         (("produce", "t", "--namesrv", "foo:bar"), "'foo:bar' is not an address host:port"),
         (("status", "--namesrv", "127.0.0.1"), "'127.0.0.1' is not an address host:port"),
         (("topic", "create", "t", "-b", "nonsense"), "'nonsense' is not an address host:port"),
-        (("topic", "create", "t", "--queues", "100000"), "it may be 1 to 16384"),
-        (("consume", "t", "--group", "g", "--count", "0"), "'0' is not a number from 1 up"),
+        (("topic", "create", "t", "--queues", "100000"), "100000 is not in the range 1<=x<=16384"),
+        (("consume", "t", "--group", "g", "--count", "0"), "0 is not in the range 1<=x"),
         (("consume", "t", "--group", "g", "--tags", "||"), "names no tag"),
         (("produce",), "TOPIC"),
-        (("produce", "t", "--delay-level", "19"), "invalid choice"),
-        (("produce", "t", "--batch", "x"), "'x' is not a number from 1 up"),
-        (("bench", "everything"), "invalid choice"),
+        (("produce", "t", "--delay-level", "19"), "1<=x<=18"),
+        (("produce", "t", "--batch", "x"), "'x' is not a valid integer"),
+        (("bench", "everything"), "is not one of"),
         (("bench", "--seconds", "0"), "'0' is not a number of seconds"),
         (("bench", "failover", "--namesrv", "127.0.0.1:1"), "leave --namesrv out"),
     ],
@@ -74,8 +73,6 @@ def test_progress_is_one_line_that_goes_away(
     seconds = iter((0.0, 1.0, 1.0, 1.0, 2.0))
     progress = Progress("messages", lambda: next(seconds), 10)
     progress.add(5)
+    assert "5 of 10 messages" in capsys.readouterr().err
     progress.end()
-    shown = capsys.readouterr().err
-    assert "5 of 10 messages" in shown
-    assert "\n" not in shown
-    assert shown.endswith("\r")
+    assert capsys.readouterr().err.endswith(ERASED_LINE)
