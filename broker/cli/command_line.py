@@ -23,7 +23,7 @@ from typing import NamedTuple
 import click
 
 from broker.cli.terminal.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
-from broker.cli.terminal.program import Group, one_line, run_program
+from broker.cli.terminal.program import COMPLETION, Group, one_line, run_program
 from broker.cli.terminal.standard_streams import (
     buffer_output,
     drop_output,
@@ -41,10 +41,11 @@ COMMANDS = {
     "start": "Bring a node of the local cluster back.",
     "node": "Run one broker process in the foreground.",
     "namesrv": "Run one NameServer in the foreground.",
-    "topic": "Create, list, describe and delete topics.",
-    "group": "List and describe consumer groups, reset their offsets, delete them.",
-    "produce": "Send one message for each line of stdin.",
+    "topic": "Create, alter, list, describe and delete topics.",
+    "group": "Consumer groups: create, alter, list, describe, reset, delete.",
+    "produce": "Send one message for each line of stdin, or for each file.",
     "consume": "Print the messages of a topic.",
+    "dlq": "Dead letters of consumer groups: list, show, resend and purge them.",
     "message": "Get a message by its id, or find messages by key.",
     "snapshot": "Copy every replica of running groups, without stopping them.",
     "leader": "Hand the leadership of a group to another voter.",
@@ -53,6 +54,7 @@ COMMANDS = {
     "config": "Show and change settings of running groups.",
     "verify": "Check the data of stopped replicas, or of snapshots.",
     "bench": "Measure producing, consuming and failover.",
+    "completion": "Print the script by which bash, zsh or fish completes commands.",
 }
 """All commands, each with the first line of its help."""
 
@@ -63,9 +65,6 @@ EXAMPLES = """\
   dledger consume orders --group printers --from earliest --count 2
   dledger COMMAND --help                       what a command takes, with an example
 """
-
-COMPLETION = "_DLEDGER_COMPLETE"
-"""The variable by which a shell's completion asks, as click names it."""
 
 
 class CommandLine(NamedTuple):

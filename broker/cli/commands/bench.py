@@ -26,7 +26,7 @@ from broker.bench.jobs import (
 from broker.bench.worker_client import LoadClient, LoadError
 from broker.cli.cluster_admin.admin_client import run_admin
 from broker.cli.cluster_admin.cluster_view import view_groups
-from broker.cli.commands.topic import create_topic, delete_topic
+from broker.cli.cluster_admin.topics import create_topic, delete_topic
 from broker.cli.local_cluster.bench_cluster import measure_failover, server_pids, temporary_cluster
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.name_arguments import name_servers

@@ -15,7 +15,13 @@ from broker.cli.local_cluster.local_cluster import LocalCluster
 from broker.cli.local_cluster.local_member import local_cluster, put_aside, retire, start_member
 from broker.cli.local_cluster.readiness import wait_until_answering
 from broker.cli.terminal.command_error import CommandError, UsageError
-from broker.cli.terminal.options import data_option, json_option, namesrv_option
+from broker.cli.terminal.options import (
+    ask_first,
+    data_option,
+    json_option,
+    namesrv_option,
+    yes_option,
+)
 from broker.cli.terminal.output import Output, print_table
 from broker.cli.terminal.program import Group
 from broker.cli.terminal.progress import waiting
@@ -101,10 +107,12 @@ def promote(*, group: str, node: str, namesrv: str, output: Output) -> None:
 @group_argument
 @node_argument
 @data_option
+@yes_option
 @namesrv_option
 @json_option
-def remove(*, group: str, node: str, data: Path, namesrv: str, output: Output) -> None:
+def remove(*, group: str, node: str, data: Path, yes: bool, namesrv: str, output: Output) -> None:
     """Take a node out of its group."""
+    ask_first(f"Take {node} out of {group}", yes=yes)
     cluster = local_cluster(data, group, namesrv)
     name, members = f"{group}/{node}", _members(namesrv, group)
     if node in members["members"]:

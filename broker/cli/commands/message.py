@@ -74,8 +74,8 @@ def get(*, message_id: str, topic: str | None, namesrv: str, output: Output) -> 
   dledger message query --topic orders --key 4711 --since 1790000000000    (milliseconds)
 """
 )
-@click.option("--topic", metavar="T", type=topic_name, required=True)
-@click.option("--key", metavar="K", required=True)
+@click.option("--topic", metavar="T", type=topic_name, required=True, help="Where to look.")
+@click.option("--key", metavar="K", required=True, help="One of their keys, or the unique key.")
 @click.option(
     "--count", type=COUNT, default=QUERY_MESSAGES, metavar="N", help="At most (default: 64)."
 )

@@ -6,37 +6,51 @@ import asyncio
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import click
 import orjson
 
 from broker.cli.terminal.client_session import run_session
-from broker.cli.terminal.command_error import CommandError
+from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.line_reader import LineReader
 from broker.cli.terminal.name_arguments import topic_name
 from broker.cli.terminal.numbers import COUNT, seconds
-from broker.cli.terminal.options import json_option, namesrv_option
+from broker.cli.terminal.options import DIRECTORY, json_option, namesrv_option
 from broker.cli.terminal.output import Output
 from broker.cli.terminal.program import Command
 from broker.cli.terminal.progress import Progress
 from broker.cli.terminal.standard_streams import drop_output, unwritable
+from broker.cli.terminal.time_arguments import TIME_HELP, future_ms
 from broker.client.config import ProducerConfig
 from broker.client.errors import ClientError
-from broker.client.message import BODY_SIZE_MAX, Message, SendResult
+from broker.client.message import (
+    BODY_SIZE_MAX,
+    PROPERTY_DELAY,
+    PROPERTY_KEYS,
+    PROPERTY_TAGS,
+    Message,
+    MessageQueue,
+    SendResult,
+)
 from broker.client.producer.pipeline import BATCH_MESSAGES, Pipeline
 from broker.client.producer.producer import Producer
 from broker.remoting.protocol.errors import CallError
+from broker.scheduled.system_properties import TIMER_DELIVER_MS
 from store.message.properties import encode_properties
+from store.quoting import quoted
 
 EXAMPLES = """\
   printf 'one\\ntwo\\n' | dledger produce orders
   dledger produce orders --tag paid --key 4711 < lines.txt
-  dledger produce orders --order-by customer --json < orders.jsonl
+  dledger produce orders --order-by customer --key-from id --json < orders.jsonl
+  dledger produce orders --property region=eu --deliver-at 10m --file letter.pdf
 """
 
 TIMEOUT_SECONDS = 60.0
 DELAY_LEVEL_MAX = 18
+SYSTEM_PROPERTIES = {PROPERTY_DELAY, PROPERTY_KEYS, PROPERTY_TAGS}
 
 
 def _property(text: str) -> str:
@@ -47,6 +61,15 @@ def _property(text: str) -> str:
             f"{text!r} cannot be stored: it has the character 0x01 or 0x02, or is not UTF-8"
         ) from None
     return text
+
+
+def _key_and_value(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise ValueError(f"{quoted(text)} is not NAME=VALUE")
+    if name in SYSTEM_PROPERTIES:
+        raise ValueError(f"{name} has an option of its own")
+    return _property(name), _property(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +84,10 @@ class Request:
     batch: int
     timeout: float
     namesrv: str
+    properties: dict[str, str]
+    key_from: str | None
+    queue: int | None
+    files: tuple[Path, ...]
 
 
 @click.command(cls=Command, examples=EXAMPLES)
@@ -81,6 +108,36 @@ class Request:
     help="Lines are JSON objects, and those with the same value of FIELD stay in order.",
 )
 @click.option(
+    "--key-from",
+    metavar="FIELD",
+    help="Lines are JSON objects, and the value of FIELD is the key of the message.",
+)
+@click.option(
+    "--property",
+    "properties",
+    metavar="K=V",
+    type=_key_and_value,
+    multiple=True,
+    help="A property of every message; several may be given.",
+)
+@click.option(
+    "--deliver-at",
+    metavar="TIME",
+    type=future_ms,
+    help=f"Deliver then, and not before; {TIME_HELP.replace('as long ago as', 'in')}.",
+)
+@click.option(
+    "--queue", metavar="N", type=click.IntRange(0), help="Only to the queues with this id."
+)
+@click.option(
+    "--file",
+    "files",
+    metavar="FILE",
+    type=DIRECTORY,
+    multiple=True,
+    help="Send this file as one message, and read no lines; several may be given.",
+)
+@click.option(
     "--batch",
     metavar="N",
     type=COUNT,
@@ -96,8 +153,27 @@ class Request:
 )
 @namesrv_option
 @json_option
-def command(*, delay_level: int | None, output: Output, **options: Any) -> int:
-    request = Request(delay_level=delay_level or 0, **options)
+def command(
+    *,
+    delay_level: int | None,
+    deliver_at: int | None,
+    properties: tuple[tuple[str, str], ...],
+    output: Output,
+    **options: Any,
+) -> int:
+    every = dict(properties)
+    if deliver_at is not None:
+        if delay_level is not None:
+            raise UsageError("--delay-level and --deliver-at cannot stand together")
+        every[TIMER_DELIVER_MS.decode()] = str(deliver_at)
+    request = Request(delay_level=delay_level or 0, properties=every, **options)
+    if request.key and request.key_from is not None:
+        raise UsageError("--key and --key-from cannot stand together")
+    for path in request.files:
+        if not path.is_file():
+            raise UsageError(f"{path} does not exist, or is no file")
+    if request.files and (request.order_by or request.key_from) is not None:
+        raise UsageError("--file sends whole files: leave --order-by and --key-from out")
     return run_session("produce", lambda: _produce(request, output))
 
 
@@ -115,7 +191,7 @@ async def _produce(args: Request, output: Output) -> int:
     async with Producer(args.namesrv, config) as producer:
         pipeline = Pipeline(
             producer,
-            await producer.queues(args.topic),
+            await _queues(producer, args),
             stored,
             ordered_by_key=args.order_by is not None,
             batch_messages=args.batch,
@@ -151,29 +227,75 @@ def _acknowledged(progress: Progress, reader: LineReader) -> str:
     return f"{progress.count} of {reader.count} lines are acknowledged"
 
 
+async def _queues(producer: Producer, args: Request) -> Sequence[MessageQueue]:
+    queues = await producer.queues(args.topic)
+    if args.queue is None:
+        return queues
+    chosen = [each for each in queues if each.queue_id == args.queue]
+    if not chosen:
+        raise UsageError(f"{args.topic} has no queue {args.queue} that can be written")
+    return chosen
+
+
 async def _feed(args: Request, reader: LineReader, pipeline: Pipeline) -> None:
     """Puts all lines in. If one fails, those before it are sent all the same."""
-    kind = Message(args.topic, b"", tags=args.tag, keys=args.key, delay_level=args.delay_level)
+    kind = _message(args, args.key)
     try:
-        while lines := await reader.read():
-            if args.order_by is None:
+        if args.files:
+            for path in args.files:
+                reader.count += 1  # one takes the place of a line
+                await pipeline.put([kind.with_body(_read_file(path))])
+        while not args.files and (lines := await reader.read()):
+            if args.order_by is None and args.key_from is None:
                 await pipeline.put([kind.with_body(line) for line in lines])
                 continue
             for number, line in enumerate(lines, reader.count - len(lines) + 1):
-                key = _order_key(line, args.order_by, number)
-                await pipeline.put_ordered(kind.with_body(line), key)
+                fields = _fields(line, number)
+                message = kind.with_body(line)
+                if args.key_from is not None:
+                    message = _message(args, _field(fields, args.key_from, number), line)
+                if args.order_by is None:
+                    await pipeline.put([message])
+                else:
+                    await pipeline.put_ordered(message, _field(fields, args.order_by, number))
     except CommandError:
         await pipeline.drain()
         raise
     await pipeline.drain()
 
 
-def _order_key(line: bytes, field: str, number: int) -> str:
+def _message(args: Request, key: str, body: bytes = b"") -> Message:
+    return Message(
+        args.topic,
+        body,
+        tags=args.tag,
+        keys=key,
+        delay_level=args.delay_level,
+        properties=args.properties,
+    )
+
+
+def _read_file(path: Path) -> bytes:
+    body = path.read_bytes()
+    if len(body) > BODY_SIZE_MAX:
+        raise CommandError(f"{path} has {len(body)} bytes, and a message may have {BODY_SIZE_MAX}")
+    return body
+
+
+def _fields(line: bytes, number: int) -> dict[str, Any]:
     try:
         document = orjson.loads(line)
     except orjson.JSONDecodeError as error:
-        raise CommandError(f"line {number} is not JSON ({error}), as --order-by wants it") from None
-    if not isinstance(document, dict) or field not in document:
+        raise CommandError(
+            f"line {number} is not JSON ({error}), as --order-by and --key-from want it"
+        ) from None
+    if not isinstance(document, dict):
+        raise CommandError(f"line {number} is not a JSON object")
+    return document
+
+
+def _field(document: dict[str, Any], field: str, number: int) -> str:
+    if field not in document:
         raise CommandError(f"line {number} is not a JSON object with the field {field}")
     value = document[field]
     return value if isinstance(value, str) else orjson.dumps(value).decode()

@@ -25,7 +25,13 @@ from broker.cli.cluster_admin.admin_client import AdminClient, run_on_leaders
 from broker.cli.commands.security_files import init, status
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.name_arguments import checked
-from broker.cli.terminal.options import DIRECTORY, json_option, namesrv_option
+from broker.cli.terminal.options import (
+    DIRECTORY,
+    ask_first,
+    json_option,
+    namesrv_option,
+    yes_option,
+)
 from broker.cli.terminal.output import Output, print_table
 from broker.cli.terminal.program import Group
 from broker.security.accounts import AccountError, check_access_key
@@ -158,10 +164,12 @@ def change(
 
 @user.command(examples="  dledger security user remove billing-app\n")
 @account_argument
+@yes_option
 @namesrv_option
 @json_option
-def remove(*, name: str, namesrv: str, output: Output) -> None:
+def remove(*, name: str, yes: bool, namesrv: str, output: Output) -> None:
     """Remove an account."""
+    ask_first(f"Remove the account {name}", yes=yes)
     run_on_leaders(namesrv, lambda admin: remove_account(admin, name))
     output.document({"access_key": name})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, TypeVar
 
 import click
 
+from broker.cli.terminal.command_error import CommandError
 from broker.cli.terminal.name_arguments import name_servers
 from broker.cli.terminal.output import Output
 
@@ -56,11 +58,12 @@ def namesrv_option(command: F) -> F:
     """``--namesrv``: a list separated by semicolons, as RocketMQ's tools take it; ``--profile``."""
     command = click.option(
         "--profile",
-        metavar="FILE",
+        metavar="NAME|FILE",
         is_eager=True,
         expose_value=False,
         callback=_use_profile,
-        help="A profile with access_key, secret_key and ca (default: $DLEDGER_PROFILE).",
+        help="A cluster of ~/.config/dledger/clusters.toml ($DLEDGER_CLUSTERS), or a file: "
+        "namesrv, access_key, secret_key and ca (default: $DLEDGER_PROFILE).",
     )(command)
     return click.option(
         "--namesrv",
@@ -68,8 +71,8 @@ def namesrv_option(command: F) -> F:
         type=name_servers,
         envvar="NAMESRV_ADDR",
         show_envvar=True,
-        default=DEFAULT_NAMESRV,
-        help=f"NameServer address (default: {DEFAULT_NAMESRV}).",
+        default=_usual_namesrv,
+        help=f"NameServer address (default: the profile's, else {DEFAULT_NAMESRV}).",
     )(command)
 
 
@@ -78,16 +81,36 @@ def _use_profile(context: click.Context, _option: click.Parameter, profile: str 
         context.with_resource(profile_in_environment(profile))
 
 
+def _usual_namesrv() -> str:
+    return _namesrv_of(os.environ.get("DLEDGER_PROFILE", "")) or DEFAULT_NAMESRV
+
+
+def _namesrv_of(profile: str) -> str:
+    """What the profile says. A profile that cannot be used is told by whoever needs its keys."""
+    if not profile:
+        return ""
+    from broker.security.credentials import CredentialsError, open_profile  # noqa: PLC0415 - slow
+
+    try:
+        return open_profile(profile).namesrv
+    except CredentialsError:
+        return ""
+
+
 @contextmanager
 def profile_in_environment(profile: str) -> Iterator[None]:
     """While a command runs, the environment says what ``--profile`` does, which goes before it: the
     processes that it starts are to know, too."""
-    before = {name: os.environ.pop(name, None) for name in _CREDENTIALS}
-    os.environ["DLEDGER_PROFILE"] = profile
+    new = {"DLEDGER_PROFILE": profile}
+    if namesrv := _namesrv_of(profile):
+        new["NAMESRV_ADDR"] = namesrv
+    before = {name: os.environ.pop(name, None) for name in (*_CREDENTIALS, *new)}
+    os.environ.update(new)
     try:
         yield
     finally:
-        del os.environ["DLEDGER_PROFILE"]
+        for name in new:
+            del os.environ[name]
         os.environ.update({name: value for name, value in before.items() if value is not None})
 
 
@@ -104,3 +127,22 @@ def data_hint(directory: Path) -> str:
     """``--data`` for a command that a message suggests, quoted for a shell; nothing for the default
     directory."""
     return "" if directory == DEFAULT_DATA else f" --data {shlex.quote(str(directory))}"
+
+
+yes_option = click.option(
+    "-y", "--yes", is_flag=True, help="Do not ask first. Nobody is asked but on a terminal."
+)
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Say what would be moved, and move nothing."
+)
+
+
+def ask_first(what: str, *, yes: bool) -> None:
+    """Asks on a terminal whether that shall be done. Raises :class:`CommandError` if not.
+
+    Scripts, whose stdin is no terminal, go on.
+    """
+    if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return
+    if not click.confirm(f"{what}?", err=True):
+        raise CommandError("nothing is done")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from collections.abc import Sequence
 from enum import Enum
 
@@ -51,7 +53,7 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None
         table.add_column(name, no_wrap=True)
     for row in rows:
         table.add_row(*(Text("-" if value is None else str(value)) for value in row))
-    console = Console(width=WIDTH, highlight=False)
-    with console.capture() as capture:
-        console.print(table)
-    print("\n".join(line.rstrip() for line in capture.get().splitlines()))
+    shown = io.StringIO()  # rich ends the program where stdout is a pipe that nobody reads
+    colours = sys.stdout.isatty()
+    Console(file=shown, force_terminal=colours, width=WIDTH, highlight=False).print(table)
+    print("\n".join(line.rstrip() for line in shown.getvalue().splitlines()))

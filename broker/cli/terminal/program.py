@@ -16,6 +16,9 @@ from broker.cli.terminal.command_error import CommandError
 from broker.cli.terminal.exit_codes import EXIT_FAILED, EXIT_USAGE
 from broker.cli.terminal.standard_streams import drop_output
 
+COMPLETION = "_DLEDGER_COMPLETE"
+"""The variable by which a shell asks for what it may complete, as click names it."""
+
 
 class Command(click.Command):
     """``examples`` are lines that a shell runs; ``notes`` stand below them, as they are."""

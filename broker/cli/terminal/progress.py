@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
 
-REDRAW_SECONDS = 0.1
+REDRAW_SECONDS = 0.2
 
 
 class Progress:
     """Counts things; ``clock`` gives seconds. Without a ``total`` no bar is shown.
 
-    It draws when something is counted, at most every tenth of a second, and starts no thread.
+    It draws when something is counted, at most five times a second, and starts no thread.
     """
 
     def __init__(
