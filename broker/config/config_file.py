@@ -16,6 +16,8 @@ found the day it was needed. ::
     property_filter = true          # consumers may filter by SQL92 expressions
     follower_reads = true           # a consumer reads from a follower if it is far behind:
     follower_reads_percent = 40     # by more than this share of the machine's memory
+    vip_port = false                # true: the port two below `address` serves clients too, as
+                                    # Java clients up to 4.4 expect
     election_timeout_ms = 600       # the shortest; each one is drawn between it and its double
     heartbeat_ms = 100
     file_reserved_hours = 72        # messages are kept for this time; 0: for ever

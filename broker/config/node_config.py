@@ -35,6 +35,9 @@ HOURS_MAX = 1_000_000
 """Setting: more than a century."""
 
 DAY_MS = 24 * HOUR_MS
+VIP_PORT_BELOW = 2
+"""RocketMQ: a client that wants the VIP port subtracts this from the broker's."""
+
 PATH_MAX = 4095
 """Setting: bytes of a path, as Linux has it."""
 
@@ -67,6 +70,7 @@ class NodeConfig:
     property_filter: bool = True
     follower_reads: bool = True
     follower_reads_percent: int = 40
+    vip_port: bool = False
     election_timeout_ms: int = 600
     heartbeat_ms: int = 100
     file_reserved_hours: int = 72
@@ -114,7 +118,7 @@ class NodeConfig:
             self.data,
             f"the path of a directory, of up to {PATH_MAX} bytes, without control characters",
         )
-        _check_distinct(self.members)
+        _check_distinct(self.members, self.vip_address)
         if not self.namesrv:
             raise ConfigError("namesrv: at least one NameServer is needed")
         require(self.flush in FLUSH_MODES, "flush", self.flush, '"sync" or "async"')
@@ -175,6 +179,12 @@ class NodeConfig:
         return self.members[self.node]
 
     @property
+    def vip_address(self) -> Endpoint | None:
+        """The second port for clients, two below the first, if ``vip_port`` asks for it."""
+        host, port = self.own.address
+        return Endpoint(host, port - VIP_PORT_BELOW) if self.vip_port else None
+
+    @property
     def exposed(self) -> bool:
         """Whether others than this machine reach a port that nothing protects."""
         return not self.security.protects and any(not each.is_loopback for each in self.own)
@@ -231,10 +241,14 @@ def broker_id_of(node: str) -> int:
     return int(node[1:]) + 1
 
 
-def _check_distinct(members: Mapping[str, Member]) -> None:
+def _check_distinct(members: Mapping[str, Member], vip: Endpoint | None) -> None:
     seen: dict[Endpoint, str] = {}
     for node, member in members.items():
         for key, endpoint in member._asdict().items():
             other = seen.setdefault(endpoint, f"members.{node}.{key}")
             if other != f"members.{node}.{key}":
                 raise ConfigError(f"members.{node}.{key}: {endpoint} is {other} already")
+    if vip is not None and vip.port < 1:
+        raise ConfigError(f"vip_port: {VIP_PORT_BELOW} below the broker's port there is none")
+    if vip is not None and vip in seen:
+        raise ConfigError(f"vip_port: {vip} is {seen[vip]} already")

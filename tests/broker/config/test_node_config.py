@@ -119,6 +119,24 @@ def test_a_bad_member_or_name_is_named(old: str, new: str, said: str) -> None:
     assert said in complaint(GOOD.replace(old, new, 1))
 
 
+def test_the_vip_port_is_two_below_the_clients_port() -> None:
+    assert parse_config(GOOD, "/data").vip_address is None
+    given = parse_config("vip_port = true\n" + GOOD, "/data")
+    assert str(given.vip_address) == "127.0.0.1:10919"
+    assert parse_config(given.to_toml(), "/data") == given
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("127.0.0.1:10917", "vip_port: 127.0.0.1:10915 is members.n0.peer already"),
+        ("127.0.0.1:2", "vip_port: 2 below the broker's port there is none"),
+    ],
+)
+def test_a_vip_port_that_cannot_be_is_refused(address: str, said: str) -> None:
+    assert said in complaint("vip_port = true\n" + GOOD.replace("127.0.0.1:10921", address))
+
+
 def test_a_file_that_is_no_toml_is_named_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "node.toml"
     path.write_text("group = broker-a\n")
