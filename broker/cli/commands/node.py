@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import gc
 import importlib.util
 import logging
@@ -10,9 +9,13 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+import click
+
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.foreground import announce, run_until_stopped, show_as
-from broker.cli.terminal.options import add_json
+from broker.cli.terminal.options import json_option
+from broker.cli.terminal.output import Output
+from broker.cli.terminal.program import Command
 from broker.config.config_file import read_config
 from broker.config.node_config import NodeConfig
 from broker.config.security_config import EXPOSED
@@ -33,25 +36,23 @@ EXAMPLES = """\
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--config",
-        metavar="FILE",
-        required=True,
-        help="a node.toml; `dledger up` writes them, broker/config/config_file.py explains all",
-    )
-    add_json(parser)
-
-
-def run(args: argparse.Namespace) -> int:
+@click.command(cls=Command, examples=EXAMPLES)
+@click.option(
+    "--config",
+    "path",
+    metavar="FILE",
+    required=True,
+    help="A node.toml; `dledger up` writes them, broker/config/config_file.py explains all.",
+)
+@json_option
+def command(path: str, output: Output) -> int:
     try:
-        config = read_config(args.config)
+        config = read_config(path)
     except ConfigError as error:
         raise UsageError(str(error)) from error
     if config.tracing and not _has_opentelemetry():
         raise UsageError(
-            f"{args.config}: tracing: needs OpenTelemetry: `pip install dledger[tracing]`; "
-            "or leave it out"
+            f"{path}: tracing: needs OpenTelemetry: `pip install dledger[tracing]`; or leave it out"
         )
     show_as(config.name)
     server_log = ServerLog(config.logging, config.name)
@@ -60,8 +61,8 @@ def run(args: argparse.Namespace) -> int:
     import_server()
     tune_interpreter()
     return run_until_stopped(
-        lambda stop: _serve(config, stop, as_json=args.json),
-        lambda: reload_log(server_log, args.config),
+        lambda stop: _serve(config, stop, output),
+        lambda: reload_log(server_log, path),
     )
 
 
@@ -115,14 +116,14 @@ def tune_interpreter() -> None:
     gc.set_threshold(50_000, 20, 50)
 
 
-async def _serve(config: NodeConfig, stop: StopSignal, *, as_json: bool) -> int:
-    reason = await run_service(lambda: _start(config, as_json=as_json), stop)
+async def _serve(config: NodeConfig, stop: StopSignal, output: Output) -> int:
+    reason = await run_service(lambda: _start(config, output), stop)
     if reason is not None:
         raise CommandError(f"{config.name} stopped by itself: {reason}")
     return 0
 
 
-async def _start(config: NodeConfig, *, as_json: bool) -> BrokerServer[Broker]:
+async def _start(config: NodeConfig, output: Output) -> BrokerServer[Broker]:
     from broker.server.os_environment import serve  # noqa: PLC0415 - after the environment is set
 
     try:
@@ -141,6 +142,6 @@ async def _start(config: NodeConfig, *, as_json: bool) -> BrokerServer[Broker]:
     announce(
         {"node": config.name, "pid": os.getpid(), **addresses},
         f"{config.name} listens on {config.own.address}",
-        as_json=as_json,
+        output,
     )
     return server

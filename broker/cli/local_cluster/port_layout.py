@@ -12,7 +12,7 @@ from random import Random
 from typing import NamedTuple
 
 from broker.cli.terminal.command_error import CommandError, UsageError
-from broker.cli.terminal.options import PORT_MAX
+from broker.cli.terminal.numbers import PORT_MAX
 from broker.config.endpoint import Endpoint
 from broker.config.node_config import Member, NodeConfig
 

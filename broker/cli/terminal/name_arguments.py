@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Callable
 
@@ -18,7 +17,7 @@ def checked(check: Callable[[str], object], *failures: type[Exception]) -> Calla
         try:
             check(text)
         except failures as error:
-            raise argparse.ArgumentTypeError(shortened(error)) from None
+            raise ValueError(shortened(error)) from None
         return text
 
     return argument
@@ -32,18 +31,13 @@ URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 HOST = re.compile(r"[A-Za-z0-9._-]{1,253}|\[?[0-9A-Fa-f:.]{2,45}\]?")
 
 
-class FromEnvironment(str):
-    """The value of ``$NAMESRV_ADDR``; an error says where it comes from."""
-
-
 def name_servers(text: str) -> str:
     """The type of ``--namesrv``: one address at least."""
     parts = parse_name_servers(text)
     if not parts or not all(_is_address(part) for part in parts):
         what = "is a URL" if URL.match(text) else "is not an address host:port"
-        where = " (from $NAMESRV_ADDR)" if isinstance(text, FromEnvironment) else ""
-        raise argparse.ArgumentTypeError(
-            f"{quoted(str(text))}{where} {what}: give the NameServer's host and port, such as "
+        raise ValueError(
+            f"{quoted(text)} {what}: give the NameServer's host and port, such as "
             "127.0.0.1:9876, or several with a semicolon between them"
         )
     return ";".join(parts)
@@ -52,14 +46,14 @@ def name_servers(text: str) -> str:
 def server_address(text: str) -> str:
     """The type of an option that says where a server is."""
     if not _is_address(text):
-        raise argparse.ArgumentTypeError(f"{quoted(text)} is not an address host:port")
+        raise ValueError(f"{quoted(text)} is not an address host:port")
     return text
 
 
 def host_name(text: str) -> str:
     """The type of an option for one of this machine's addresses to listen on."""
     if not _is_host(text):
-        raise argparse.ArgumentTypeError(f"{quoted(text)} is neither an address nor a host's name")
+        raise ValueError(f"{quoted(text)} is neither an address nor a host's name")
     return text
 
 
