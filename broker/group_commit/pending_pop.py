@@ -24,7 +24,7 @@ from broker.state.commands import (
     PopReceive,
     PopWait,
 )
-from broker.state.pop_queues import PopDelivery, PopKey, PopQueue, unpack_runs
+from broker.state.pop_queues import PopDelivery, PopKey, PopQueue, unpack_runs, unpack_waiting
 
 _STALE_MIN = 64
 """Pace: so many receptions whose messages are gone stay in the heap before it is made again."""
@@ -40,7 +40,8 @@ class PendingPopQueue:
         self.lock = asyncio.Lock()
         """Held by who finds and loads messages to receive them."""
         self._visible: dict[int, None] = {}
-        """Offsets that were visible again when somebody last looked; some may be gone since."""
+        """Offsets that were visible when somebody last looked, those that wait for their message
+        group included; some may be gone since."""
         self._index()
 
     def _index(self) -> None:
@@ -50,6 +51,8 @@ class PendingPopQueue:
         for offset, (visible_ms, attempt, nonce, _hash) in self.queue.deliveries.items():
             if attempt:
                 self._receptions.setdefault((visible_ms, nonce), []).append(offset)
+            else:
+                self._visible[offset] = None
         self._due = list(self._receptions)
         heapify(self._due)
         self._times = {nonce: visible_ms for visible_ms, nonce in sorted(self._due)}
@@ -65,6 +68,8 @@ class PendingPopQueue:
                 self._received(visible_ms, nonce, [*unpack_runs(runs)])
             case PopChange(offset=offset, nonce=nonce, visible_ms=visible_ms):
                 self._received(visible_ms, nonce, [offset])
+            case PopWait(rows=rows):
+                self._visible.update((offset, None) for offset, _ in unpack_waiting(rows))
 
     def _received(self, visible_ms: int, nonce: int, offsets: list[int]) -> None:
         key = (visible_ms, nonce)
@@ -79,7 +84,7 @@ class PendingPopQueue:
             self._index()
 
     def visible(self, now_ms: int) -> Iterator[tuple[int, PopDelivery]]:
-        """The deliveries that are visible again, by offset. The queue must not change meanwhile."""
+        """The deliveries that are visible, by offset. The queue must not change meanwhile."""
         deliveries = self.queue.deliveries
         found = self._visible
         while self._due and self._due[0][0] <= now_ms:

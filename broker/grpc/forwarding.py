@@ -230,10 +230,13 @@ def _unpack(text: str) -> Call:
 
 
 def _unpack_answers(body: bytes) -> Sequence[bytes]:
+    """Raises :class:`FieldError` where the last one is cut short."""
     answers = []
     start = 0
     while start < len(body):
-        (size,) = _SIZE.unpack_from(body, start)
-        start += _SIZE.size + size
-        answers.append(body[start - size : start])
+        begin = start + _SIZE.size
+        start = begin + int.from_bytes(body[start:begin], "big")
+        if start > len(body):
+            raise FieldError("the answers to a forwarded call are cut short")
+        answers.append(body[begin:start])
     return answers

@@ -157,7 +157,8 @@ class Receiver:
             return 0 if end > (first if begin is None else max(begin, first)) else None
         if end > pending.queue.next_offset:
             return 0
-        if next(pending.visible(self._batcher.now_ms()), None) is not None:
+        visible = pending.visible(self._batcher.now_ms())
+        if any(delivery.attempt or not request.fifo for _, delivery in visible):
             return 0
         return pending.next_visible_ms()
 

@@ -6,7 +6,7 @@ sockets below the remoting port. There is no HTTP port.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -18,6 +18,7 @@ from broker.server.broker_server import open_broker
 from broker.server.environment import BrokerLimits
 from broker.server.environment import Environment as BrokerEnvironment
 from broker.state.commands import Command, Expire, PopCommand, Proof
+from broker.state.queue_expiry import QueueFirsts
 from broker.state.recent_entries import RecentEntries
 from broker.state.state_machine import BrokerStateMachine
 from dledger.node.node import Node
@@ -88,7 +89,9 @@ class ObservedStateMachine(BrokerStateMachine):
         super().restore(state)
         self.tell_restored(self.digest())
 
-    def _apply_commands(self, commands: Sequence[Command], entry: Entry) -> Proof | None:
+    def _apply_commands(
+        self, commands: Sequence[Command], entry: Entry, expired: Iterator[QueueFirsts]
+    ) -> Proof | None:
         """See :class:`BrokerStateMachine`."""
         if len(self.features) < len(FEATURES):
             for each in commands:
@@ -96,7 +99,7 @@ class ObservedStateMachine(BrokerStateMachine):
                     isinstance(each, PopCommand) and POP not in self.features
                 ):
                     raise Violation("a program is given a command that it does not know")
-        return super()._apply_commands(commands, entry)
+        return super()._apply_commands(commands, entry, expired)
 
     def apply(self, entry: Entry) -> None:
         """See :class:`BrokerStateMachine`."""

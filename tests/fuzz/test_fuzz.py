@@ -11,7 +11,7 @@ import pytest
 
 from broker.nameserver.server import NameServer
 from broker.remoting.client import RemotingClient
-from broker.remoting.protocol.errors import CallError
+from broker.remoting.protocol.errors import CallError, FrameError
 from broker.remoting.protocol.frame_reader import FrameReader
 from tests.broker.single_broker import ADDRESS, SingleBroker, with_broker
 from tests.fuzz.decoder_process import fed_by_chance
@@ -130,10 +130,16 @@ async def test_a_name_server_answers_whatever_it_is_asked(loop: VirtualLoop) -> 
     assert found == []
 
 
+def is_whole(frame: bytes) -> bool:
+    try:
+        return bool(list(FrameReader().feed(frame)))
+    except FrameError:
+        return False
+
+
 def test_streams_are_partly_right() -> None:
     requests, rng = Requests(Random(3)), Random(3)
-    reader = FrameReader()
-    assert any(list(reader.feed(frame)) for frame in frames(requests))
+    assert any(is_whole(frame) for frame in frames(requests))
     assert any(b"HTTP/1.1\r\n" in each for each in http_requests(rng))
     assert len(list(peer_frames(rng))) > 10
 

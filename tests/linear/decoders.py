@@ -82,6 +82,7 @@ from tests.linear.growing_inputs import (
     TAG_SHAPES,
     TOML_SHAPES,
 )
+from tests.linear.grpc_decoders import GRPC
 from tests.linear.stored_decoders import STORED
 
 DECODERS = [
@@ -376,6 +377,7 @@ DECODERS = [
             ),
         ],
     ),
+    *GRPC,
     *STORED,
 ]
 """All of them."""

@@ -10,6 +10,7 @@ from typing import Any
 from broker.delivery.message_filter import message_filter
 from broker.filter.subscription import ALL, TAG_TYPE
 from broker.pop.pop_request import PoppedMessage, PopRequest, PopResult, PopStatus, ReceiptStatus
+from broker.state.commands import Command
 from dledger.errors import ProposeError
 from store.message.record import decode_record
 from tests.broker.single_broker import SingleBroker, with_broker
@@ -81,7 +82,7 @@ async def sent(broker: SingleBroker, count: int, *, tags: str = "", group: str =
         assert (await broker.send("orders", 0, b"%d" % number, properties)).code == 0
 
 
-async def committed(broker: SingleBroker, *commands: object) -> None:
+async def committed(broker: SingleBroker, *commands: Command) -> None:
     done: asyncio.Future[ProposeError | None] = broker.loop.create_future()
-    broker.broker.context.batcher.add_in_one_entry((), commands, done.set_result)  # type: ignore[arg-type]
+    broker.broker.context.batcher.add_in_one_entry((), commands, done.set_result)
     assert await done is None

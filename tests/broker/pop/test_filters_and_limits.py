@@ -90,7 +90,7 @@ def test_beyond_the_limit_of_a_queue_nothing_new_is_received(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import broker.pop.pop as door  # noqa: PLC0415 - its limits are replaced
-    from broker.pop import receiver  # noqa: PLC0415
+    from broker.pop import receiver  # noqa: PLC0415 - as a module, to set its constant
 
     class Few:
         pop_queue_deliveries_max = 2

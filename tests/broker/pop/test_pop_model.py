@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from broker.pop.pop_request import PoppedMessage
@@ -225,6 +225,7 @@ STEP: dict[str, Callable[[Member, Model, Named, list[Any]], Coroutine[Any, Any, 
 
 
 @settings(max_examples=60, deadline=None)
+@example([("send", "a"), ("send", "a"), ("receive", 1, True), ("receive", 1, False)])
 @given(STEPS)
 def test_any_row_of_requests_gives_what_the_model_gives(steps: list[tuple[Any, ...]]) -> None:
     async def scenario(broker: SingleBroker) -> None:
