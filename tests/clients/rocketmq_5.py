@@ -136,8 +136,9 @@ def simple(endpoints: str, topic: str, group: str, count: str) -> None:
     consumer.startup()
     tell(ready=True)
     seen: set[int] = set()
+    unknown: set[int] = set()  # an ack that was lost may have been stored, then nothing comes again
     ends = time.monotonic() + 120
-    while len(seen) < int(count) and time.monotonic() < ends:
+    while len(seen | unknown) < int(count) and time.monotonic() < ends:
         try:
             received = consumer.receive(16, INVISIBLE_SECONDS)
         except Exception as error:  # noqa: BLE001 - an application goes on
@@ -148,6 +149,7 @@ def simple(endpoints: str, topic: str, group: str, count: str) -> None:
                 consumer.ack(got)
             except Exception as error:  # noqa: BLE001 - an application goes on
                 print(f"no ack: {error!r}", file=sys.stderr, flush=True)
+                unknown.add(int(got.body))
                 tell(**described(got), acked=False)
             else:
                 seen.add(int(got.body))
