@@ -16,7 +16,7 @@ Later clients add fields at the end, earlier ones lack some.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -65,8 +65,8 @@ def decode_trace(body: bytes) -> list[TraceEvent]:
     events = []
     for text in body.decode().split(_EVENT_END):
         kind, *fields = text.split(_FIELD_END)
-        if kind in _READERS:
-            event = _READERS[TraceKind(kind)](iter(fields))
+        if kind in _FIELDS:
+            event = _event(TraceKind(kind), fields)
             if not event.message_id:
                 raise ValueError(f"a trace event {kind} names no message")
             events.append(event)
@@ -93,86 +93,46 @@ def _order(event: TraceEvent, began: dict[str, TraceEvent]) -> tuple[int, bool]:
     return time or 0, event.kind is not TraceKind.SENT
 
 
-def _sent(fields: Iterator[str]) -> TraceEvent:
-    time, _region, group, topic, message_id, tags, keys, broker, _bytes, cost, _type = (
-        next(fields, "") for _ in range(11)
-    )
-    _offset_id, success = next(fields, ""), next(fields, "")
-    return TraceEvent(
-        kind=TraceKind.SENT,
-        message_id=message_id,
-        time_ms=_number(time),
-        group=group,
-        topic=topic,
-        tags=tags,
-        keys=keys,
-        broker=broker,
-        cost_ms=_number(cost),
-        success=_flag(success),
-    )
-
-
-def _consuming(fields: Iterator[str]) -> TraceEvent:
-    time, _region, group, request, message_id, retries, keys = (next(fields, "") for _ in range(7))
-    return TraceEvent(
-        kind=TraceKind.CONSUMING,
-        message_id=message_id,
-        time_ms=_number(time),
-        group=group,
-        keys=keys,
-        retries=_number(retries),
-        request=request,
-    )
-
-
-def _consumed(fields: Iterator[str]) -> TraceEvent:
-    request, message_id, cost, success, keys, outcome, time, group = (
-        next(fields, "") for _ in range(8)
-    )
+def _event(kind: TraceKind, fields: Sequence[str]) -> TraceEvent:
+    told = dict(zip(_FIELDS[kind], fields, strict=False))
+    outcome = told.get("outcome", "")
     number = _number(outcome)
-    known = number is not None and 0 <= number < len(_OUTCOMES)
+    if kind is TraceKind.CONSUMED and number is not None and number < len(_OUTCOMES):
+        outcome = _OUTCOMES[number]
     return TraceEvent(
-        kind=TraceKind.CONSUMED,
-        message_id=message_id,
-        time_ms=_number(time),
-        group=group,
-        keys=keys,
-        cost_ms=_number(cost),
-        success=_flag(success),
-        outcome=_OUTCOMES[number] if known and number is not None else outcome,
-        request=request,
+        kind=kind,
+        outcome=outcome,
+        success={"true": True, "false": False}.get(told.get("success", "")),
+        message_id=told.get("message_id", ""),
+        time_ms=_number(told.get("time_ms", "")),
+        group=told.get("group", ""),
+        topic=told.get("topic", ""),
+        tags=told.get("tags", ""),
+        keys=told.get("keys", ""),
+        broker=told.get("broker", ""),
+        cost_ms=_number(told.get("cost_ms", "")),
+        retries=_number(told.get("retries", "")),
+        transaction=told.get("transaction", ""),
+        request=told.get("request", ""),
     )
 
 
-def _transaction_ended(fields: Iterator[str]) -> TraceEvent:
-    time, _region, group, topic, message_id, tags, keys, broker, _type, transaction, state = (
-        next(fields, "") for _ in range(11)
-    )
-    return TraceEvent(
-        kind=TraceKind.TRANSACTION_ENDED,
-        message_id=message_id,
-        time_ms=_number(time),
-        group=group,
-        topic=topic,
-        tags=tags,
-        keys=keys,
-        broker=broker,
-        outcome=state,
-        transaction=transaction,
-    )
-
-
-_READERS = {
-    TraceKind.SENT: _sent,
-    TraceKind.CONSUMING: _consuming,
-    TraceKind.CONSUMED: _consumed,
-    TraceKind.TRANSACTION_ENDED: _transaction_ended,
+_FIELDS = {
+    TraceKind.SENT: (
+        *("time_ms", "region", "group", "topic", "message_id", "tags", "keys", "broker"),
+        *("size", "cost_ms", "type", "offset_id", "success"),
+    ),
+    TraceKind.CONSUMING: ("time_ms", "region", "group", "request", "message_id", "retries", "keys"),
+    TraceKind.CONSUMED: (
+        *("request", "message_id", "cost_ms", "success", "keys", "outcome", "time_ms", "group"),
+    ),
+    TraceKind.TRANSACTION_ENDED: (
+        *("time_ms", "region", "group", "topic", "message_id", "tags", "keys", "broker", "type"),
+        *("transaction", "outcome"),
+    ),
 }
+"""In their order; some are not shown."""
 
 
 def _number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
-
-
-def _flag(text: str) -> bool | None:
-    return {"true": True, "false": False}.get(text)

@@ -115,6 +115,7 @@ class Dispatcher:
                 raise
             return self._refused(method, error)
         except Exception:
+            # Unforeseen: a defect. It ends this call alone, as a defect in a frame does.
             log.exception("a call of %s failed", call.method, extra=FROM_OUTSIDE)
             status = Status(code=Code.INTERNAL_SERVER_ERROR, message="the broker failed at it")
             return [method.response(status=status).SerializeToString()]
