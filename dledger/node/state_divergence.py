@@ -22,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from dledger.errors import StateDivergedError
@@ -199,9 +200,13 @@ class StateDivergence:
     def _came(self, leader: str, data: bytes) -> None:
         store = self._store
         path = f"the checkpoint of {leader}"
+        log_terms = self._core.entry_cache.term_starts(self._core.entry_cache.last_index)
 
         def save() -> int | None:
             checkpoint = decode_checkpoint(data, path)
+            # The leader's log may begin later, and then it does not know of earlier terms.
+            starts = tuple(start for start in log_terms if start[1] <= checkpoint.index)
+            checkpoint = replace(checkpoint, term_starts=starts)
             return checkpoint.index if store.save_checkpoint(checkpoint, alone=True) else None
 
         self._background.submit(save, partial(self._saved, leader))
