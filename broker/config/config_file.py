@@ -67,7 +67,6 @@ from __future__ import annotations
 import os
 from dataclasses import MISSING, fields
 
-from broker.config.endpoint import Endpoint
 from broker.config.node_config import Member, NodeConfig
 from broker.config.setting_checks import ConfigError, one_line
 from broker.config.toml_file import (
@@ -80,6 +79,7 @@ from broker.config.toml_file import (
     take_security,
     types_of,
 )
+from dledger.wire.endpoint import Endpoint
 from store.quoting import quoted
 
 REQUIRED = [field.name for field in fields(NodeConfig) if field.default is MISSING]

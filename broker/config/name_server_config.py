@@ -14,7 +14,6 @@ log_format = "text"             # or "json"
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -33,6 +32,7 @@ from broker.config.toml_file import (
     types_of,
 )
 from broker.system.log_lines import FORMATS, LEVELS
+from dledger.wire.endpoint import is_loopback, join_host_port
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,13 +65,13 @@ class NameServerConfig:
     @property
     def exposed(self) -> bool:
         """Whether others than this machine reach a port that nothing protects."""
-        return not self.security.protects and not _is_loopback(self.host)
+        return not self.security.protects and not is_loopback(self.host)
 
     def refuse_exposed(self) -> None:
         """Raises :class:`~broker.config.setting_checks.ConfigError` where it is exposed and
         ``insecure`` does not say that it shall be."""
         if self.exposed and not self.insecure:
-            refuse_exposed("host", f"{self.host}:{self.port}")
+            refuse_exposed("host", join_host_port(self.host, self.port))
 
 
 def read_name_server_config(path: str, changed: Mapping[str, object]) -> NameServerConfig:
@@ -93,10 +93,3 @@ def parse_name_server_config(
     config = NameServerConfig(**{**given, **changed})
     config.refuse_exposed()
     return config
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
-from broker.config.endpoint import Endpoint
 from broker.config.security_config import SECURITY_OFF, SecurityConfig
 from broker.config.setting_checks import ConfigError, require, require_between
 from broker.system.log_lines import FORMATS, LEVELS, LogLimits
 from broker.system.server_log import LogSettings
+from dledger.wire.endpoint import Endpoint
 from store.io.disk_watermarks import DiskWatermarks
 from store.log.layout import SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN
 from store.log.retention_policy import HOUR_MS, RetentionPolicy

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from broker.config.endpoint import Endpoint
 from broker.config.security_config import SECTION_DEFAULTS, SecurityConfig
 from broker.config.setting_checks import ConfigError, one_line
 from broker.system.bounded_file_read import read_bounded
+from dledger.wire.endpoint import Endpoint, EndpointError
 from store.quoting import quoted, shortened
 
 if TYPE_CHECKING:
@@ -139,5 +139,5 @@ def endpoint_setting(key: str, value: object) -> Endpoint:
         raise ConfigError(f"{key}: must be a string, not {quoted(value)}")
     try:
         return Endpoint.parse(value)
-    except ConfigError as error:
+    except EndpointError as error:
         raise ConfigError(f"{key}: {error}") from None

@@ -11,6 +11,7 @@ from broker.remoting.connection import Connection, Forward, Handler
 from broker.remoting.incomplete_frames import IncompleteFrameBudget
 from broker.remoting.turn_limit import TurnLimit
 from broker.security.port_tls import PortTls, waiting_limits
+from dledger.wire.endpoint import listening_hosts
 from dledger.wire.tls_server import TlsServer
 from store.quoting import FROM_OUTSIDE
 
@@ -121,7 +122,7 @@ class RemotingServer:
         limits = self._limits
         if self._tls is None:
             self._server = await self._loop.create_server(
-                self.accept, self._host, self._port, backlog=limits.backlog
+                self.accept, listening_hosts(self._host), self._port, backlog=limits.backlog
             )
         else:
             waiting = waiting_limits(

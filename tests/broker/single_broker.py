@@ -13,7 +13,6 @@ from random import Random
 from struct import Struct
 from typing import Any, TypeVar
 
-from broker.config.endpoint import Endpoint
 from broker.config.node_config import Member, NodeConfig
 from broker.remoting.client import RemotingClient
 from broker.remoting.protocol.codes import RequestCode
@@ -24,6 +23,7 @@ from broker.security.credentials import NO_SECURITY, ClientSecurity, Credentials
 from broker.server.broker import Broker
 from broker.server.environment import BrokerLimits, Environment
 from dledger.node.executor import Executors
+from dledger.wire.endpoint import Endpoint
 from dledger.wire.transport import Message, TransportHandler
 from store.io.filesystem import FileSystem
 from store.io.os_filesystem import OsFileSystem

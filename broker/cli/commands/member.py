@@ -13,9 +13,8 @@ from broker.cli.local_cluster.local_member import local_cluster, put_aside, reti
 from broker.cli.local_cluster.readiness import wait_until_answering
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.options import add_data, add_json, add_namesrv, print_json, print_table
-from broker.config.endpoint import Endpoint
 from broker.config.node_config import NODE_NAME
-from broker.config.setting_checks import ConfigError
+from dledger.wire.endpoint import Endpoint, EndpointError
 
 EXAMPLES = """\
   dledger member list broker-a
@@ -80,7 +79,7 @@ def _node(text: str) -> str:
 def _address(text: str) -> str:
     try:
         return str(Endpoint.parse(text))
-    except ConfigError as error:
+    except EndpointError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 

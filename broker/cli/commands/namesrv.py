@@ -26,6 +26,7 @@ from broker.system.log_lines import FORMATS, LEVELS
 from broker.system.server_log import LogSettings, ServerLog
 from broker.system.wall_clock import system_clock_ms
 from dledger.node.service import StopSignal
+from dledger.wire.endpoint import join_host_port
 
 if TYPE_CHECKING:
     from broker.nameserver.http_server import NameServerHttp
@@ -109,16 +110,16 @@ async def _serve(
         nameserver = await serve(config.host, config.port, access, tls)
     except OSError as error:
         raise CommandError(
-            f"cannot listen on {config.host}:{config.port} ({_reason(error)}): "
+            f"cannot listen on {join_host_port(config.host, config.port)} ({_reason(error)}): "
             "stop what uses it, or choose another with --port"
         ) from error
-    document = {"namesrv": f"{config.host}:{nameserver.port}"}
+    document = {"namesrv": join_host_port(config.host, nameserver.port)}
     async with AsyncExitStack() as running:
         running.push_async_callback(nameserver.stop)
         if config.http_port is not None:
             http = await _serve_http(nameserver, config.host, config.http_port, access, tls)
             running.push_async_callback(http.stop)
-            document["http"] = f"{config.host}:{http.port}"
+            document["http"] = join_host_port(config.host, http.port)
         line = f"the NameServer listens on {document['namesrv']}"
         announce(document, line, as_json=as_json)
         await stop.asked
@@ -138,7 +139,7 @@ async def _serve_http(
         await http.start()
     except OSError as error:
         raise CommandError(
-            f"cannot listen on {host}:{port} ({_reason(error)}): "
+            f"cannot listen on {join_host_port(host, port)} ({_reason(error)}): "
             "stop what uses it, or choose another with --http-port"
         ) from error
     return http

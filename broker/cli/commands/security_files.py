@@ -29,7 +29,7 @@ from dledger.wire.peer_identity import PeerIdentity
 from store.quoting import quoted
 
 CERTIFICATE_DAYS = 825
-ALWAYS = ("localhost", "127.0.0.1")
+ALWAYS = ("localhost", "127.0.0.1", "::1")
 """Hosts in each certificate: commands on the same machine use them."""
 
 

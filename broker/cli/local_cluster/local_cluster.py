@@ -30,9 +30,9 @@ from broker.cli.local_cluster.port_layout import Ports, change_ports, plan_clust
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.options import data_option
 from broker.config.config_file import read_config
-from broker.config.endpoint import Endpoint
 from broker.config.node_config import NodeConfig
 from broker.config.setting_checks import ConfigError
+from dledger.wire.endpoint import Endpoint
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.options import PORT_MAX
-from broker.config.endpoint import Endpoint
 from broker.config.node_config import Member, NodeConfig
+from dledger.wire.endpoint import Endpoint
 
 HOST = "127.0.0.1"
 PORT_STEP = 10

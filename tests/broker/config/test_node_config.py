@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.config.config_file import parse_config, read_config
-from broker.config.endpoint import Endpoint
 from broker.config.node_config import Member, NodeConfig
 from broker.config.setting_checks import ConfigError
 from broker.config.toml_file import CONFIG_SIZE_MAX
+from dledger.wire.endpoint import Endpoint
 from tests.support.odd_files import make_odd_file
 
 GOOD = """
@@ -106,9 +106,9 @@ def test_a_bad_setting_is_named_with_what_it_may_be(line: str, said: str) -> Non
         ('node = "n1"', 'node = "n7"', "members: n7 itself is missing from ['n0', 'n1']"),
         ('["127.0.0.1:9876"]', "[]", "namesrv: at least one NameServer is needed"),
         ('["127.0.0.1:9876"]', "[9876]", "namesrv: must be a string, not 9876"),
-        ('["127.0.0.1:9876"]', '["ns:9876"]', "the host must be an IPv4 address"),
-        ('"127.0.0.1:9876"', '"127.0.0.1"', '"127.0.0.1" is not host:port'),
-        ("127.0.0.1:10921", "127.0.0.1:70000", 'members.n1.address: "127.0.0.1:70000" is not'),
+        ('["127.0.0.1:9876"]', '["::1:9876"]', "an IPv6 address stands in brackets"),
+        ('"127.0.0.1:9876"', '"127.0.0.1"', "'127.0.0.1' is not host:port"),
+        ("127.0.0.1:10921", "127.0.0.1:70000", "members.n1.address: '127.0.0.1:70000' is not"),
         ("127.0.0.1:10921", "127.0.0.1:8080", "127.0.0.1:8080 is members.n0.http already"),
         ('http = "127.0.0.1:8081"', "", "members.n1.http: is missing"),
         ('http = "127.0.0.1:8081"', "htp = 1", "members.n1.htp: is no setting; did you mean http?"),
