@@ -56,7 +56,7 @@ COMMANDS = {
     "leader": "hand the leadership of a group to another voter",
     "member": "add, promote, remove, replace and list the members of a group",
     "security": "certificates and secrets of a cluster, and its accounts",
-    "config": "show and change settings of running groups",
+    "config": "files of settings, and settings of running groups",
     "verify": "check the data of stopped replicas, or of snapshots, and compare them",
     "bench": "measure producing, consuming and failover",
 }

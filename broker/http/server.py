@@ -82,7 +82,7 @@ class HttpServer:
         self._context = context
         self._limits = limits
         clock = clock or context.loop.time
-        self._port = HttpPort(context.loop, *context.config.own.http, limits, tls)
+        self._port = HttpPort(context.loop, *context.config.listening.http, limits, tls)
         self._refusals: Counter[str] = Counter()
         self._loop_lag = EventLoopLag(context.loop, clock)
         own = PortFigures(lambda: self._port.connections, self._refusals)
@@ -93,7 +93,9 @@ class HttpServer:
         """The application, which a test can serve without a port."""
         config = self._context.config
         memory = MemoryBudget(self._limits, _JSON_OVERHEAD * config.max_message_size + (64 << 10))
-        guard = OriginGuard([*config.http_hosts, *(endpoint.host for endpoint in config.own)])
+        guard = OriginGuard(
+            [*config.http_hosts, *(at.host for at in (*config.own, *config.listening))]
+        )
         access = self._context.access
         app = web.Application(
             middlewares=[

@@ -127,8 +127,9 @@ def _transports(
     return lambda: WebSocketTransport(
         group=config.group,
         node=config.node,
-        host=config.own.peer.host,
-        port=config.own.peer.port,
+        host=config.listening.peer.host,
+        port=config.listening.peer.port,
+        address=str(config.own.peer),
         peers=config.peers,
         limits=limits,
         security=security,

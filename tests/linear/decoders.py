@@ -14,9 +14,8 @@ from broker.admin.group_members import parse_member
 from broker.client.consumer.offset_reset_body import reset_offsets
 from broker.client.received_message import decompressed
 from broker.client.route.topic_route import decode_route
-from broker.config.config_file import parse_config
+from broker.config.config_file import parse_config, parse_name_server_config
 from broker.config.dynamic_settings import changed_settings
-from broker.config.name_server_config import parse_name_server_config
 from broker.delivery.message_filter import SCAN_LIMITS, selected
 from broker.delivery.message_reader import GetMessageResult, GetMessageStatus
 from broker.filter.sql92_parser import parse_selector

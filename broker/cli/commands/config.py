@@ -1,16 +1,20 @@
-"""``dledger config``: settings of running groups, which hold for all their nodes at once."""
+"""``dledger config``: files of settings, and settings of running groups."""
 
 from __future__ import annotations
 
 import argparse
 
 from broker.cli.cluster_admin.admin_client import AdminClient, run_admin
+from broker.cli.commands.config_files import FILE_ACTIONS, add_file_arguments
 from broker.cli.terminal.command_error import UsageError
 from broker.cli.terminal.options import add_json, add_namesrv, print_json
 from broker.remoting.protocol.codes import RequestCode
 from store.quoting import quoted
 
 EXAMPLES = """\
+  dledger config init node.toml                   all settings of a node, explained
+  dledger config check node.toml                  every problem, with its line
+  dledger config show node.toml                   each value, and where it comes from
   dledger config get                              every setting of every group
   dledger config get fileReservedTime
   dledger config set logLevel debug               on all nodes of all groups, across restarts
@@ -25,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     change = actions.add_parser("set", help="change a setting of running groups")
     change.add_argument("key", metavar="KEY")
     change.add_argument("value", metavar="VALUE")
+    add_file_arguments(actions)
     for action in (get, change):
         action.add_argument("--group", metavar="NAME", help="a broker group; default: all")
         add_namesrv(action)
@@ -32,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    return _get(args) if args.action == "get" else _set(args)
+    return {"get": _get, "set": _set, **FILE_ACTIONS}[args.action](args)
 
 
 def _get(args: argparse.Namespace) -> int:

@@ -12,10 +12,12 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from broker.cli.terminal.command_error import CommandError, UsageError
-from broker.cli.terminal.foreground import announce, run_until_stopped, show_as
+from broker.cli.terminal.foreground import announce, run_until_stopped, show_as, tell_reopened
 from broker.cli.terminal.name_arguments import host_name
 from broker.cli.terminal.options import add_json, port_number
-from broker.config.name_server_config import NameServerConfig, read_name_server_config
+from broker.config.config_file import NAME_SERVER, read_name_server_config
+from broker.config.name_server_config import NameServerConfig
+from broker.config.reload import take_changes
 from broker.config.security_config import ENFORCING, EXPOSED
 from broker.config.setting_checks import ConfigError
 from broker.nameserver.server import NameServer, serve
@@ -23,7 +25,7 @@ from broker.security.access_control import AccessControl
 from broker.security.port_tls import PortTls
 from broker.server.security_setup import read_port_tls, read_secrets
 from broker.system.log_lines import FORMATS, LEVELS
-from broker.system.server_log import LogSettings, ServerLog
+from broker.system.server_log import ServerLog
 from broker.system.wall_clock import system_clock_ms
 from dledger.node.service import StopSignal
 from dledger.wire.endpoint import join_host_port
@@ -36,9 +38,9 @@ EXAMPLES = """\
   dledger namesrv --config /etc/dledger/namesrv.toml
   dledger namesrv --http-port 8079                /metrics for Prometheus, /readyz for probes
 
-The file has host, port, cluster, and a section [security]; broker/config/name_server_config.py
-explains all. Without that section a NameServer listens for this machine alone, unless it is told
-to be insecure.
+docs/configuration.md explains what the file may have, and `dledger config init --kind namesrv`
+writes one. Without the section [security] a NameServer listens for this machine alone, unless it
+is told to be insecure.
 """
 
 log = logging.getLogger("dledger.nameserver")
@@ -71,21 +73,31 @@ def run(args: argparse.Namespace) -> int:
     given = {key: getattr(args, key) for key in NAME_SERVER_OPTIONS}
     changed = {key: value for key, value in given.items() if value is not None}
     try:
-        if args.config is not None:
-            config = read_name_server_config(args.config, changed)
-        else:
-            config = NameServerConfig(**changed)
-            config.refuse_exposed()
+        config = read_name_server_config(args.config or "", os.environ, changed)
         access = _access_control(config)
         tls = read_port_tls(config.security, config.name)
     except ConfigError as error:
         raise UsageError(str(error)) from error
     show_as("dledger-namesrv")
-    server_log = ServerLog(LogSettings(config.log_level, config.log_format))
+    server_log = ServerLog(config.logging)
     if config.exposed:
         log.warning(EXPOSED)
+    present = config
+
+    def reload() -> None:
+        nonlocal present
+        server_log.reopen()
+        try:
+            read = read_name_server_config(args.config or "", os.environ, changed)
+        except ConfigError as error:
+            log.error("the settings stay as they are: %s", error)
+            return
+        present = take_changes(NAME_SERVER.settings, present, read)
+        server_log.configure(present.logging)
+        tell_reopened(present.logging)
+
     return run_until_stopped(
-        lambda stop: _serve(config, access, tls, stop, as_json=args.json), server_log.reopen
+        lambda stop: _serve(config, access, tls, stop, as_json=args.json), reload
     )
 
 
@@ -110,7 +122,7 @@ async def _serve(
         nameserver = await serve(config.host, config.port, access, tls)
     except OSError as error:
         raise CommandError(
-            f"cannot listen on {join_host_port(config.host, config.port)} ({_reason(error)}): "
+            f"cannot listen on {config.at} ({_reason(error)}): "
             "stop what uses it, or choose another with --port"
         ) from error
     document = {"namesrv": join_host_port(config.host, nameserver.port)}

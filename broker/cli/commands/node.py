@@ -11,10 +11,11 @@ import sys
 from typing import TYPE_CHECKING
 
 from broker.cli.terminal.command_error import CommandError, UsageError
-from broker.cli.terminal.foreground import announce, run_until_stopped, show_as
+from broker.cli.terminal.foreground import announce, run_until_stopped, show_as, tell_reopened
 from broker.cli.terminal.options import add_json
-from broker.config.config_file import read_config
+from broker.config.config_file import NODE, read_config
 from broker.config.node_config import NodeConfig
+from broker.config.reload import take_changes
 from broker.config.security_config import EXPOSED
 from broker.config.setting_checks import ConfigError
 from broker.system.malloc_tuning import keep_freed_memory
@@ -38,14 +39,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--config",
         metavar="FILE",
         required=True,
-        help="a node.toml; `dledger up` writes them, broker/config/config_file.py explains all",
+        help="a node.toml; `dledger config init` writes one, `dledger up` writes its own",
     )
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     try:
-        config = read_config(args.config)
+        config = read_config(args.config, os.environ)
     except ConfigError as error:
         raise UsageError(str(error)) from error
     if config.tracing and not _has_opentelemetry():
@@ -59,10 +60,8 @@ def run(args: argparse.Namespace) -> int:
         logging.getLogger("dledger").warning(EXPOSED)
     import_server()
     tune_interpreter()
-    return run_until_stopped(
-        lambda stop: _serve(config, stop, as_json=args.json),
-        lambda: reload_log(server_log, args.config),
-    )
+    node = ForegroundNode(config, args.config, server_log, as_json=args.json)
+    return run_until_stopped(node.serve, node.reload)
 
 
 def _has_opentelemetry() -> bool:
@@ -72,19 +71,42 @@ def _has_opentelemetry() -> bool:
         return False
 
 
-def reload_log(server_log: ServerLog, path: str) -> None:
-    """Opens the log again, and takes what the file says of it now."""
-    server_log.reopen()
-    try:
-        settings = read_config(path).logging
-    except ConfigError as error:
-        log.error("the settings stay as they are: %s", error)
-        return
-    server_log.configure(settings)
-    log.info(
-        "the log is open again, from %(log_level)s up, as %(log_format)s",
-        {"log_level": settings.level, "log_format": settings.format},
-    )
+class ForegroundNode:
+    """The node that this process runs. ``path`` is that of its ``node.toml``."""
+
+    def __init__(
+        self, config: NodeConfig, path: str, server_log: ServerLog, *, as_json: bool
+    ) -> None:
+        self._config = config
+        self._path = path
+        self._log = server_log
+        self._as_json = as_json
+        self._server: BrokerServer[Broker] | None = None
+
+    async def serve(self, stop: StopSignal) -> int:
+        """Runs it until it is asked to ``stop``. Raises :class:`CommandError`."""
+        reason = await run_service(self._start, stop)
+        if reason is not None:
+            raise CommandError(f"{self._config.name} stopped by itself: {reason}")
+        return 0
+
+    async def _start(self) -> BrokerServer[Broker]:
+        self._server = await _start(self._config, as_json=self._as_json)
+        return self._server
+
+    def reload(self) -> None:
+        """Opens the log again, and takes what the file says now."""
+        self._log.reopen()
+        try:
+            read = read_config(self._path, os.environ)
+        except ConfigError as error:
+            log.error("the settings stay as they are: %s", error)
+            return
+        self._config = take_changes(NODE.settings, self._config, read)
+        self._log.configure(self._config.logging)
+        if self._server is not None:
+            self._server.broker.context.settings.config = self._config
+        tell_reopened(self._config.logging)
 
 
 def import_server() -> None:
@@ -115,13 +137,6 @@ def tune_interpreter() -> None:
     gc.set_threshold(50_000, 20, 50)
 
 
-async def _serve(config: NodeConfig, stop: StopSignal, *, as_json: bool) -> int:
-    reason = await run_service(lambda: _start(config, as_json=as_json), stop)
-    if reason is not None:
-        raise CommandError(f"{config.name} stopped by itself: {reason}")
-    return 0
-
-
 async def _start(config: NodeConfig, *, as_json: bool) -> BrokerServer[Broker]:
     from broker.server.os_environment import serve  # noqa: PLC0415 - after the environment is set
 
@@ -132,7 +147,7 @@ async def _start(config: NodeConfig, *, as_json: bool) -> BrokerServer[Broker]:
     except StoreError as error:
         raise CommandError(f"{config.name}: {error}") from error
     except OSError as error:
-        wanted = ", ".join(map(str, config.own))
+        wanted = ", ".join(map(str, config.listening))
         raise CommandError(
             f"{config.name} cannot listen on its addresses ({wanted}): "
             f"{os.strerror(error.errno or 0)}; stop what uses them, or change its node.toml"

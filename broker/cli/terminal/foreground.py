@@ -15,6 +15,7 @@ import uvloop
 
 from broker.cli.terminal.options import print_json
 from broker.cli.terminal.standard_streams import drop_output
+from broker.system.server_log import LogSettings
 from broker.system.stderr_file import stdout_is_the_log
 from dledger.node.service import StopSignal
 
@@ -44,6 +45,14 @@ def announce(server: Mapping[str, object], line: str, *, as_json: bool) -> None:
     except OSError as error:
         log.warning("%s; stdout cannot be written: %s", line, error)
         drop_output()
+
+
+def tell_reopened(settings: LogSettings) -> None:
+    """Says in the log that it is open again."""
+    log.info(
+        "the log is open again, from %(log_level)s up, as %(log_format)s",
+        {"log_level": settings.level, "log_format": settings.format},
+    )
 
 
 def run_until_stopped(
