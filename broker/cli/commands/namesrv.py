@@ -92,8 +92,8 @@ def run(args: argparse.Namespace) -> int:
         except ConfigError as error:
             log.error("the settings stay as they are: %s", error)
             return
+        server_log.configure(read.logging)  # all of which may change
         present = take_changes(NAME_SERVER.settings, present, read)
-        server_log.configure(present.logging)
         tell_reopened(present.logging)
 
     return run_until_stopped(

@@ -102,8 +102,8 @@ class ForegroundNode:
         except ConfigError as error:
             log.error("the settings stay as they are: %s", error)
             return
+        self._log.configure(read.logging)  # all of which may change
         self._config = take_changes(NODE.settings, self._config, read)
-        self._log.configure(self._config.logging)
         if self._server is not None:
             self._server.broker.context.settings.config = self._config
         tell_reopened(self._config.logging)

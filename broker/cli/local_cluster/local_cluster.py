@@ -146,7 +146,7 @@ class LocalCluster:
     def _check_ports(self) -> None:
         wanted = {self.namesrv: ("the NameServer", "--namesrv-port")}
         for node in self.nodes.values():
-            member = node.config.own
+            member = node.config.listening
             wanted[member.address] = (node.config.name, "--port")
             wanted[member.peer] = (f"Raft of {node.config.name}", "--port")
             wanted[member.http] = (f"HTTP of {node.config.name}", "--http-port")

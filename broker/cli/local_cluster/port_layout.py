@@ -135,12 +135,13 @@ def _next_port(first: int, taken: Collection[int]) -> int:
 
 def why_taken(endpoint: Endpoint) -> str | None:
     """Why nobody could listen there now; None if that is possible."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(endpoint)
-        except OSError as error:
-            return error.strerror
+    try:
+        for family, _, _, _, address in socket.getaddrinfo(*endpoint, type=socket.SOCK_STREAM):
+            with socket.socket(family) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(address)
+    except OSError as error:
+        return error.strerror
     return None
 
 
