@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from broker.config.name_server_config import NameServerConfig
-from broker.config.node_config import Listen, Member, NodeConfig
+from broker.config.node_addresses import Listen, Member
+from broker.config.node_config import NodeConfig
 from broker.config.security_config import SECURITY_OFF, SECURITY_SETTINGS, SecurityConfig
 from broker.config.setting import ANY_NODE, Setting, settings_of
 from broker.config.setting_checks import ConfigError, one_line

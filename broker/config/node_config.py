@@ -10,13 +10,18 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass
-from typing import NamedTuple
 
+from broker.config.node_addresses import (
+    LISTEN_SETTINGS,
+    MEMBER_SETTINGS,
+    Listen,
+    Member,
+    check_distinct,
+    vip_address,
+)
 from broker.config.security_config import SECURITY_OFF, SECURITY_SETTINGS, SecurityConfig
 from broker.config.setting import (
-    ANY_NODE,
     Allowed,
-    Setting,
     between,
     matching,
     one_of,
@@ -53,26 +58,6 @@ BYTES_MAX = 1 << 60
 
 def _is_path(text: str) -> bool:
     return 0 < len(os.fsencode(text)) <= PATH_MAX and text.isprintable() and os.path.isabs(text)
-
-
-class Member(NamedTuple):
-    """The three addresses of one member of the group."""
-
-    peer: Endpoint
-    address: Endpoint
-    http: Endpoint
-
-
-class Listen(NamedTuple):
-    """Where this node listens; None: at its address among the members."""
-
-    peer: Endpoint | None = None
-    address: Endpoint | None = None
-    http: Endpoint | None = None
-
-
-EXAMPLE_MEMBER = Member(*(Endpoint("127.0.0.1", port) for port in (10915, 10911, 8080)))
-_PORTS = {"peer": "Raft", "address": "RocketMQ's remoting protocol", "http": "HTTP"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +114,10 @@ class NodeConfig:
         "How far behind that is: this share of the machine's memory.",
         unit="%",
         allowed=between(0, 100),
+    )
+    vip_port: bool = setting(
+        False,
+        "true: the port two below `address` serves clients too, as Java clients up to 4.4 expect.",
     )
     election_timeout_ms: int = setting(
         600,
@@ -287,31 +276,8 @@ class NodeConfig:
             'a URL such as "http://127.0.0.1:4318/v1/traces", or empty',
         ),
     )
-    listen: Listen = section(
-        Listen(),
-        *(
-            Setting(
-                key=key,
-                kind=Endpoint,
-                default=None,
-                doc=f"Where this node listens for {of}, if not at its address among the members.",
-                example=Endpoint("0.0.0.0", example.port),  # noqa: S104 - an example
-            )
-            for (key, of), example in zip(_PORTS.items(), EXAMPLE_MEMBER, strict=True)
-        ),
-    )
-    members: Mapping[str, Member] = section(
-        MISSING,
-        *(
-            Setting(
-                key=f"{ANY_NODE}.{key}",
-                kind=Endpoint,
-                doc=f"Where that node is dialled: {of}.",
-                example=example,
-            )
-            for (key, of), example in zip(_PORTS.items(), EXAMPLE_MEMBER, strict=True)
-        ),
-    )
+    listen: Listen = section(Listen(), *LISTEN_SETTINGS)
+    members: Mapping[str, Member] = section(MISSING, *MEMBER_SETTINGS)
 
     def __post_init__(self) -> None:
         for name in self.members:
@@ -320,7 +286,7 @@ class NodeConfig:
         if self.node not in self.members:
             known = quoted(list(self.members))
             raise ConfigError(f"{self.node} itself is missing from {known}", "members")
-        _check_distinct(self.members)
+        check_distinct(self.members, self.vip_address)
         if not self.namesrv:
             raise ConfigError("at least one NameServer is needed", "namesrv")
         largest = min(MESSAGE_SIZE_MAX, self.segment_size // 2)
@@ -343,6 +309,11 @@ class NodeConfig:
     def listening(self) -> Member:
         """The addresses at which this process listens."""
         return Member(*(at or own for at, own in zip(self.listen, self.own, strict=True)))
+
+    @property
+    def vip_address(self) -> Endpoint | None:
+        """The second port for clients, below the first, if ``vip_port`` asks for it."""
+        return vip_address(self.listening.address) if self.vip_port else None
 
     @property
     def exposed(self) -> bool:
@@ -383,12 +354,3 @@ class NodeConfig:
 def broker_id_of(node: str) -> int:
     """RocketMQ's broker id of the node ``n<k>`` while it follows."""
     return int(node[1:]) + 1
-
-
-def _check_distinct(members: Mapping[str, Member]) -> None:
-    seen: dict[Endpoint, str] = {}
-    for node, member in members.items():
-        for key, endpoint in member._asdict().items():
-            other = seen.setdefault(endpoint, f"members.{node}.{key}")
-            if other != f"members.{node}.{key}":
-                raise ConfigError(f"{endpoint} is {other} already", f"members.{node}.{key}")

@@ -63,16 +63,18 @@ class RemotingServer:
         *,
         forward: Forward | None = None,
         tls: PortTls | None = None,
+        vip_port: int | None = None,
     ) -> None:
-        """Without ``tls`` the port speaks none."""
+        """Without ``tls`` the port speaks none. ``vip_port`` is a second port, served alike."""
         self._loop = loop
         self._host = host
         self._port = port
+        self._vip_port = vip_port
         self._dispatch = dispatch
         self._limits = limits or RemotingLimits()
         self._forward = forward
         self._tls = tls
-        self._server: asyncio.AbstractServer | TlsServer | None = None
+        self._listening: list[asyncio.AbstractServer | TlsServer] = []
         self._connections: dict[Connection, None] = {}
         self._accepted = 0
         self.refusals: Counter[str] = Counter()
@@ -118,11 +120,22 @@ class RemotingServer:
         return connection
 
     async def start(self) -> None:
-        """Listens. Raises ``OSError`` if the address cannot be used."""
+        """Listens. Raises ``OSError`` if an address cannot be used; nothing listens then."""
+        try:
+            self._port = await self._listen(self._port)
+            if self._vip_port is not None:
+                await self._listen(self._vip_port)
+        except OSError:
+            self._stop_listening()
+            raise
+
+    async def _listen(self, port: int) -> int:
+        """Returns the port, which the system has chosen if ``port`` is 0."""
         limits = self._limits
+        server: asyncio.AbstractServer | TlsServer
         if self._tls is None:
-            self._server = await self._loop.create_server(
-                self.accept, listening_hosts(self._host), self._port, backlog=limits.backlog
+            server = await self._loop.create_server(
+                self.accept, listening_hosts(self._host), port, backlog=limits.backlog
             )
         else:
             waiting = waiting_limits(
@@ -131,16 +144,19 @@ class RemotingServer:
                 limits.connect_seconds,
                 limits.backlog,
             )
-            self._server = await self._tls.listen(self.accept, self._host, self._port, waiting)
-        sockets = getattr(self._server, "sockets", None)
-        if sockets:
-            self._port = sockets[0].getsockname()[1]
+            server = await self._tls.listen(self.accept, self._host, port, waiting)
+        self._listening.append(server)
+        sockets = getattr(server, "sockets", None)
+        return int(sockets[0].getsockname()[1]) if sockets else port
+
+    def _stop_listening(self) -> None:
+        for server in self._listening:
+            server.close()
+        self._listening.clear()
 
     async def stop(self) -> None:
         """Stops listening and closes every connection; answers already given may still leave."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        self._stop_listening()
         if self._connections:
             self._all_closed = self._loop.create_future()
             for connection in self.connections:

@@ -52,6 +52,7 @@ class BrokerServer(Generic[B]):
             limits.remoting,
             forward=self.broker.forwarder.take,
             tls=environment.tls,
+            vip_port=config.vip_address.port if config.vip_address else None,
         )
         self._registrar = Registrar(
             loop,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from store.errors import DamagedError, OutOfRangeError, StoreError
+from store.errors import DamagedError, DerivedDamageError, OutOfRangeError, StoreError
 from store.index.consume_queue import ConsumeQueue
 from store.log.entry import EntryKind
 from store.message.batch import QUEUE_ROW, decode_batch
@@ -31,8 +31,8 @@ def first_offsets(
     """For each queue (topic, id) the first offset whose record does not lie below ``position``.
 
     At most two records of each queue are read, and the whole log from ``position`` on if a row is
-    corrupt. Raises :class:`~store.errors.DamagedError` if the log cannot be read. Without a ``log``
-    the rows are believed.
+    corrupt. Raises :class:`~store.errors.DerivedDamageError` if the log is damaged, too. Without a
+    ``log`` the rows are believed.
     """
     found: list[tuple[ConsumeQueue, int]] = []
     doubtful: _Queues = {}
@@ -47,7 +47,10 @@ def first_offsets(
                 raise
         doubtful[topic, queue_id] = queue
     if log is not None and doubtful:
-        first = _first_in_log(doubtful, position, log)
+        try:
+            first = _first_in_log(doubtful, position, log)
+        except DamagedError as error:
+            raise DerivedDamageError(error.path, error.position, error.what, position) from error
         found += [
             (queue, first[key] if key in first else _first_in_memory(queue, position))
             for key, queue in doubtful.items()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from struct import Struct
 from typing import ClassVar, TypeAlias
 
@@ -227,22 +228,32 @@ class BrokerStateMachine:
 
     def apply(self, entry: Entry) -> None:
         """See :class:`~dledger.node.state_machine.StateMachine`."""
-        self.applied_end = entry.end
         if entry.kind is not EntryKind.DATA:
+            self.applied_end = entry.end
             return
-        self._recent.add(entry)
         try:
             batch = decode_batch(entry.body)
+        except CorruptBatchError as error:
+            raise _not_applicable(entry, error) from error
+        commands = decode_commands(batch.commands)
+        # Before anything changes: this may find damage, and then the entry comes again.
+        expired = [
+            first_offsets(self._queues.all(), command.position, self.log)
+            for command in commands
+            if isinstance(command, Expire)
+        ]
+        self.applied_end = entry.end
+        self._recent.add(entry)
+        try:
             if batch.runs:
                 self._apply_messages(batch)
-        except (CorruptBatchError, StoreError) as error:
-            raise InvariantError(
-                SafetyProperty.SAME_STATE, f"entry {entry.index} cannot be applied: {error}"
-            ) from error
+        except StoreError as error:
+            raise _not_applicable(entry, error) from error
         segment = segment_start(entry.position, self._segment_size)
         self.segment_times[segment] = self.state.store_timestamp_ms
         self.digests.segments.dirty[segment] = None
-        commands = decode_commands(batch.commands)
+        for queue, first_offset in chain.from_iterable(expired):
+            queue.first_offset = max(queue.first_offset, first_offset)
         proof = self._apply_commands(commands, entry) if commands else None
         if proof is None or batch.runs or len(commands) > 1:
             self.changed_index = entry.index
@@ -341,8 +352,6 @@ class BrokerStateMachine:
         return proof
 
     def _expire(self, position: int) -> None:
-        for queue, first_offset in first_offsets(self._queues.all(), position, self.log):
-            queue.first_offset = first_offset
         self.keys.expire(position)
         kept = segment_start(position, self._segment_size)
         self.segment_times = {
@@ -377,3 +386,8 @@ class BrokerStateMachine:
 
 def _first_offsets(queues: Sequence[QueueLength]) -> _FirstOffsets:
     return {(queue.topic, queue.queue_id): queue.first_offset for queue in queues}
+
+
+def _not_applicable(entry: Entry, error: StoreError) -> InvariantError:
+    what = f"entry {entry.index} cannot be applied: {error}"
+    return InvariantError(SafetyProperty.SAME_STATE, what)

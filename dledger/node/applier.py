@@ -20,7 +20,7 @@ from dledger.node.state_machine import StateMachine
 from dledger.raft.core import Raft
 from dledger.raft.raft_state import Role
 from dledger.raft.ready import NOTHING, Ready
-from store.errors import DamagedError, DiskFullError, StoreError
+from store.errors import DamagedError, DerivedDamageError, DiskFullError, StoreError
 from store.log.entry import Entry, EntryKind
 from store.replica import ReplicaStore
 
@@ -49,11 +49,13 @@ class Applier:
         answered: Callable[[Entry, float], None],
         caught_up: Callable[[], None],
         suspect: Callable[[int], None],
+        suspect_derived: Callable[[int], None],
         advance: Callable[[], None],
     ) -> None:
         """Of each applied entry ``noted`` is told first, then ``configured`` of its index if it is
         a configuration, then ``answered`` with the time. ``caught_up`` is told after some of them.
-        ``suspect`` has a damaged entry looked at, and ``advance`` has done what the core asks for.
+        ``suspect`` has a damaged entry looked at, ``suspect_derived`` what is derived from the log
+        from a position on, and ``advance`` has done what the core asks for.
         ``clock`` gives seconds that never run backward."""
         checkpoint = store.recovered.checkpoint
         self.applied_index = -1 if checkpoint is None else checkpoint.index
@@ -70,6 +72,7 @@ class Applier:
         self._answered = answered
         self._caught_up = caught_up
         self._suspect = suspect
+        self._suspect_derived = suspect_derived
         self._advance = advance
         self._machine = machine
         self._reads = reads
@@ -119,9 +122,14 @@ class Applier:
         began_at = self._clock()
         try:
             self._machine.apply(entry)
+        except DerivedDamageError as error:
+            log.error("%s cannot apply entry %d: %s", self._core.node, entry.index, error)
+            self._suspect_derived(error.log_position)
+            self._try_later()
+            return False
         except (InvariantError, StoreError, OSError) as error:
-            # Not applied, or only in part, because a derived file cannot be read. An OSError must
-            # not get into the transport either, which would take it for one of its sockets.
+            # Not applied, or only in part. An OSError must not get into the transport, which would
+            # take it for one of its sockets.
             self._lifecycle.fail(error)
             return False
         ended_at = self._clock()
@@ -142,6 +150,10 @@ class Applier:
             lambda: store.read_entries(first, last, APPLY_BYTES_MAX), self._entries_read
         )
 
+    def _try_later(self) -> None:
+        self._reading = True
+        self._loop.call_later(APPLY_RETRY_SECONDS, self._retry)
+
     def _retry(self) -> None:
         self._reading = False
         if self._lifecycle.alive:
@@ -153,8 +165,7 @@ class Applier:
             log.error("%s cannot apply: %s", self._core.node, error)
             if isinstance(error, DamagedError):
                 self._suspect(self.applied_index + 1)
-            self._reading = True
-            self._loop.call_later(APPLY_RETRY_SECONDS, self._retry)
+            self._try_later()
             return
         if error is not None:
             self._lifecycle.fail(error)

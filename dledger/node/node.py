@@ -220,6 +220,13 @@ class Node:
         )
         self.membership = Membership(core=core, loop=loop, advance=advance)
         self.removal = MemberRemoval(core=core, send=send)
+        self.checked_reads = CheckedReads(
+            store=store,
+            reads=executors.reads,
+            applied_index=lambda: self.applied_index,
+            suspect=self.scrubber.suspect,
+            suspect_derived=self.scrubber.suspect_derived,
+        )
         self.applier = Applier(
             core=core,
             store=store,
@@ -234,14 +241,8 @@ class Node:
             answered=self.proposals.applied,
             caught_up=self.reads.applied,
             suspect=self.scrubber.suspect,
+            suspect_derived=self.checked_reads.suspect_derived,
             advance=advance,
-        )
-        self.checked_reads = CheckedReads(
-            store=store,
-            reads=executors.reads,
-            applied_index=lambda: self.applied_index,
-            suspect=self.scrubber.suspect,
-            suspect_derived=self.scrubber.suspect_derived,
         )
         self.snapshots = OnlineSnapshots(
             store=store,

@@ -40,7 +40,11 @@ class StateMachine(Protocol):
         """Called once, first of all: the state of a checkpoint, or None for the beginning."""
 
     def apply(self, entry: Entry) -> None:
-        """The next committed entry, of whatever kind; each exactly once after :meth:`restore`."""
+        """The next committed entry, of whatever kind; each exactly once after :meth:`restore`.
+
+        Raises :class:`~store.errors.DerivedDamageError`, with nothing applied, where it needs what
+        is damaged and will be repaired. The entry then comes again.
+        """
 
     def begin_checkpoint(self) -> CheckpointWork:
         """Captures the state now."""

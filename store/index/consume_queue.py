@@ -201,10 +201,11 @@ class ConsumeQueue(QueueRows):
             self.tail = tail
 
     def seal_tail(self, tail: Tail) -> None:
-        """Notes what the log says of an unsealed tail, if that has not grown. Any thread."""
+        """Notes the tail of the rows that are on the disk now, unless it has grown. Any thread."""
         with self._files.lock:
-            if self.tail.end == tail.end and not self.tail.sealed:
+            if self.tail.end == tail.end:
                 self.tail = tail
+                self._files.tails_replaced = True
 
     # --- start and expiry
 

@@ -111,16 +111,19 @@ class ConsumeQueues:
         return self._in_order
 
     def begin_flush(self) -> QueuesFlush | None:
-        """The job that makes every queue durable as it is now; None where all are."""
+        """The job that makes every queue and its tail durable as they are; None if all are."""
         flushes: list[tuple[str, int, QueueFlush]] = []
         clean: list[tuple[str, int, Tail]] = []
+        tails_replaced, self._files.tails_replaced = self._files.tails_replaced, False
         for topic, queue_id, queue in self.all():
             flush = queue.begin_flush()
             if flush is None:
                 clean.append((topic, queue_id, queue.tail))
             else:
                 flushes.append((topic, queue_id, flush))
-        return QueuesFlush(self._fs, self._directory, flushes, clean) if flushes else None
+        if not flushes and not tails_replaced:
+            return None
+        return QueuesFlush(self._fs, self._directory, flushes, clean)
 
     def lengths(self) -> list[tuple[str, int, int, int]]:
         """(topic, queue id, first offset, end offset) of every queue, for a checkpoint."""

@@ -27,6 +27,9 @@ from store.io.unreadable_blocks import UNREADABLE, overwrite_blocks
 from store.log.layout import segment_name
 
 ROWS_PER_FILE = 300_000
+NAMES_KEPT = 4096
+"""So many files are known to have durable names; a write to another one syncs its directory."""
+
 BLOCKS_KEPT = 64
 """So many blocks of all queues stay in memory, checked: who reads on has the next rows at hand."""
 
@@ -39,10 +42,13 @@ class OpenFiles:
         self._open_max = open_max
         self._files: dict[str, File] = {}
         self._blocks: dict[tuple[str, int, int], bytes] = {}
+        self._named: dict[str, None] = {}
         self.on_damage: Callable[[int], None] = lambda _position: None
         """Told of a place of the log from which on rows have to be made again."""
         self.lock = threading.Lock()
         """Held to replace the tail of a queue."""
+        self.tails_replaced = False
+        """Whether a tail was replaced by one of the same end, and not saved since."""
 
     def block(self, key: tuple[str, int, int]) -> bytes | None:
         """The rows of a block that was found to be whole: directory, first offset, end."""
@@ -56,6 +62,17 @@ class OpenFiles:
         self._blocks[key] = rows
         if len(self._blocks) > BLOCKS_KEPT:
             del self._blocks[next(iter(self._blocks))]
+
+    def is_named(self, path: str) -> bool:
+        """Whether this process has made the name of a file durable. One that it found may have been
+        left by a process that died before it could."""
+        return path in self._named
+
+    def note_named(self, path: str) -> None:
+        """See :meth:`is_named`."""
+        self._named[path] = None
+        if len(self._named) > NAMES_KEPT:
+            del self._named[next(iter(self._named))]
 
     def get(self, path: str, *, create: bool = False) -> File:
         """The open file; ``FileNotFoundError`` where it is absent and ``create`` is false."""
@@ -72,6 +89,8 @@ class OpenFiles:
         """Drops the files below a directory."""
         for path in [path for path in self._files if path.startswith(prefix)]:
             del self._files[path]
+        for path in [path for path in list(self._named) if path.startswith(prefix)]:
+            self._named.pop(path, None)
         for key in [key for key in self._blocks if f"{key[0]}/".startswith(prefix)]:
             del self._blocks[key]
 
@@ -171,12 +190,11 @@ class QueueRows:
         self._write_pieces(pieces, sync=sync)
 
     def _write_pieces(self, pieces: Sequence[tuple[str, int, Bytes]], *, sync: bool) -> None:
-        fs = self._files.fs
-        created = False
+        files, fs = self._files, self._files.fs
         if pieces:
             fs.make_directories(self._directory, sync=sync)
+        named = all(files.is_named(path) and fs.exists(path) for path, _, _ in pieces)
         for path, byte, data in pieces:
-            created = created or not fs.exists(path)
             file = fs.open(path, create=True)
             try:
                 try:
@@ -190,5 +208,7 @@ class QueueRows:
                     file.datasync()
             finally:
                 file.close()
-        if created and sync:
+        if sync and not named:
             fs.sync_directory(self._directory)
+            for path, _, _ in pieces:
+                files.note_named(path)

@@ -16,8 +16,10 @@ there were owners have zeros there.
 A save writes the first slot and syncs, then the second slot and syncs: at rest both hold the same
 record. If a save is torn, the other slot is whole. If one slot rots at rest, the other still has
 the *newest* record; with slots written in turn, rot in the newer one would silently bring back
-the older record, and a forgotten vote is a second leader in one term. Both slots lie in one block.
-If the disk cannot read that block, a save writes all of it.
+the older record, and a forgotten vote is a second leader in one term.
+
+Both slots lie in one block. If the disk cannot read it, no part of it can be written. A save
+then replaces the file.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from crc32c import crc32c
 from store.errors import DamagedError, DataFormatError
 from store.io.atomic_file import replace_file
 from store.io.filesystem import File, FileSystem
-from store.io.unreadable_blocks import overwrite_blocks, read_until_unreadable
+from store.io.unreadable_blocks import is_readable, read_until_unreadable
 
 SLOT_SIZE = 512
 SLOT_COUNT = 2
@@ -78,9 +80,12 @@ def decode_slot(data: bytes) -> tuple[int, bytes] | None:
 class TwoSlotFile:
     """The open file. One thread at a time; every ``OSError`` of a save is fatal to the caller."""
 
-    def __init__(self, file: File, sequence: int, payload: bytes, owner: str = "") -> None:
+    def __init__(
+        self, fs: FileSystem, file: File, sequence: int, payload: bytes, owner: str = ""
+    ) -> None:
         self.owner = owner
         """Whose file it is, ``group/node``; empty where it does not say."""
+        self._fs = fs
         self._file = file
         self._sequence = sequence
         self.path = file.path
@@ -92,7 +97,7 @@ class TwoSlotFile:
     ) -> TwoSlotFile:
         """Makes the file with its first record, durable on return."""
         replace_file(fs, directory, name, encode_slot(1, payload, owner) * SLOT_COUNT)
-        return TwoSlotFile(fs.open(f"{directory}/{name}"), 1, payload, owner)
+        return TwoSlotFile(fs, fs.open(f"{directory}/{name}"), 1, payload, owner)
 
     @staticmethod
     def open(fs: FileSystem, path: str) -> TwoSlotFile:
@@ -111,7 +116,7 @@ class TwoSlotFile:
             raise DamagedError(path, 0, what)
         sequence, payload = max(whole)
         owners = [slot_owner(data[at : at + SLOT_SIZE]) for at in (0, SLOT_SIZE)]
-        slot_file = TwoSlotFile(file, sequence, payload, owners[0] or owners[1])
+        slot_file = TwoSlotFile(fs, file, sequence, payload, owners[0] or owners[1])
         # The newest record goes first, over itself: should the sync that once wrote it have failed,
         # only this makes it durable before its elder is overwritten.
         newest = slots.index((sequence, payload))
@@ -128,8 +133,7 @@ class TwoSlotFile:
         """Replaces the record; durable, in both slots, on return."""
         self._sequence += 1
         self.payload = payload
-        self._write(0)
-        self._write(1)
+        self._write_both()
 
     def claim(self, owner: str) -> None:
         """Notes whose file it is, durably, where it does not say.
@@ -145,13 +149,27 @@ class TwoSlotFile:
                 "put this node's own file back, or replace the node, see docs/safety.md"
             )
         self.owner = owner
-        self._write(0)
-        self._write(1)
+        self._write_both()
 
     def close(self) -> None:
         self._file.close()
 
+    def _write_both(self) -> None:
+        if is_readable(self._file, 0):
+            self._write(0)
+            self._write(1)
+        else:
+            self._replace()
+
     def _write(self, slot: int) -> None:
-        data = encode_slot(self._sequence, self.payload, self.owner)
-        overwrite_blocks(self._file, data, slot * SLOT_SIZE)
+        self._file.pwrite(self._slot(), slot * SLOT_SIZE)
         self._file.datasync()
+
+    def _replace(self) -> None:
+        directory, _, name = self.path.rpartition("/")
+        replace_file(self._fs, directory, name, self._slot() * SLOT_COUNT)
+        self._file.close()
+        self._file = self._fs.open(self.path)
+
+    def _slot(self) -> bytes:
+        return encode_slot(self._sequence, self.payload, self.owner)

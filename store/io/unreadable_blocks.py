@@ -54,9 +54,9 @@ def widened_range(file: File, size: int, offset: int) -> tuple[int, int]:
     that cannot be read. What it covers beside them becomes zeros."""
     begin, end = offset, offset + size
     first, last = begin - begin % BLOCK_SIZE, end - end % BLOCK_SIZE
-    if begin > first and not _is_readable(file, first):
+    if begin > first and not is_readable(file, first):
         begin = first
-    if end > last and not _is_readable(file, last):
+    if end > last and not is_readable(file, last):
         end = last + BLOCK_SIZE
     return begin, end
 
@@ -74,7 +74,8 @@ def overwrite_blocks(file: File, data: Bytes, offset: int) -> None:
         file.truncate(size)
 
 
-def _is_readable(file: File, block: int) -> bool:
+def is_readable(file: ReadableFile, block: int) -> bool:
+    """Whether the disk can read the block of the file that begins at this byte."""
     try:
         file.pread(BLOCK_SIZE, block)
     except OSError as error:

@@ -13,7 +13,8 @@ from random import Random
 from struct import Struct
 from typing import Any, TypeVar
 
-from broker.config.node_config import Member, NodeConfig
+from broker.config.node_addresses import Member
+from broker.config.node_config import NodeConfig
 from broker.remoting.client import RemotingClient
 from broker.remoting.protocol.codes import RequestCode
 from broker.remoting.protocol.frame import Frame

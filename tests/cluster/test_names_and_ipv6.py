@@ -140,4 +140,6 @@ def test_a_cluster_on_ipv6_alone_is_secured_and_survives_its_leader(
         socket.create_connection(http, timeout=5) as plain,
         trusted.wrap_socket(plain, server_hostname="::1") as connection,
     ):
-        assert ("IP Address", "0:0:0:0:0:0:0:1") in connection.getpeercert()["subjectAltName"]  # type: ignore[index]
+        certificate = connection.getpeercert()
+        assert certificate is not None
+        assert ("IP Address", "0:0:0:0:0:0:0:1") in certificate["subjectAltName"]

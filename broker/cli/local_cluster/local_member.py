@@ -17,7 +17,8 @@ from broker.cli.local_cluster.local_cluster import (
 from broker.cli.local_cluster.managed_processes import end_processes
 from broker.cli.local_cluster.port_layout import plan_member
 from broker.cli.terminal.command_error import CommandError, UsageError
-from broker.config.node_config import Member, NodeConfig
+from broker.config.node_addresses import Member
+from broker.config.node_config import NodeConfig
 from broker.config.setting_checks import ConfigError
 from broker.remoting.protocol.addresses import parse_name_servers
 from dledger.wire.endpoint import Endpoint, EndpointError, join_host_port

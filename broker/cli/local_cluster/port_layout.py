@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.options import PORT_MAX
-from broker.config.node_config import Member, NodeConfig
+from broker.config.node_addresses import Member
+from broker.config.node_config import NodeConfig
 from dledger.wire.endpoint import Endpoint
 
 HOST = "127.0.0.1"

@@ -88,7 +88,7 @@ def vote_file_rewritten(patch: Patch) -> None:
         except DamagedError:
             if not path.endswith(VOTE_NAME):
                 raise
-            return TwoSlotFile(fs.open(path), 0, HardState().pack())
+            return TwoSlotFile(fs, fs.open(path), 0, HardState().pack())
 
     patch.set(TwoSlotFile, "save", save)
     patch.set(TwoSlotFile, "open", staticmethod(trusting))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from broker.admin.group_members import member_addresses
-from broker.config.node_config import Member, NodeConfig
+from broker.config.node_addresses import Member
+from broker.config.node_config import NodeConfig
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from dledger.raft.configuration import Configuration, MemberAddress
 from dledger.wire.endpoint import Endpoint

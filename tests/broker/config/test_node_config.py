@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from broker.config.config_file import parse_config, read_config
 from broker.config.config_text import node_toml
-from broker.config.node_config import Member, NodeConfig
+from broker.config.node_addresses import Member
+from broker.config.node_config import NodeConfig
 from broker.config.setting_checks import ConfigError
 from broker.config.toml_text import CONFIG_SIZE_MAX
 from dledger.wire.endpoint import Endpoint
@@ -118,6 +119,24 @@ def test_a_bad_setting_is_named_with_what_it_may_be(line: str, said: str) -> Non
 )
 def test_a_bad_member_or_name_is_named(old: str, new: str, said: str) -> None:
     assert said in complaint(GOOD.replace(old, new, 1))
+
+
+def test_the_vip_port_is_two_below_the_clients_port() -> None:
+    assert parse_config(GOOD, "/data").vip_address is None
+    given = parse_config("vip_port = true\n" + GOOD, "/data")
+    assert str(given.vip_address) == "127.0.0.1:10919"
+    assert parse_config(node_toml(given), "/data") == given
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("127.0.0.1:10917", "vip_port: 127.0.0.1:10915 is members.n0.peer already"),
+        ("127.0.0.1:2", "vip_port: 2 below the broker's port there is none"),
+    ],
+)
+def test_a_vip_port_that_cannot_be_is_refused(address: str, said: str) -> None:
+    assert said in complaint("vip_port = true\n" + GOOD.replace("127.0.0.1:10921", address))
 
 
 def test_a_file_that_is_no_toml_is_named_with_its_line(tmp_path: Path) -> None:

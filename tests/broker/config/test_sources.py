@@ -25,7 +25,8 @@ from broker.config.config_file import (
     wanted_kind,
 )
 from broker.config.config_text import commented_toml, node_toml
-from broker.config.node_config import NAME, Listen, Member, NodeConfig
+from broker.config.node_addresses import Listen, Member
+from broker.config.node_config import NAME, NodeConfig
 from broker.config.setting import ANY_NODE, Setting
 from broker.config.setting_checks import ConfigError
 from broker.config.settings_page import PAGE, page

@@ -5,12 +5,15 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from crc32c import crc32c
 
 from broker.maintenance.derived_files_check import DerivedFilesCheck
+from broker.maintenance.queue_blocks_check import QueueBlocksCheck
 from simulator.engine.disk import SimulatedFileSystem
 from store.errors import DerivedDamageError
 from store.index.key_index import KeyIndex
 from store.index.queue_rows import ROWS_PER_FILE
+from store.index.queue_tails import read_tails
 from store.log.entry import EntryKind
 from store.message.batch import decode_batch
 from store.state.machine_state import decode_machine_state
@@ -72,6 +75,53 @@ def test_a_block_is_made_again_once_all_its_entries_are_whole(
     told = check.check(entries)
     assert told == [f"{path}, byte {20 * 25}: the row differs from the log"]
     assert fs.visible_bytes(path) == before
+
+
+def test_a_lost_file_whose_first_rows_have_expired_gets_the_checksum_of_what_stands_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sample_replica, "ROWS_PER_FILE", ROWS_PER_FILE)
+    fs = SimulatedFileSystem(Random(1))
+    directory = sample_replica.write_replica(fs).directory
+    replica = sample_replica.Replica(fs)
+    restore(replica)
+    store = replica.store
+    checkpoint = store.recovered.checkpoint
+    assert checkpoint is not None
+    state = decode_machine_state(checkpoint.state)
+    queue = replica.queues.get("orders", 0)
+    assert queue is not None
+    entries = [
+        entry
+        for entry in store.read_entries(8, store.last_index, READ_BYTES)
+        if entry.kind is EntryKind.DATA
+    ]
+    queue.first_offset = next(
+        run.first_offset
+        for entry in entries
+        for run in decode_batch(entry.body).runs
+        if (run.topic, run.queue_id) == ("orders", 0)
+    )
+    assert queue.first_offset > 0
+    assert queue.tail.sealed
+    fs.vanish(queue.locate(0)[0])
+    check = QueueBlocksCheck(replica.queues.get)
+
+    def look() -> list[str]:
+        check.begin_pass(state)
+        check.begin_run(is_first=True)
+        return [told for entry in entries for told in check.take(decode_batch(entry.body))]
+
+    assert [told for told in look() if queue.locate(0)[0] in told]
+    on_disk = queue.on_disk().read_disk(0, queue.tail.end)
+    assert queue.tail.crc == crc32c(on_disk)
+    assert look() == []
+    job = replica.queues.begin_flush()
+    assert job is not None
+    job.run()
+    job.finish()
+    assert read_tails(fs, f"{directory}/state")["orders", 0] == queue.tail
+    assert replica.queues.begin_flush() is None
 
 
 class Keys:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -11,7 +12,7 @@ import uvloop
 
 from broker.remoting.client import RemotingClient
 from broker.remoting.connection import Connection
-from broker.remoting.protocol.errors import ConnectionLostError
+from broker.remoting.protocol.errors import ConnectFailedError, ConnectionLostError
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.server import RemotingServer
 
@@ -92,3 +93,45 @@ def test_a_stopped_server_fails_what_waits(run: Run) -> None:
             await waiting
 
     run(scenario)
+
+
+async def test_the_vip_port_is_served_as_the_other_one() -> None:
+    loop = asyncio.get_running_loop()
+    server, vip = await listening_with_vip_port(loop)
+    client = RemotingClient(loop)
+    for port in (server.port, vip):
+        answer = await client.invoke(f"127.0.0.1:{port}", 310, None, (b"hello",))
+        assert answer.body == b"hello"
+    assert len(server.connections) == 2
+    await server.stop()
+    assert server.connections == []
+    with pytest.raises(ConnectionLostError):
+        await client.invoke(f"127.0.0.1:{vip}", 310)
+    await client.close()
+
+
+async def test_nothing_listens_where_the_vip_port_is_taken() -> None:
+    loop = asyncio.get_running_loop()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        server = RemotingServer(loop, "127.0.0.1", 0, echo, vip_port=taken.getsockname()[1])
+        with pytest.raises(OSError, match="in use"):
+            await server.start()
+    client = RemotingClient(loop)
+    with pytest.raises(ConnectFailedError):
+        await client.invoke(f"127.0.0.1:{server.port}", 310)
+    await client.close()
+
+
+async def listening_with_vip_port(
+    loop: asyncio.AbstractEventLoop,
+) -> tuple[RemotingServer, int]:
+    """With a second port that the system has just given, and that is asked for until it is free."""
+    while True:
+        with socket.create_server(("127.0.0.1", 0)) as given:
+            vip: int = given.getsockname()[1]
+        server = RemotingServer(loop, "127.0.0.1", 0, echo, vip_port=vip)
+        try:
+            await server.start()
+        except OSError:
+            continue
+        return server, vip

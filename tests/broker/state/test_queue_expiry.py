@@ -8,6 +8,7 @@ import pytest
 
 from broker.state.queue_expiry import first_offsets
 from simulator.engine.disk import SimulatedFileSystem
+from store.errors import DerivedDamageError
 from tests.store import sample_replica
 
 ROW = 20
@@ -68,3 +69,18 @@ def test_without_damage_the_log_itself_is_not_read(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(type(replica.store), "read_entries", None)
     for position in _positions(replica):
         _firsts(replica, position)
+
+
+def test_damage_in_the_log_itself_is_told_as_damage_that_will_be_repaired() -> None:
+    fs, replica = _replica()
+    for path in [path for path in fs.files() if "/consumequeue/orders/0/" in path]:
+        fs.vanish(path)
+    damaged = replica.entries[5]
+    log = next(path for path in fs.files() if "/commitlog/" in path)
+    fs.flip_bit(log, damaged.position + 60, 1)
+    position = replica.entries[5].position
+    with pytest.raises(DerivedDamageError) as caught:
+        _firsts(replica, position)
+    assert caught.value.log_position == position
+    fs.flip_bit(log, damaged.position + 60, 1)
+    assert _firsts(replica, position)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from random import Random
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
+from dledger.node.applier import APPLY_RETRY_SECONDS
 from dledger.node.executor import Executors
 from dledger.node.node import Node
 from dledger.raft.messages import NOTICE, AppendAccepted, AppendRequest, Heartbeat
@@ -14,6 +15,7 @@ from dledger.wire.transport import Message, TransportHandler
 from simulator.engine.disk import SimulatedFileSystem
 from simulator.engine.event_loop import VirtualLoop
 from simulator.hosts.hash_state_machine import HashChainStateMachine
+from store.errors import DerivedDamageError
 from store.log.entry import Entry, EntryKind, build_entry
 from store.replica import ReplicaStore, StoreConfig
 
@@ -73,6 +75,17 @@ class Leader:
 Script = Callable[[Node, Leader, Lane, list[Entry]], Awaitable[None]]
 
 
+class DoubtfulMachine(HashChainStateMachine):
+    """Needs what is damaged, unless ``whole``."""
+
+    whole: ClassVar = True
+
+    def apply(self, entry: Entry) -> None:
+        if not self.whole:
+            raise DerivedDamageError("/data/commitlog/0", 7, "CRC", 0)
+        super().apply(entry)
+
+
 def follow(script: Script) -> None:
     """Runs the script with a node that has confirmed the first entry of n1, not yet committed."""
     loop = VirtualLoop()
@@ -87,7 +100,7 @@ def follow(script: Script) -> None:
             voters=("n0", "n1", "n2"),
             store=store,
             transport=leader,
-            machine=HashChainStateMachine(
+            machine=DoubtfulMachine(
                 lambda entry, _digest: applied.append(entry),
                 lambda _leadership: None,
                 lambda _index, _digest: None,
@@ -170,5 +183,19 @@ def test_a_node_that_stopped_meanwhile_applies_nothing_more() -> None:
         node.fail(RuntimeError("a disk"))
         await turns()
         assert applied == []
+
+    follow(script)
+
+
+def test_an_entry_that_needs_what_is_damaged_is_applied_once_that_is_whole() -> None:
+    async def script(node: Node, leader: Leader, log: Lane, applied: list[Entry]) -> None:
+        DoubtfulMachine.whole = False
+        node.driver.on_message("n1", AppendRequest(1, 0, 1, 0, (next_entry(node),)))
+        await asyncio.sleep(5 * APPLY_RETRY_SECONDS)
+        assert node.failure is None
+        assert applied == []
+        DoubtfulMachine.whole = True
+        await asyncio.sleep(2 * APPLY_RETRY_SECONDS)
+        assert [entry.index for entry in applied] == [0]
 
     follow(script)

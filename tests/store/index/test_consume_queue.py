@@ -338,3 +338,33 @@ def test_queues_are_durable_after_a_flush_however_many_they_are(count: int) -> N
     again.restore(lengths)
     for _, _, queue in again.all():
         assert read_all(queue) == rows(0, ROWS_PER_FILE + 1)
+
+
+def test_a_file_that_a_dead_process_has_left_is_durable_after_the_next_flush() -> None:
+    fs = simulated(7)
+    queues = queues_on(fs)
+    queues.get_or_create("orders", 0).append(0, rows(0, 2))
+    fs.inject(Fault(1, operations=("sync_directory",)))
+    with pytest.raises(OSError, match="Input/output"):
+        flush(queues)
+    fs.crash()
+    again = queues_on(fs)
+    again.get_or_create("orders", 0).append(0, rows(0, 2))
+    flush(again)
+    fs.power_loss(keep=0)
+    assert row_files(fs)
+
+
+def test_a_directory_is_synced_once_by_a_process() -> None:
+    fs = simulated(7)
+    queues = queues_on(fs)
+    queue = queues.get_or_create("orders", 0)
+    queue.append(0, rows(0, 1))
+    flush(queues)
+    queue.append(1, rows(1, 1))
+    synced: list[str] = []
+    fs.on_call = lambda operation, path: (
+        synced.append(path) if operation == "sync_directory" else None
+    )
+    flush(queues)
+    assert QUEUE not in synced

@@ -129,6 +129,28 @@ def test_a_save_torn_after_one_that_failed_leaves_what_was_read_between_them() -
                 assert TwoSlotFile.open(fs, "/vote").payload in {seen, b"third one." * 8}
 
 
+def test_a_save_over_a_block_that_cannot_be_read_leaves_two_whole_slots_or_the_old_file() -> None:
+    saves = 0
+    for call in range(1, 9):
+        for seed in range(20):
+            fs = simulated(seed)
+            slots = TwoSlotFile.create(fs, "/", "vote", b"old")
+            fs.lose_sector("/vote", 0)
+            fs.lose_power_at(call)
+            with contextlib.suppress(PowerLossError):
+                slots.save(b"new")
+                saves += 1
+            fs.power_loss()
+            try:
+                data = read_file(fs, "/vote")
+            except OSError:
+                continue  # the old file, as it was
+            assert [decode_slot(data[:SLOT_SIZE]), decode_slot(data[SLOT_SIZE:])] == [
+                (2, b"new")
+            ] * 2
+    assert saves
+
+
 @given(term=i64, vote=st.text(max_size=100))
 def test_a_hard_state_is_unpacked_as_packed(term: int, vote: str) -> None:
     assert HardState.unpack(HardState(term, vote).pack(), "vote") == HardState(term, vote)
