@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+import click
 
 from spark.bench.result_table import table_lines
 from spark.errors import ReplicaError, SparkSideError
@@ -17,159 +18,187 @@ if TYPE_CHECKING:
     from spark.audit.audit import Audit
 
 EXIT_UNUSABLE = 2
-EXAMPLES = """\
-examples:
-  python -m spark package dledger.zip
-  python -m spark audit snap/broker-a/n0 snap/broker-a/n1 snap/broker-a/n2 --out audit
-  spark-submit --py-files dledger.zip spark/__main__.py audit snap/broker-a --out audit
-
+EXIT_CODES = """\
 exit code: 0 consistent; 1 something is wrong; 2 nothing is wrong of what could be read, and
 something could not be read, or the audit could not be made
 """
 
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    args = make_parser().parse_args(arguments)
+    """Runs one command; returns its exit code. A failure is one line on stderr."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    name = "python -m spark"
     try:
-        return COMMANDS[args.command](args)
+        with spark.make_context(name, given) as context:
+            return spark.invoke(context) or 0
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+    except click.UsageError as error:
+        where = name if error.ctx is None else error.ctx.command_path
+        print(f"{where}: {error.format_message()}", file=sys.stderr)
     except (SparkSideError, OSError) as error:
-        print(f"spark {args.command}: {error}", file=sys.stderr)
-        return EXIT_UNUSABLE
-
-
-def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m spark", description="dledger with Spark")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    audit = commands.add_parser(
-        "audit",
-        help="prove that the replicas of a group agree",
-        description="Checks every byte of the replicas, and compares them.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    audit.add_argument(
-        "directories",
-        metavar="DIR",
-        nargs="+",
-        help="a replica's snapshot or stopped data directory, or one that holds several; or a URL",
-    )
-    audit.add_argument(
-        "--out",
-        metavar="DIR",
-        help="gets findings.parquet, ranges.parquet, report.html and, last, summary.json",
-    )
-    audit.add_argument("--master", metavar="URL", help="Spark's master (default: local[*])")
-    audit.add_argument(
-        "--acknowledged",
-        metavar="FILE",
-        help="what dledger produce --json (or consume --json) printed, or message ids, one a line; "
-        "- for standard input: each message must be in the log",
-    )
-    audit.add_argument(
-        "--duplicates",
-        action="store_true",
-        help="also tell messages of a topic that are there twice, by their unique key",
-    )
-    audit.add_argument(
-        "--range-mib",
-        type=positive,
-        metavar="N",
-        help="MiB of each replica's log that one task checks (default: by the log and the cores, "
-        "at most 1024)",
-    )
-    audit.add_argument("--json", action="store_true", help="print the summary as one JSON document")
-    package = commands.add_parser(
-        "package",
-        help="make the archive that spark-submit --py-files takes",
-        description="Puts the project into an archive for the workers of a cluster. They also "
-        "need the wheels crc32c, isal, msgpack, numpy and pyarrow.",
-        epilog="example:\n  python -m spark package dledger.zip\n",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    package.add_argument("path", metavar="OUT.zip", help="the archive; an existing one is replaced")
-    bench = commands.add_parser(
-        "bench",
-        help="measure the audit against plain processes, on data made for it",
-        description="Measures the audit with local[2] against two plain processes, and one process "
-        "against reading alone: of messages of one kind, and of mixed ones.",
-        epilog="example:\n  python -m spark bench --gib 0.25 1 4 --size 1024\n",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    bench.add_argument(
-        "--gib", type=share, nargs="+", default=[0.25], metavar="N", help="log of each replica, GiB"
-    )
-    bench.add_argument(
-        "--size",
-        type=positive,
-        default=1024,
-        metavar="N",
-        help="bytes of a body of uniform messages (default: 1024)",
-    )
-    bench.add_argument(
-        "--range-mib", type=positive, metavar="N", help="of a task (default: as the audit does it)"
-    )
-    bench.add_argument(
-        "--repeats",
-        type=positive,
-        default=3,
-        metavar="N",
-        help="runs, the best counts (default: 3)",
-    )
-    bench.add_argument(
-        "--linked", action="store_true", help="let the replicas share the files of the log"
-    )
-    bench.add_argument("--dir", metavar="DIR", help="where the data go meanwhile")
-    bench.add_argument("--json", action="store_true", help="print one JSON document")
-    return parser
+        print(f"{name} {given[0]}: {error}", file=sys.stderr)
+    return EXIT_UNUSABLE
 
 
 def share(text: str) -> float:
+    """GiB. Raises ``ValueError``."""
     try:
         value = float(text)
     except ValueError:
         value = 0.0
     if not 0 < value < 1 << 20:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of GiB")
+        raise ValueError(f"{text!r} is not a number of GiB")
     return value
 
 
-def positive(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 up")
-    return int(text)
+range_option = click.option(
+    "--range-mib",
+    type=click.IntRange(1, 1 << 20),
+    metavar="N",
+    help="MiB of each replica's log that one task checks (default: by the log and the cores, at "
+    "most 1024).",
+)
 
 
-def range_bytes_of(args: argparse.Namespace) -> int | None:
+def range_bytes_of(range_mib: int | None) -> int | None:
     """The size of a task, if the command line gives one."""
-    return None if args.range_mib is None else args.range_mib << 20
+    return None if range_mib is None else range_mib << 20
 
 
-def run_package(args: argparse.Namespace) -> int:
-    count = write_package(args.path)
-    print(f"{args.path}: {count} files")
-    return 0
+@click.group(name="spark")
+def spark() -> None:
+    """The audit of replicas with Spark."""
 
 
-def run_bench(args: argparse.Namespace) -> int:
+@spark.command()
+@click.argument("path", metavar="OUT.zip", help="The archive; an existing one is replaced.")
+def package(path: str) -> None:
+    """Make the archive that spark-submit --py-files takes.
+
+    The workers of a cluster also need the wheels crc32c, isal, msgpack, numpy and pyarrow, and
+    where the audit is started, click.
+
+    \b
+    Example:
+      python -m spark package dledger.zip
+    """
+    count = write_package(path)
+    print(f"{path}: {count} files")
+
+
+@spark.command()
+@click.option(
+    "--gib",
+    type=share,
+    multiple=True,
+    default=(0.25,),
+    metavar="N",
+    help="Log of each replica, GiB (default: 0.25).",
+)
+@click.argument("more", nargs=-1, type=share, metavar="[N]...", help="More sizes, as --gib.")
+@click.option(
+    "--size",
+    type=click.IntRange(1, 1 << 22),
+    default=1024,
+    metavar="N",
+    help="Bytes of a body of uniform messages (default: 1024).",
+)
+@range_option
+@click.option(
+    "--repeats",
+    type=click.IntRange(1),
+    default=3,
+    metavar="N",
+    help="Runs, the best counts (default: 3).",
+)
+@click.option("--linked", is_flag=True, help="Let the replicas share the files of the log.")
+@click.option("--dir", "directory", metavar="DIR", help="Where the data go meanwhile.")
+@json_option
+def bench(
+    *,
+    gib: tuple[float, ...],
+    more: tuple[float, ...],
+    size: int,
+    range_mib: int | None,
+    repeats: int,
+    linked: bool,
+    directory: str | None,
+    as_json: bool,
+) -> None:
+    """Measure the audit against plain processes, on data made for it.
+
+    It runs with local[2] against two plain processes, and one process against reading alone: of
+    messages of one kind, and of mixed ones.
+
+    \b
+    Example:
+      python -m spark bench --gib 0.25 1 4 --size 1024
+    """
     from spark.bench.benchmark import run_benchmark  # noqa: PLC0415 - PySpark is an extra
 
+    range_bytes = range_bytes_of(range_mib)
     found = run_benchmark(
-        args.gib,
-        args.size,
-        range_bytes_of(args),
-        args.dir,
-        repeats=args.repeats,
-        linked=args.linked,
+        (*gib, *more), size, range_bytes, directory, repeats=repeats, linked=linked
     )
-    if args.json:
+    if as_json:
         print(json.dumps(found))
-        return 0
+        return
     for line in table_lines(found):
         print(line)
-    return 0
 
 
-def run(args: argparse.Namespace) -> int:
+@spark.command(epilog=f"\b\n{EXIT_CODES}")
+@click.argument(
+    "directories",
+    metavar="DIR...",
+    nargs=-1,
+    required=True,
+    help="A replica's snapshot or stopped data directory, or one that holds several; or a URL.",
+)
+@click.option(
+    "--out",
+    metavar="DIR",
+    help="Gets findings.parquet, ranges.parquet, report.html and, last, summary.json.",
+)
+@click.option("--master", metavar="URL", help="Spark's master (default: local[*]).")
+@click.option(
+    "--acknowledged",
+    metavar="FILE",
+    help="What dledger produce --json (or consume --json) printed, or message ids, one a line; "
+    "- for standard input: each message must be in the log.",
+)
+@click.option(
+    "--duplicates",
+    is_flag=True,
+    help="Also tell messages of a topic that are there twice, by their unique key.",
+)
+@range_option
+@json_option
+def audit(
+    *,
+    directories: tuple[str, ...],
+    out: str | None,
+    master: str | None,
+    acknowledged: str | None,
+    duplicates: bool,
+    range_mib: int | None,
+    as_json: bool,
+) -> int:
+    """Prove that the replicas of a group agree.
+
+    Checks every byte of the replicas, and compares them.
+
+    \b
+    Examples:
+      python -m spark package dledger.zip
+      python -m spark audit snap/broker-a/n0 snap/broker-a/n1 snap/broker-a/n2 --out audit
+      spark-submit --py-files dledger.zip spark/__main__.py audit snap/broker-a --out audit
+    """
     try:
         from spark.audit.acknowledged_messages import (  # noqa: PLC0415 - PySpark is an extra
             check_acknowledged,
@@ -184,21 +213,21 @@ def run(args: argparse.Namespace) -> int:
         raise ReplicaError(
             f"{error}: pip install 'dledger[spark]' brings what is missing"
         ) from None
-    directories = find_targets(args.directories)
-    listed = read_acknowledged(args.acknowledged) if args.acknowledged else []
-    if args.out is not None:
-        os.makedirs(args.out, exist_ok=True)
-    with open_session(args.master, progress=sys.stderr.isatty()) as session:
-        audit = run_audit(session, directories, range_bytes_of(args))
-        if args.duplicates:
-            audit.findings += find_duplicates(session, directories[0], audit.groups, audit.findings)
-    audit.findings += check_acknowledged(directories[0], audit.groups, listed)
-    summary = write(args.out, directories[0], audit)
-    if args.json:
+    targets = find_targets(directories)
+    listed = read_acknowledged(acknowledged) if acknowledged else []
+    if out is not None:
+        os.makedirs(out, exist_ok=True)
+    with open_session(master, progress=sys.stderr.isatty()) as session:
+        found = run_audit(session, targets, range_bytes_of(range_mib))
+        if duplicates:
+            found.findings += find_duplicates(session, targets[0], found.groups, found.findings)
+    found.findings += check_acknowledged(targets[0], found.groups, listed)
+    summary = write(out, targets[0], found)
+    if as_json:
         print(json.dumps(summary))
     else:
-        show(audit, summary)
-    return exit_code([told.finding for told in audit.findings])
+        show(found, summary)
+    return exit_code([told.finding for told in found.findings])
 
 
 def write(out: str | None, root: str, audit: Audit) -> dict[str, Any]:
@@ -238,6 +267,3 @@ def show(audit: Audit, summary: dict[str, Any]) -> None:
         f"{summary['bytes_read']:,} bytes in {seconds:.1f} s: "
         f"{'consistent' if summary['consistent'] else 'NOT consistent'}"
     )
-
-
-COMMANDS = {"audit": run, "bench": run_bench, "package": run_package}

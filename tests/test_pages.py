@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
-import importlib
 import re
 import shlex
 from pathlib import Path
 
+import click
 import pytest
 
-from broker.cli.command_line import COMMANDS
+from broker.cli.command_line import dledger
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -83,11 +82,13 @@ def list_modules(room: str) -> list[Path]:
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_commands_on_the_pages_are_taken(page: Path) -> None:
-    for name, *arguments in commands_of(page):
-        assert name in COMMANDS, name
-        parser = argparse.ArgumentParser(prog=f"dledger {name}", exit_on_error=False)
-        importlib.import_module(f"broker.cli.commands.{name}").add_arguments(parser)
-        parser.parse_args(arguments)
+    for words in commands_of(page):
+        arguments = words
+        command: click.Command | None = dledger
+        while isinstance(command, click.Group):
+            name, command, arguments = command.resolve_command(click.Context(command), arguments)
+        assert command is not None
+        command.make_context(name, arguments)
 
 
 def test_the_readme_shows_commands() -> None:

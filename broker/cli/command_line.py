@@ -1,35 +1,29 @@
-"""``dledger``: finds the command, reads its arguments, turns its failure into one line.
+"""``dledger``: finds the command and runs it, with standard streams that end in order.
 
-A command is a module of this package with three names, or four::
+A command is a module of :mod:`broker.cli.commands` with one name, or two::
 
-    EXAMPLES: str                                           # shown under --help
-    def add_arguments(parser: argparse.ArgumentParser) -> None
-    def run(args: argparse.Namespace) -> int                # the exit code: 0, or 1 where what it
-                                                            # checked does not hold
-    def import_server() -> None                             # of a server: imports what it needs
+    command: click.Command                          # returns its exit code
+    def import_server() -> None                     # of a server: imports what it needs
 
-and raises :class:`~broker.cli.terminal.command_error.CommandError` if it cannot do its work.
-``args.command_line`` is this command line, for a command that starts others in forks. Only the
-requested command is imported, so ``dledger --help`` and ``dledger start`` answer at once. Results
-go to stdout, everything else to stderr.
+and raises :class:`~broker.cli.terminal.command_error.CommandError` if it cannot do its work. Only
+the requested command is imported, so ``dledger --help`` answers at once. Results go to stdout,
+everything else to stderr.
 """
 
 from __future__ import annotations
 
-import argparse
 import importlib
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple, NoReturn, Protocol, cast
+from typing import NamedTuple
 
-from broker.cli.terminal.command_error import (
-    EXIT_FAILED,
-    EXIT_INTERRUPTED,
-    EXIT_USAGE,
-    CommandError,
-)
+import click
+
+from broker.cli.terminal.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
+from broker.cli.terminal.program import COMPLETION, Group, one_line, run_program
 from broker.cli.terminal.standard_streams import (
     buffer_output,
     drop_output,
@@ -39,30 +33,32 @@ from broker.cli.terminal.standard_streams import (
 )
 
 COMMANDS = {
-    "up": "start a local cluster: a NameServer and groups of brokers",
-    "status": "groups, nodes, roles, terms, and how far each replica is",
-    "health": "whether every group has a leader and a majority, and how many nodes it may lose",
-    "down": "stop what `up` started; its data stays",
-    "kill": "kill -9 one node of the local cluster",
-    "start": "bring a node of the local cluster back",
-    "node": "run one broker process in the foreground",
-    "namesrv": "run one NameServer in the foreground",
-    "topic": "create, list, describe and delete topics",
-    "group": "list and describe consumer groups, reset their offsets, delete them",
-    "produce": "send one message for each line of stdin",
-    "consume": "print the messages of a topic",
-    "message": "get a message by its id, or find messages by key",
-    "snapshot": "copy every replica of running groups to a directory, without stopping them",
-    "leader": "hand the leadership of a group to another voter",
-    "member": "add, promote, remove, replace and list the members of a group",
-    "security": "certificates and secrets of a cluster, and its accounts",
-    "config": "files of settings, and settings of running groups",
-    "verify": "check the data of stopped replicas, or of snapshots, and compare them",
-    "bench": "measure producing, consuming and failover",
+    "up": "Start a local cluster: a NameServer and groups of brokers.",
+    "status": "Groups, nodes, roles, terms, and how far each replica is.",
+    "health": "Whether groups have leaders and majorities, and may lose nodes.",
+    "down": "Stop what `up` started; its data stays.",
+    "kill": "Kill -9 one node of the local cluster.",
+    "start": "Bring a node of the local cluster back.",
+    "node": "Run one broker process in the foreground.",
+    "namesrv": "Run one NameServer in the foreground.",
+    "topic": "Create, alter, list, describe and delete topics.",
+    "group": "Consumer groups: create, alter, list, describe, reset, delete.",
+    "produce": "Send one message for each line of stdin, or for each file.",
+    "consume": "Print the messages of a topic.",
+    "dlq": "Dead letters of consumer groups: list, show, resend and purge them.",
+    "message": "Get a message by its id, or find messages by key.",
+    "snapshot": "Copy every replica of running groups, without stopping them.",
+    "leader": "Hand the leadership of a group to another voter.",
+    "member": "Add, promote, remove, replace and list the members of a group.",
+    "security": "Certificates and secrets of a cluster, and its accounts.",
+    "config": "Files of settings, and settings of running groups.",
+    "verify": "Check the data of stopped replicas, or of snapshots.",
+    "bench": "Measure producing, consuming and failover.",
+    "completion": "Print the script by which bash, zsh or fish completes commands.",
 }
+"""All commands, each with the first line of its help."""
 
-EPILOG = """\
-examples:
+EXAMPLES = """\
   dledger up                                   three nodes and a NameServer on this machine
   dledger topic create orders --queues 8
   printf 'one\\ntwo\\n' | dledger produce orders
@@ -71,21 +67,39 @@ examples:
 """
 
 
-class Command(Protocol):
-    """The module of a command."""
-
-    EXAMPLES: str
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
-
-    def run(self, args: argparse.Namespace) -> int: ...
-
-
 class CommandLine(NamedTuple):
     """See :class:`broker.cli.local_cluster.forked_servers.CommandLine`."""
 
     prepare: Callable[[str], None]
     run: Callable[[Sequence[str]], int]
+
+
+class _Dledger(Group):
+    """Knows of each command its name and its summary, and imports the one that is asked for."""
+
+    examples = EXAMPLES
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command and load_command(name or ""), rest
+
+
+def load_command(name: str) -> click.Command:
+    """Imports the module of a command. Ctrl-C ends the process meanwhile."""
+    with _quiet_interrupt():
+        command: click.Command = importlib.import_module(f"broker.cli.commands.{name}").command
+    command.help = COMMANDS[name]
+    return command
+
+
+dledger = _Dledger(
+    "dledger",
+    help="A replicated message broker that speaks RocketMQ.",
+    commands={name: click.Command(name, short_help=text) for name, text in COMMANDS.items()},
+)
+click.version_option(package_name="dledger", message="dledger %(version)s")(dledger)
 
 
 def run_command(argv: Sequence[str] | None = None) -> int:
@@ -99,37 +113,31 @@ def run_command(argv: Sequence[str] | None = None) -> int:
                 f"dledger: argument {number} is not UTF-8: {ascii(argument)[:80]}", file=sys.stderr
             )
             return EXIT_USAGE
-        if argument.startswith("-") and argument.endswith("=--"):  # argparse makes a list of it
-            print(f"dledger: {_shortened(argument)}: `--` is no value", file=sys.stderr)
-            return EXIT_USAGE
-    code = 0
     try:
         try:
-            code = _run(arguments)
-        finally:  # also behind what --help prints, which leaves from in there
+            return _run(arguments)
+        finally:
             sys.stdout.flush()
     except BrokenPipeError:  # the reader (head, say) has enough of what is printed by now
         drop_output()
-    except KeyboardInterrupt:
+        return 0
+    except (KeyboardInterrupt, click.Abort):
         return EXIT_INTERRUPTED
     except OSError as error:
         told = unwritable(error) or unusable(error)
         if told is None:
             raise
         drop_output()
-        print(f"{' '.join(['dledger', *arguments[:1]])}: {_shortened(told)}", file=sys.stderr)
+        print(f"{' '.join(['dledger', *arguments[:1]])}: {one_line(told)}", file=sys.stderr)
         return EXIT_FAILED
-    return code
 
 
-def _shortened(text: str) -> str:
-    """One line for the terminal, whatever was typed."""
-    from store.quoting import shortened  # noqa: PLC0415 - no command that succeeds needs it
+def _run(arguments: Sequence[str]) -> int:
+    if completion := os.environ.get(COMPLETION):
+        from click.shell_completion import shell_complete  # noqa: PLC0415 - only for a shell
 
-    text = shortened(text)
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+        return shell_complete(dledger, {}, "dledger", COMPLETION, completion)
+    return run_program(dledger, "dledger", arguments, COMMAND_LINE)
 
 
 def _is_text(argument: str) -> bool:
@@ -141,43 +149,14 @@ def _is_text(argument: str) -> bool:
     return True
 
 
-def _run(arguments: Sequence[str]) -> int:
-    with _quiet_interrupt():
-        name = _parse_command(arguments[:1])
-        command = _command(name)
-    parser = _Parser(
-        prog=f"dledger {name}",
-        description=COMMANDS[name][0].upper() + COMMANDS[name][1:] + ".",
-        epilog=f"examples:\n{command.EXAMPLES}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    command.add_arguments(parser)
-    parser.set_defaults(command_line=COMMAND_LINE)
-    args = parser.parse_args(arguments[1:])
-    from broker.cli.terminal.options import profile_in_environment  # noqa: PLC0415 - as commands do
-
-    try:
-        with profile_in_environment(args):
-            return command.run(args)
-    except BrokenPipeError:  # nobody learns how it would have ended, so it did not end well
-        drop_output()
-        return EXIT_FAILED
-    except CommandError as error:
-        print(f"dledger {name}: {_shortened(str(error))}", file=sys.stderr)
-        return error.exit_code
-
-
-def _command(name: str) -> Command:
-    return cast(Command, importlib.import_module(f"broker.cli.commands.{name}"))
-
-
 def _prepare(name: str) -> None:
-    import_server: Callable[[], None] = getattr(_command(name), "import_server", _nothing)
-    import_server()
-
-
-def _nothing() -> None:
-    """Importing the command was all."""
+    """Imports a server's command, and what the server needs."""
+    import_server: Callable[[], None] | None
+    load_command(name)
+    module = sys.modules[f"broker.cli.commands.{name}"]
+    import_server = getattr(module, "import_server", None)
+    if import_server is not None:
+        import_server()
 
 
 @contextmanager
@@ -192,46 +171,6 @@ def _quiet_interrupt() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-class _Parser(argparse.ArgumentParser):
-    """Repeats no more of what was typed than anybody reads."""
-
-    def error(self, message: str) -> NoReturn:
-        super().error(_shortened(message))
-
-
-class _Version(argparse.Action):
-    """``--version``, which is looked up only where it is asked for."""
-
-    def __init__(self, option_strings: Sequence[str], dest: str) -> None:
-        super().__init__(option_strings, dest, nargs=0, help="print the version and leave")
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from importlib.metadata import version  # noqa: PLC0415 - no other command needs it
-
-        print(f"dledger {version('dledger')}")
-        parser.exit()
-
-
-def _parse_command(arguments: Sequence[str]) -> str:
-    """The command's name. Without one it prints help or a complaint and exits."""
-    width = max(map(len, COMMANDS))
-    listing = "\n".join(f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items())
-    parser = _Parser(
-        prog="dledger",
-        usage="dledger COMMAND ...",
-        description=f"A replicated message broker that speaks RocketMQ.\n\ncommands:\n{listing}",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--version", action=_Version)
-    parser.add_argument("command", choices=COMMANDS, metavar="COMMAND", help=argparse.SUPPRESS)
-    if not arguments:
-        parser.print_help(sys.stderr)
-        sys.exit(EXIT_USAGE)
-    name: str = parser.parse_args(arguments).command
-    return name
 
 
 COMMAND_LINE = CommandLine(_prepare, run_command)

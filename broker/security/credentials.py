@@ -5,19 +5,29 @@ A profile is a TOML file. ``ca`` is relative to it; with it, the client uses TLS
     access_key = "admin-7f3a"
     secret_key = "..."
     ca = "ca.pem"
+    namesrv = "10.0.0.9:9876"
 
-The environment says the same: ``DLEDGER_PROFILE`` names a profile, and ``DLEDGER_ACCESS_KEY``,
-``DLEDGER_SECRET_KEY`` and ``DLEDGER_CA`` go before what stands in it.
+A file of clusters has such a profile in a table for each cluster, under a name of the user's::
+
+    [production]
+    namesrv = "10.0.0.9:9876;10.0.1.9:9876"
+    access_key = "..."
+
+It is ``$DLEDGER_CLUSTERS``, or ``dledger/clusters.toml`` in the user's directory of settings.
+The environment says the same: ``DLEDGER_PROFILE`` names a profile or a cluster, and
+``DLEDGER_ACCESS_KEY``, ``DLEDGER_SECRET_KEY`` and ``DLEDGER_CA`` go before what stands in it.
 """
 
 from __future__ import annotations
 
 import base64
 import os
+import re
 import ssl
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 from broker.security.accounts import AccountError, check_access_key, check_secret_key
 from broker.security.signature import ACCESS_KEY, SIGNATURE, signature_of
@@ -31,6 +41,9 @@ PROFILE_VARIABLE = "DLEDGER_PROFILE"
 ACCESS_KEY_VARIABLE = "DLEDGER_ACCESS_KEY"
 SECRET_KEY_VARIABLE = "DLEDGER_SECRET_KEY"  # noqa: S105 - the name of a variable
 CA_VARIABLE = "DLEDGER_CA"
+CLUSTERS_VARIABLE = "DLEDGER_CLUSTERS"
+CLUSTER_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
+PROFILE_KEYS = ("access_key", "secret_key", "ca", "namesrv")
 
 
 class CredentialsError(ValueError):
@@ -85,25 +98,61 @@ class ClientSecurity:
 NO_SECURITY = ClientSecurity()
 
 
-def read_profile(path: str) -> ClientSecurity:
-    """Raises :class:`CredentialsError` naming the file and the fault."""
+class Profile(NamedTuple):
+    """What a client knows of a cluster. ``namesrv`` is empty if the profile does not say."""
+
+    security: ClientSecurity
+    namesrv: str
+
+
+def read_profile(name: str) -> ClientSecurity:
+    """How :func:`open_profile` says that the client is known."""
+    return open_profile(name).security
+
+
+def open_profile(name: str) -> Profile:
+    """The profile in that file; a name that is no file is that of a cluster.
+
+    Raises :class:`CredentialsError` naming the file and the fault.
+    """
+    if os.path.exists(name) or not CLUSTER_NAME.fullmatch(name):
+        return _profile(name, name, _toml(name))
+    path = clusters_file(os.environ)
+    clusters = _toml(path)
+    if not isinstance(clusters.get(name), dict):
+        known = ", ".join(key for key, value in clusters.items() if isinstance(value, dict))
+        raise CredentialsError(f"{path}: has no cluster {name}; there are {known or 'none'}")
+    return _profile(path, f"{path}: {name}", clusters[name])
+
+
+def clusters_file(environment: Mapping[str, str]) -> str:
+    """Where the user's clusters stand."""
+    home = environment.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    return environment.get(CLUSTERS_VARIABLE) or os.path.join(home, "dledger", "clusters.toml")
+
+
+def _toml(path: str) -> dict[str, Any]:
     try:
-        given = tomllib.loads(read_bounded(path, PROFILE_SIZE_MAX).decode())
+        return tomllib.loads(read_bounded(path, PROFILE_SIZE_MAX).decode())
     except OSError as error:
         raise CredentialsError(f"{path}: cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError):
         raise CredentialsError(f"{path}: is not TOML") from None
+
+
+def _profile(path: str, told: str, given: Mapping[str, Any]) -> Profile:
     for key, value in given.items():
-        if key not in {"access_key", "secret_key", "ca"} or type(value) is not str:
+        if key not in PROFILE_KEYS or type(value) is not str:
             raise CredentialsError(
-                f"{path}: {key[:80]!r}: a profile has access_key, secret_key and ca, all strings"
+                f"{told}: {key[:80]!r}: a profile has {', '.join(PROFILE_KEYS)}, all strings"
             )
     try:
         keys = _credentials(given.get("access_key", ""), given.get("secret_key", ""))
     except CredentialsError as error:
-        raise CredentialsError(f"{path}: {error}") from None
+        raise CredentialsError(f"{told}: {error}") from None
     ca = given.get("ca", "")
-    return ClientSecurity(keys, os.path.join(os.path.dirname(path), ca) if ca else "")
+    security = ClientSecurity(keys, os.path.join(os.path.dirname(path), ca) if ca else "")
+    return Profile(security, given.get("namesrv", ""))
 
 
 def security_from(environment: Mapping[str, str]) -> ClientSecurity:

@@ -2,54 +2,48 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 
+import click
+
+from broker.cli.terminal.numbers import COUNT
+from broker.cli.terminal.options import json_option
+from broker.cli.terminal.output import Output
+from broker.cli.terminal.program import Command
+from broker.cli.terminal.progress import Progress
 from simulator.bugs import BUGS, Bug, Finding, bug_by_id, look_for
-from simulator.cli.options import bug, positive
-from simulator.cli.progress import Progress
+from simulator.cli.options import bug
 
 SAID_WIDTH = 100
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command to the parser."""
-    parser = commands.add_parser(
-        "bugs",
-        help="planted bugs: seeds needed until the right check fires",
-        epilog="example: python -m simulator bugs --id A5",
-    )
-    parser.add_argument("--id", type=bug, action="append", metavar="ID", help="only this one")
-    parser.add_argument("--jobs", type=positive, default=1, metavar="J", help="processes")
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="one JSON document")
-    form.add_argument("--markdown", action="store_true", help="the table of docs/planted-bugs.md")
-    parser.set_defaults(command=bugs)
-
-
-def bugs(asked: argparse.Namespace) -> int:
-    """Returns the exit code: 1 if one is not found within its budget."""
-    wanted: Sequence[Bug] = asked.id or BUGS
-    progress = Progress(len(wanted), "bugs")
+@click.command(cls=Command, examples="  python -m simulator bugs --id A5\n")
+@click.option("--id", "ids", type=bug, multiple=True, metavar="ID", help="Only this one.")
+@click.option("--jobs", type=COUNT, default=1, metavar="J", help="Processes.")
+@click.option("--markdown", is_flag=True, help="The table of docs/planted-bugs.md.")
+@json_option
+def bugs(ids: tuple[Bug, ...], jobs: int, markdown: bool, output: Output) -> int:
+    """Planted bugs: seeds needed until the right check fires."""
+    wanted: Sequence[Bug] = ids or BUGS
+    progress = Progress("bugs", total=len(wanted))
     began = time.perf_counter()
     findings: list[Finding] = []
-    for finding in _found(wanted, asked.jobs):
+    for finding in _found(wanted, jobs):
         findings.append(finding)
         missed = sum(each.seed is None for each in findings)
-        if not asked.json and not asked.markdown:
+        if output is Output.TABLE and not markdown:
             progress.end()
             print(_line(finding), flush=True)
-        progress.update(len(findings), f"{missed} not found")
+        progress.add(said=f"{missed} not found")
     progress.end()
     missing = [finding.bug.id for finding in findings if finding.seed is None]
-    if asked.json:
-        print(json.dumps({"bugs": [_as_json(finding) for finding in findings], "missed": missing}))
-    elif asked.markdown:
+    if markdown:
         print(table(findings))
+    else:
+        output.document({"bugs": [_as_json(finding) for finding in findings], "missed": missing})
     print(
         f"{len(findings) - len(missing)} of {len(findings)} planted bugs found "
         f"in {time.perf_counter() - began:.0f} s",

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
 
 from simulator.bugs import BUGS, Bug, bug_by_id
 from simulator.runs.profiles import PROFILES, Profile
 from simulator.worlds.registry import Run
 
-
-class Refusal(Exception):  # noqa: N818 - told to the user in one line, not a failure
-    """The request cannot be carried out; ``code`` is the exit code."""
-
-    def __init__(self, text: str, code: int = 1) -> None:
-        super().__init__(text)
-        self.code = code
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,42 +51,16 @@ class RunOptions:
         )
 
 
-def add_run_options(parser: argparse.ArgumentParser) -> None:
-    """``--nodes``, ``--minutes`` and ``--profile``."""
-    parser.add_argument(
-        "--nodes", type=int, choices=(3, 5), help="of the group; what the profile says by default"
-    )
-    parser.add_argument(
-        "--minutes", type=minutes, metavar="M", help="simulated time with faults, in minutes"
-    )
-    parser.add_argument(
-        "--profile", choices=tuple(PROFILES), default="default", help="which faults, and how long"
-    )
-
-
-def run_options(asked: argparse.Namespace) -> RunOptions:
-    """The options of :func:`add_run_options`."""
-    profile = PROFILES[asked.profile]
-    return RunOptions(asked.nodes, asked.minutes or profile.minutes, profile)
-
-
 def seeds(text: str) -> tuple[int, int]:
     """``A-B``, or one seed."""
     first, _, last = text.partition("-")
     try:
         pair = int(first), int(last or first)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not A-B, as in 1-100") from None
+        raise ValueError(f"{text!r} is not A-B, as in 1-100") from None
     if pair[0] > pair[1]:
-        raise argparse.ArgumentTypeError(f"{text!r} ends before it begins")
+        raise ValueError(f"{text!r} ends before it begins")
     return pair
-
-
-def positive(text: str) -> int:
-    """A whole number above 0."""
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
-    return int(text)
 
 
 def minutes(text: str) -> float:
@@ -99,7 +70,7 @@ def minutes(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of minutes above 0")
+        raise ValueError(f"{text!r} is not a number of minutes above 0")
     return value
 
 
@@ -108,5 +79,47 @@ def bug(text: str) -> Bug:
     found = bug_by_id(text)
     if found is None:
         known = ", ".join(bug.id for bug in BUGS)
-        raise argparse.ArgumentTypeError(f"there is no bug {text!r}, only {known}")
+        raise ValueError(f"there is no bug {text!r}, only {known}")
     return found
+
+
+bug_option = click.option("--bug", type=bug, metavar="ID", help="With a planted bug, as it is run.")
+
+
+def run_options(command: F) -> F:
+    """``--nodes``, ``--minutes``, ``--profile``: the parameter ``options``."""
+    command = click.option(
+        "--profile",
+        "options",
+        type=click.Choice(tuple(PROFILES)),
+        default="default",
+        callback=_options,
+        help="Which faults, and how long.",
+    )(command)
+    command = click.option(
+        "--minutes",
+        type=minutes,
+        metavar="M",
+        is_eager=True,
+        expose_value=False,
+        callback=_keep,
+        help="Simulated time with faults, in minutes.",
+    )(command)
+    return click.option(
+        "--nodes",
+        type=click.Choice((3, 5)),
+        is_eager=True,
+        expose_value=False,
+        callback=_keep,
+        help="Of the group (default: what the profile says).",
+    )(command)
+
+
+def _keep(context: click.Context, option: click.Parameter, value: float | None) -> None:
+    context.meta[f"simulator.{option.name}"] = value
+
+
+def _options(context: click.Context, _option: click.Parameter, profile: str) -> RunOptions:
+    nodes, length = (context.meta[f"simulator.{name}"] for name in ("nodes", "minutes"))
+    found = PROFILES[profile]
+    return RunOptions(nodes, length or found.minutes, found)

@@ -18,7 +18,8 @@ import broker
 import dledger
 import simulator
 import store
-from simulator.cli.options import Refusal, RunOptions
+from broker.cli.terminal.command_error import UsageError
+from simulator.cli.options import RunOptions
 from simulator.worlds.outcome import Outcome
 
 PACKAGES = (store, dledger, broker, simulator)
@@ -44,7 +45,7 @@ class PassedSeeds:
     """The file; :attr:`earlier` are the seeds of earlier runs. Close it when done."""
 
     def __init__(self, path: Path, options: RunOptions) -> None:
-        """Raises :class:`Refusal` if the file cannot be written."""
+        """Raises :class:`UsageError` if the file cannot be written."""
         self.digest = source_digest()
         ran = {
             "code": self.digest,
@@ -58,7 +59,7 @@ class PassedSeeds:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file: TextIO = path.open("w")
         except OSError as error:
-            raise Refusal(f"{path} cannot be written: {error.strerror}", 2) from error
+            raise UsageError(f"{path} cannot be written: {error.strerror}") from error
         self._file.write(head)
         for passed in self.earlier.values():
             self.add(passed)

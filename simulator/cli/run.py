@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
 import gc
-import json
 import signal
 import sys
 import time
@@ -13,10 +11,17 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from itertools import repeat
 from pathlib import Path
+from typing import NamedTuple
 
-from simulator.cli.options import RunOptions, add_run_options, positive, run_options, seeds
+import click
+
+from broker.cli.terminal.numbers import COUNT
+from broker.cli.terminal.options import DIRECTORY, json_option
+from broker.cli.terminal.output import Output
+from broker.cli.terminal.program import Command
+from broker.cli.terminal.progress import Progress
+from simulator.cli.options import RunOptions, run_options, seeds
 from simulator.cli.passed_seeds import Passed, PassedSeeds
-from simulator.cli.progress import Progress
 from simulator.cli.summary import as_json, many, one_line
 from simulator.runs.expected_coverage import (
     EXPECTED,
@@ -33,72 +38,76 @@ SEEDS_OF_A_PROCESS = 40
 of the time."""
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command to the parser."""
-    parser = commands.add_parser(
-        "run",
-        help="run seeds until one breaks a promise",
-        epilog="example: python -m simulator run --seeds 1-1000 --jobs 2",
-    )
-    parser.add_argument(
-        "--seeds", type=seeds, metavar="A-B", help="what the profile says by default"
-    )
-    parser.add_argument("--jobs", type=positive, default=1, metavar="J", help="processes")
-    parser.add_argument("--json", action="store_true", help="one JSON object a seed")
-    parser.add_argument(
-        "--resume",
-        type=Path,
-        metavar="FILE",
-        help="leave out the seeds that passed on the same code, as FILE says, and add to it",
-    )
-    parser.add_argument(
-        "--keep-going", action="store_true", help="run all seeds, whichever break a promise"
-    )
-    add_run_options(parser)
-    parser.set_defaults(command=run)
+class Campaign(NamedTuple):
+    """The seeds to run, and how."""
+
+    seeds: range
+    options: RunOptions
+    jobs: int
+    keep_going: bool
+    output: Output
 
 
-def run(asked: argparse.Namespace) -> int:
-    """Returns the exit code: 1 where a seed broke a promise."""
-    options = run_options(asked)
-    first, last = asked.seeds or options.profile.seeds
-    seeds = range(first, last + 1)
-    if asked.resume is None:
-        return _run(seeds, options, asked, None)
-    with closing(PassedSeeds(asked.resume, options)) as passed:
-        return _run(seeds, options, asked, passed)
-
-
-def _run(
-    asked_seeds: range, options: RunOptions, asked: argparse.Namespace, passed: PassedSeeds | None
+@click.command(cls=Command, examples="  python -m simulator run --seeds 1-1000 --jobs 2\n")
+@click.option(
+    "--seeds", "chosen", type=seeds, metavar="A-B", help="Default: what the profile says."
+)
+@click.option("--jobs", type=COUNT, default=1, metavar="J", help="Processes.")
+@click.option(
+    "--resume",
+    type=DIRECTORY,
+    metavar="FILE",
+    help="Leave out the seeds that passed on the same code, as FILE says, and add to it.",
+)
+@click.option("--keep-going", is_flag=True, help="Run all seeds, whichever break a promise.")
+@run_options
+@json_option
+def run(
+    *,
+    chosen: tuple[int, int] | None,
+    jobs: int,
+    resume: Path | None,
+    keep_going: bool,
+    options: RunOptions,
+    output: Output,
 ) -> int:
+    """Run seeds until one breaks a promise."""
+    first, last = chosen or options.profile.seeds
+    campaign = Campaign(range(first, last + 1), options, jobs, keep_going, output)
+    if resume is None:
+        return _run(campaign, None)
+    with closing(PassedSeeds(resume, options)) as passed:
+        return _run(campaign, passed)
+
+
+def _run(campaign: Campaign, passed: PassedSeeds | None) -> int:
+    asked_seeds, options, jobs, keep_going, output = campaign
     earlier = {} if passed is None else passed.earlier
     seeds = [seed for seed in asked_seeds if seed not in earlier]
-    progress = Progress(len(seeds), "seeds")
+    progress = Progress("seeds", total=len(seeds))
     began = time.perf_counter()
     done: list[Outcome] = []
     broken: list[int] = []
     code = 0
-    with closing(_outcomes(seeds, options, asked.jobs)) as outcomes:
+    with closing(_outcomes(seeds, options, jobs)) as outcomes:
         try:
             for outcome in outcomes:
                 done.append(outcome)
-                if asked.json:
-                    print(json.dumps(as_json(outcome)), flush=True)
+                output.document(as_json(outcome))
                 if outcome.violation is None:
                     if passed is not None:
                         passed.add(Passed.of(outcome))
                 else:
                     broken.append(outcome.seed)
                     progress.end()
-                    if not asked.json:
+                    if output is Output.TABLE:
                         print(one_line(outcome))
                     repeat = options.repeat_command(outcome.seed)
                     print(f"repeat it with: {repeat}", file=sys.stderr)
                     code = 1
-                    if not asked.keep_going:
+                    if not keep_going:
                         break
-                progress.update(len(done), f"{len(broken)} violations")
+                progress.add(said=f"{len(broken)} violations")
         except KeyboardInterrupt:
             code = INTERRUPTED
     progress.end()

@@ -2,57 +2,58 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from contextlib import ExitStack
 from pathlib import Path
 
-from simulator.bugs import planted
-from simulator.cli.options import Refusal, add_run_options, bug, positive, run_options
-from simulator.cli.progress import Progress
+import click
+
+from broker.cli.terminal.command_error import CommandError
+from broker.cli.terminal.numbers import COUNT
+from broker.cli.terminal.options import DIRECTORY
+from broker.cli.terminal.program import Command
+from broker.cli.terminal.progress import Progress
+from simulator.bugs import Bug, planted
+from simulator.cli.options import RunOptions, bug_option, run_options
 from simulator.runs.scenario import Scenario
 from simulator.runs.shrink import NotBrokenError, Shrinker
 
 RUNS_MAX = 400
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command to the parser."""
-    parser = commands.add_parser(
-        "shrink",
-        help="the smallest fault schedule that still fails, as a scenario file",
-        epilog="example: python -m simulator shrink 17 --out tests/simulator/scenarios/17.txt",
-    )
-    parser.add_argument("seed", type=int)
-    parser.add_argument("--out", type=Path, metavar="FILE", help="instead of standard output")
-    parser.add_argument("--bug", type=bug, metavar="ID", help="with a planted bug")
-    parser.add_argument(
-        "--runs", type=positive, default=RUNS_MAX, metavar="N", help="tries at most, %(default)s"
-    )
-    add_run_options(parser)
-    parser.set_defaults(command=shrink)
-
-
-def shrink(asked: argparse.Namespace) -> int:
-    """Returns the exit code: 0 if there is a scenario."""
-    run = run_options(asked).of(asked.seed)
+@click.command(
+    cls=Command,
+    examples="  python -m simulator shrink 17 --out tests/simulator/scenarios/17.txt\n",
+)
+@click.argument("seed", type=int)
+@click.option("--out", type=DIRECTORY, metavar="FILE", help="Instead of standard output.")
+@bug_option
+@click.option(
+    "--runs",
+    type=COUNT,
+    default=RUNS_MAX,
+    metavar="N",
+    help=f"Tries at most (default: {RUNS_MAX}).",
+)
+@run_options
+def shrink(seed: int, out: Path | None, bug: Bug | None, runs: int, options: RunOptions) -> None:
+    """The smallest fault schedule that still fails, as a scenario file."""
+    run = options.of(seed)
     with ExitStack() as stack:
-        if asked.bug is not None:
-            stack.enter_context(planted(asked.bug))
-            run = asked.bug.of(asked.seed)
+        if bug is not None:
+            stack.enter_context(planted(bug))
+            run = bug.of(seed)
         first = run.play()
-    scenario = Scenario(
-        asked.seed, run.nodes, run.seconds, first.schedule, world=run.world, bug=asked.bug
-    )
-    progress = Progress(asked.runs, "runs")
+    scenario = Scenario(seed, run.nodes, run.seconds, first.schedule, world=run.world, bug=bug)
+    progress = Progress("runs", total=runs)
 
-    def tried(runs: int, best: Scenario) -> None:
-        progress.update(runs, f"{len(best.actions)} actions left of {len(scenario.actions)}")
+    def tried(_runs: int, best: Scenario) -> None:
+        progress.add(said=f"{len(best.actions)} actions left of {len(scenario.actions)}")
 
     try:
-        shrunk = Shrinker(scenario, runs_max=asked.runs, tried=tried).shrink()
+        shrunk = Shrinker(scenario, runs_max=runs, tried=tried).shrink()
     except NotBrokenError as error:
-        raise Refusal(f"seed {asked.seed}: {error}") from error
+        raise CommandError(f"seed {seed}: {error}") from error
     finally:
         progress.end()
     print(
@@ -60,12 +61,11 @@ def shrink(asked: argparse.Namespace) -> int:
         f"{shrunk.runs} runs: {shrunk.outcome.violation}",
         file=sys.stderr,
     )
-    if asked.out is None:
+    if out is None:
         print(shrunk.scenario, end="")
-        return 0
+        return
     try:
-        asked.out.write_text(str(shrunk.scenario), encoding="utf-8")
+        out.write_text(str(shrunk.scenario), encoding="utf-8")
     except OSError as error:
-        raise Refusal(f"cannot write {asked.out}: {error.strerror}") from error
-    print(f"run it with: python -m simulator scenario {asked.out}", file=sys.stderr)
-    return 0
+        raise CommandError(f"cannot write {out}: {error.strerror}") from error
+    print(f"run it with: python -m simulator scenario {out}", file=sys.stderr)

@@ -7,12 +7,12 @@ clock and by CPU time. The files are read once before, so the disk is not measur
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 from tempfile import TemporaryDirectory
+
+import click
 
 from store.index.consume_queues import ConsumeQueues
 from store.index.key_index import KeyIndex
@@ -138,15 +138,14 @@ def measure(group: GroupPlan, processes: int) -> None:
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.audit_kernel")
-    parser.add_argument("--mib", type=int, default=512, help="of log in a replica (default: 512)")
-    parser.add_argument("--range-mib", type=int, default=64, help="of a range (default: 64)")
-    parser.add_argument("--dir", type=Path, help="where the replicas are written")
-    args = parser.parse_args()
-    with TemporaryDirectory(prefix="dledger-audit-", dir=args.dir) as directory:
-        directories = write(directory, args.mib << 20)
-        (group,) = plan_audit(OsFileSystem(), directories, args.range_mib << 20).groups
+@click.command
+@click.option("--mib", type=int, default=512, help="Of log in a replica (default: 512).")
+@click.option("--range-mib", type=int, default=64, help="Of a range (default: 64).")
+@click.option("--dir", "directory", type=click.Path(), help="Where the replicas are written.")
+def main(mib: int, range_mib: int, directory: str | None) -> None:
+    with TemporaryDirectory(prefix="dledger-audit-", dir=directory) as made:
+        directories = write(made, mib << 20)
+        (group,) = plan_audit(OsFileSystem(), directories, range_mib << 20).groups
         for processes in (1, 2):
             measure(group, processes)
 

@@ -6,7 +6,6 @@ a snapshot of all nodes is taken. Prints both medians and their ratio.
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import subprocess
@@ -15,7 +14,10 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import click
+
 from broker.cli.local_cluster.bench_cluster import temporary_cluster
+from broker.cli.terminal.options import DIRECTORY
 
 
 def dledger(*arguments: str) -> subprocess.Popen[str]:
@@ -30,24 +32,23 @@ def rate_of(load: subprocess.Popen[str]) -> float:
     return float(workload["messages_per_second"])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.snapshot_cost")
-    parser.add_argument("--rounds", type=int, default=5, help="of each (default: 5)")
-    parser.add_argument("--seconds", type=int, default=8, help="of a round (default: 8)")
-    parser.add_argument("--dir", type=Path, help="where data and snapshots are written")
-    args = parser.parse_args()
+@click.command
+@click.option("--rounds", type=int, default=5, help="Of each (default: 5).")
+@click.option("--seconds", "length", type=int, default=8, help="Of a round (default: 8).")
+@click.option("--dir", "directory", type=DIRECTORY, help="Where data and snapshots are written.")
+def main(rounds: int, length: int, directory: Path | None) -> None:
     rates: dict[bool, list[float]] = {False: [], True: []}
     seconds: list[float] = []
     with (
-        temporary_cluster(args.dir, 3, "sync") as cluster,
-        TemporaryDirectory(prefix="dledger-snapshots-", dir=args.dir) as out,
+        temporary_cluster(directory, 3, "sync") as cluster,
+        TemporaryDirectory(prefix="dledger-snapshots-", dir=directory) as out,
     ):
         namesrv = ("--namesrv", str(cluster.namesrv))
-        for number in range(2 * args.rounds):
+        for number in range(2 * rounds):
             with_snapshot = bool(number % 2)
             load = dledger(
                 "bench", "produce", *namesrv, "--batch", "128", "--inflight", "4",
-                "--seconds", str(args.seconds), "--rounds", "1", "--json",
+                "--seconds", str(length), "--rounds", "1", "--json",
             )  # fmt: skip
             if with_snapshot:
                 begin = time.perf_counter()
@@ -58,7 +59,7 @@ def main() -> None:
                 seconds.append(time.perf_counter() - begin)
             rates[with_snapshot].append(rate_of(load))
     without, during = (statistics.median(rates[key]) for key in (False, True))
-    print(f"without a snapshot: {without:,.0f} messages/s (median of {args.rounds})")
+    print(f"without a snapshot: {without:,.0f} messages/s (median of {rounds})")
     print(f"during a snapshot:  {during:,.0f} messages/s; {during / without:.3f} of it")
     print(f"a snapshot of three nodes took {statistics.median(seconds):.1f} s (median)")
 

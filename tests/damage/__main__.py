@@ -2,38 +2,41 @@
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import click
+
+from broker.cli.terminal.numbers import COUNT
+from broker.cli.terminal.program import Command, run_program
 from tests.damage.campaign import Tally, damaged, undamaged
 from tests.damage.damage_kinds import KINDS, PLANTERS
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.damage", description=__doc__)
-    parser.add_argument("--count", type=int, default=500)
-    parser.add_argument("--seed", type=int, default=0, help="the first one (default: 0)")
-    parser.add_argument("--kind", choices=PLANTERS, metavar="KIND", help="of damage (default: any)")
-    parser.add_argument("--each", action="store_true", help="plant each kind with each seed")
-    parser.add_argument("--spark", action="store_true", help="let Spark audit them, and compare")
-    args = parser.parse_args()
+@click.command(cls=Command, examples="  python -m tests.damage --each --count 1\n")
+@click.option("--count", type=COUNT, default=500)
+@click.option("--seed", type=int, default=0, help="The first one (default: 0).")
+@click.option("--kind", type=click.Choice(list(PLANTERS)), metavar="KIND", help="Default: any.")
+@click.option("--each", is_flag=True, help="Plant each kind with each seed.")
+@click.option("--spark", is_flag=True, help="Let Spark audit them, and compare.")
+def main(count: int, seed: int, kind: str | None, each: bool, spark: bool) -> int:
+    """Plant damage in replicas, and let the checkers find it."""
     tally = Tally()
-    seeds = range(args.seed, args.seed + args.count)
-    if args.spark:
-        in_spark(seeds, tally, list(PLANTERS) if args.each else [args.kind])
+    seeds = range(seed, seed + count)
+    if spark:
+        in_spark(seeds, tally, list(PLANTERS) if each else [kind])
     else:
-        for seed in seeds:
+        for number in seeds:
             for of, planters in KINDS.items():
-                if args.each:
-                    for kind in planters:
-                        damaged(seed, tally, kind, of)
-                elif args.kind is None or args.kind in planters:
-                    damaged(seed, tally, args.kind, of)
-            undamaged(seed, tally)
+                if each:
+                    for one in planters:
+                        damaged(number, tally, one, of)
+                elif kind is None or kind in planters:
+                    damaged(number, tally, kind, of)
+            undamaged(number, tally)
     for what, planted in sorted(tally.planted.items()):
         print(f"{what:<40} planted {planted:>4}  found {tally.found[what]:>4}")
     for failure in tally.failures:
@@ -60,4 +63,4 @@ def in_spark(seeds: range, tally: Tally, kinds: Sequence[str | None]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_program(main, "python -m tests.damage", sys.argv[1:]))

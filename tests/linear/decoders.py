@@ -375,7 +375,6 @@ DECODERS = [
 
 ELSEWHERE: dict[str, str] = {
     "broker.bench.jobs.decode_job": "reads what the command's own processes say to each other",
-    "broker.cli.command_line._parse_command": "reads the command line",
     "broker.client.route.route_lookup.RouteLookup._read": "reads with decode_route",
     "broker.delivery.message_reader.Log.read": "what reads a log, and no decoder",
     "store.log.log_reader.LogReader.read_into": "reads bytes, and decodes none",

@@ -2,48 +2,54 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import sys
-import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from random import SystemRandom
+from tempfile import TemporaryDirectory
 
+import click
+
+from broker.cli.terminal.command_error import UsageError
+from broker.cli.terminal.options import DIRECTORY
+from broker.cli.terminal.program import Command, run_program
 from tests.soak.network import isolate
 from tests.soak.run import run
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.soak",
-        description="Real brokers under faults, and all that clients were told compared.",
-        epilog="example: python -m tests.soak --minutes 60 --seed 7",
-    )
-    parser.add_argument("--minutes", type=_positive, default=1.0, help="of faults (default: 1)")
-    parser.add_argument("--seed", type=int, help="of the faults; drawn and told if left out")
-    parser.add_argument("--nodes", type=int, choices=(3, 5), default=3)
-    parser.add_argument("--data", type=Path, help="an empty directory, kept; else a temporary one")
-    args = parser.parse_args()
-    if args.seed is None:
-        args.seed = SystemRandom().randrange(1 << 31)
-        sys.argv += ["--seed", str(args.seed)]
-    if args.data is not None and args.data.exists() and any(args.data.iterdir()):
-        parser.error(f"{args.data} is not empty")
+@click.command(cls=Command, examples="  python -m tests.soak --minutes 60 --seed 7\n")
+@click.option(
+    "--minutes",
+    type=click.FloatRange(0, 100_000, min_open=True),
+    default=1.0,
+    help="Of faults (default: 1).",
+)
+@click.option("--seed", type=int, help="Of the faults; drawn and told if left out.")
+@click.option("--nodes", type=click.Choice((3, 5)), default=3)
+@click.option("--data", type=DIRECTORY, help="An empty directory, kept; else a temporary one.")
+def main(minutes: float, seed: int | None, nodes: int, data: Path | None) -> int:
+    """Real brokers under faults, and all that clients were told compared."""
+    if seed is None:
+        seed = SystemRandom().randrange(1 << 31)
+        sys.argv += ["--seed", str(seed)]
+    if data is not None and data.exists() and any(data.iterdir()):
+        raise UsageError(f"{data} is not empty")
     isolate()
-    print(f"repeat: python -m tests.soak --minutes {args.minutes:g} --seed {args.seed}", flush=True)
-    if args.data is not None:
-        return _run(args, args.data)
-    with tempfile.TemporaryDirectory(prefix="dledger-soak-") as directory:
-        return _run(args, Path(directory))
+    print(f"repeat: python -m tests.soak --minutes {minutes:g} --seed {seed}", flush=True)
+    with ExitStack() as stack:
+        if data is None:
+            data = Path(stack.enter_context(TemporaryDirectory(prefix="dledger-soak-")))
+        return _run(data, minutes, seed, nodes)
 
 
-def _run(args: argparse.Namespace, directory: Path) -> int:
+def _run(directory: Path, minutes: float, seed: int, nodes: int) -> int:
     summary = asyncio.run(
         run(
             directory,
-            minutes=args.minutes,
-            seed=args.seed,
-            nodes=args.nodes,
+            minutes=minutes,
+            seed=seed,
+            nodes=nodes,
             note=lambda line: print(line, file=sys.stderr, flush=True),
         )
     )
@@ -52,15 +58,5 @@ def _run(args: argparse.Namespace, directory: Path) -> int:
     return 1 if summary.record.findings else 0
 
 
-def _positive(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0.0 < value < 100_000.0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of minutes")
-    return value
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_program(main, "python -m tests.soak", sys.argv[1:]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
@@ -11,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
+
+import click
 
 from broker.bench.failover import FailoverResult
 from broker.bench.jobs import (
@@ -25,11 +26,14 @@ from broker.bench.jobs import (
 from broker.bench.worker_client import LoadClient, LoadError
 from broker.cli.cluster_admin.admin_client import run_admin
 from broker.cli.cluster_admin.cluster_view import view_groups
-from broker.cli.commands.topic import create_topic, delete_topic
+from broker.cli.cluster_admin.topics import create_topic, delete_topic
 from broker.cli.local_cluster.bench_cluster import measure_failover, server_pids, temporary_cluster
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.name_arguments import name_servers
-from broker.cli.terminal.options import DEFAULT_CLUSTER, add_json, positive, print_json, print_table
+from broker.cli.terminal.numbers import COUNT
+from broker.cli.terminal.options import DEFAULT_CLUSTER, DIRECTORY, json_option
+from broker.cli.terminal.output import Output, print_table
+from broker.cli.terminal.program import Command
 from broker.cli.terminal.signals import interrupt_on_ending
 from broker.config.node_config import FLUSH_MODES
 
@@ -49,50 +53,29 @@ REPLAY_MESSAGES = 256 * 1024
 REPLAY = "replay"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "what",
-        nargs="?",
-        choices=(PRODUCE, CONSUME, FAILOVER, ALL),
-        default=ALL,
-        help="what to measure (default: all)",
-    )
-    parser.add_argument(
-        "--size", type=positive, default=1024, metavar="BYTES", help="of a message (default: 1024)"
-    )
-    parser.add_argument("--batch", type=positive, metavar="N", help="messages in a request")
-    parser.add_argument(
-        "--inflight",
-        type=positive,
-        metavar="N",
-        help="requests under way; with neither: 128 x 4, and single ones with 1, 32 and 256",
-    )
-    parser.add_argument(
-        "--seconds", type=_seconds, default=2.0, metavar="S", help="of a round (default: 2)"
-    )
-    parser.add_argument(
-        "--rounds", type=positive, default=3, metavar="N", help="medians are of these (default: 3)"
-    )
-    parser.add_argument(
-        "--flush",
-        choices=FLUSH_MODES,
-        default="sync",
-        help="sync (default): acknowledged when on stable storage on a majority",
-    )
-    parser.add_argument(
-        "--namesrv",
-        metavar="ADDR",
-        type=name_servers,
-        help="measure the cluster there, and not one made for this",
-    )
-    parser.add_argument(
-        "--dir",
-        type=Path,
-        metavar="DIR",
-        help="where the temporary clusters keep their data: a directory on the disk to measure "
-        "(default: the system's directory for temporary files)",
-    )
-    add_json(parser)
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= 3600:
+        raise ValueError(f"{text!r} is not a number of seconds")
+    return seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be measured, and how, as the options say."""
+
+    what: str
+    size: int
+    batch: int | None
+    inflight: int | None
+    seconds: float
+    rounds: int
+    flush: str
+    namesrv: str | None
+    directory: Path | None
 
 
 @dataclass(slots=True)
@@ -111,40 +94,80 @@ class Measured:
         }
 
 
-def run(args: argparse.Namespace) -> int:
+@click.command(cls=Command, examples=EXAMPLES)
+@click.argument(
+    "what",
+    type=click.Choice((PRODUCE, CONSUME, FAILOVER, ALL)),
+    default=ALL,
+    help="What to measure (default: all).",
+)
+@click.option(
+    "--size", type=COUNT, default=1024, metavar="BYTES", help="Of a message (default: 1024)."
+)
+@click.option("--batch", type=COUNT, metavar="N", help="Messages in a request.")
+@click.option(
+    "--inflight",
+    type=COUNT,
+    metavar="N",
+    help="Requests under way; with neither: 128 x 4, and single ones with 1, 32 and 256.",
+)
+@click.option("--seconds", type=_seconds, default=2.0, metavar="S", help="Of a round (default: 2).")
+@click.option(
+    "--rounds", type=COUNT, default=3, metavar="N", help="Medians are of these (default: 3)."
+)
+@click.option(
+    "--flush",
+    type=click.Choice(FLUSH_MODES),
+    default="sync",
+    help="sync (default): acknowledged when on stable storage on a majority.",
+)
+@click.option(
+    "--namesrv",
+    metavar="ADDR",
+    type=name_servers,
+    help="Measure the cluster there, and not one made for this.",
+)
+@click.option(
+    "--dir",
+    "directory",
+    type=DIRECTORY,
+    metavar="DIR",
+    help="Where the temporary clusters keep their data: a directory on the disk to measure "
+    "(default: the system's directory for temporary files).",
+)
+@json_option
+def command(*, output: Output, **options: Any) -> None:
+    args = Request(**options)
     if args.namesrv and args.what == FAILOVER:
         raise UsageError("failover kills brokers, so it makes its own: leave --namesrv out")
     interrupt_on_ending()
     try:
         if args.namesrv:
-            measured, baseline = _measure_running(args), None
+            measured, baseline = _measure_running(args, args.namesrv), None
         else:
             measured = _measure_own(args, REPLICAS)
             baseline = _measure_own(args, 1) if args.what != FAILOVER else None
     except LoadError as error:
         raise CommandError(str(error)) from error
-    if args.json:
-        print_json(_document(args, measured, baseline))
-    else:
+    if not output.document(_document(args, measured, baseline)):
         _print(args, measured, baseline)
-    return 0
 
 
-def _measure_running(args: argparse.Namespace) -> Measured:
-    groups = run_admin(args.namesrv, view_groups)
+def _measure_running(args: Request, namesrv: str) -> Measured:
+    groups = run_admin(namesrv, view_groups)
     nodes = [node for group in groups if group.gone_seconds is None for node in group.nodes]
     pids = tuple(node.pid for node in nodes if node.pid is not None)
     measured = Measured(len(nodes))
-    with LoadClient(args.namesrv) as client:
-        _measure_rates(args, args.namesrv, pids, client, measured)
+    with LoadClient(namesrv) as client:
+        _measure_rates(args, namesrv, pids, client, measured)
     return measured
 
 
-def _measure_own(args: argparse.Namespace, nodes: int) -> Measured:
+def _measure_own(args: Request, nodes: int) -> Measured:
     measured = Measured(nodes)
     with ExitStack() as stack:
         _say(f"starting {nodes} node{'s' if nodes > 1 else ''}")
-        cluster = stack.enter_context(temporary_cluster(args.dir, nodes, args.flush))
+        cluster = stack.enter_context(temporary_cluster(args.directory, nodes, args.flush))
         namesrv = str(cluster.namesrv)
         client = stack.enter_context(LoadClient(namesrv))
         _measure_rates(args, namesrv, server_pids(cluster), client, measured)
@@ -156,7 +179,7 @@ def _measure_own(args: argparse.Namespace, nodes: int) -> Measured:
 
 
 def _measure_rates(
-    args: argparse.Namespace,
+    args: Request,
     namesrv: str,
     pids: tuple[int, ...],
     client: LoadClient,
@@ -180,7 +203,7 @@ def _measure_rates(
         run_admin(namesrv, lambda admin: delete_topic(admin, topic))
 
 
-def _shapes(args: argparse.Namespace) -> Sequence[LoadShape]:
+def _shapes(args: Request) -> Sequence[LoadShape]:
     if args.batch is None and args.inflight is None:
         return LOAD_SHAPES
     batch = args.batch or 1
@@ -209,9 +232,7 @@ def _ratios(measured: Measured, baseline: Measured | None) -> dict[str, float]:
     }
 
 
-def _document(
-    args: argparse.Namespace, measured: Measured, baseline: Measured | None
-) -> dict[str, Any]:
+def _document(args: Request, measured: Measured, baseline: Measured | None) -> dict[str, Any]:
     return {
         "size": args.size,
         "flush": args.flush,
@@ -224,7 +245,7 @@ def _document(
     }
 
 
-def _print(args: argparse.Namespace, measured: Measured, baseline: Measured | None) -> None:
+def _print(args: Request, measured: Measured, baseline: Measured | None) -> None:
     acknowledged = "fsynced on a majority" if args.flush == "sync" else "in memory on a majority"
     flush = "" if args.namesrv else f", acknowledged when {acknowledged}"
     print(f"{args.size}-byte messages{flush}; {os.cpu_count()} cores; CPU s are per 100,000\n")
@@ -267,13 +288,3 @@ def _print_workloads(workloads: Sequence[Summary]) -> None:
 def _say(what: str) -> None:
     if sys.stderr.isatty():
         print(f"{what} ...", file=sys.stderr)
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds <= 3600:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
-    return seconds

@@ -1,124 +1,208 @@
-"""``dledger consume``: prints the messages of a topic."""
+"""``dledger consume``: prints the messages of a topic, for a group, or without a trace."""
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import logging
-import sys
-from itertools import islice
+from dataclasses import dataclass
 
-import orjson
+import click
 
+from broker.cli.cluster_admin.admin_client import AdminClient, run_admin
+from broker.cli.cluster_admin.peeking import Peek, Window
 from broker.cli.terminal.client_session import run_session
-from broker.cli.terminal.command_error import CommandError
-from broker.cli.terminal.name_arguments import checked, group_name, topic_name
-from broker.cli.terminal.options import (
-    add_json,
-    add_namesrv,
-    positive,
-    seconds,
+from broker.cli.terminal.command_error import CommandError, UsageError
+from broker.cli.terminal.message_printer import (
+    TOGETHER,
+    Limits,
+    MessageFormat,
+    MessagePrinter,
+    format_option,
+    print_messages,
 )
+from broker.cli.terminal.name_arguments import checked, group_name, topic_name
+from broker.cli.terminal.numbers import COUNT, seconds
+from broker.cli.terminal.options import json_option, namesrv_option
+from broker.cli.terminal.output import Output
+from broker.cli.terminal.program import Command
 from broker.cli.terminal.progress import Progress
 from broker.cli.terminal.standard_streams import drop_output
-from broker.cli.terminal.time_arguments import TIME, TIME_HELP, place_in_time
+from broker.cli.terminal.time_arguments import TIME, TIME_HELP, place_in_time, timestamp_ms
 from broker.client.consumer.consumer import Consumer
+from broker.client.consumer.fetcher import StartFrom
 from broker.client.consumer.message_selector import Sql
-from broker.client.errors import UndecodableBodyError
-from broker.client.message import Bytes
 from broker.client.received_message import PulledBatch
-from broker.delivery.message_json import message_json
-from broker.filter.subscription import ExpressionError, tag_codes
+from broker.filter.subscription import ALL, ExpressionError, tag_codes
+from broker.remoting.protocol.ext_fields import INT64_MAX
 from store.errors import CorruptRecordError
-
-logger = logging.getLogger("dledger.consume")
 
 EXAMPLES = """\
   dledger consume orders --group printers --from earliest --count 2
   dledger consume orders --group billing --tags "paid || refunded" --timeout 5 --json
   dledger consume orders --group watchers --broadcast --from latest
   dledger consume orders --group large --sql "amount > 100 AND TAGS <> 'test'"
+  dledger consume orders --last 10                    looks, and leaves no trace
+  dledger consume orders --since 1h --until 30m --format '%t %q %o %T: %s\\n'
+  dledger consume orders --queue 3 --offset 4711 --count 1 --json
+  dledger consume orders --from latest --follow
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("topic", metavar="TOPIC", type=topic_name)
-    parser.add_argument(
-        "--group",
-        metavar="G",
-        type=group_name,
-        required=True,
-        help="the consumer group: its members share queues and offsets",
-    )
-    wanted = parser.add_mutually_exclusive_group()
-    wanted.add_argument(
-        "--tags",
-        metavar='"A||B"',
-        type=checked(tag_codes, ExpressionError),
-        default="*",
-        help="only messages with these tags",
-    )
-    wanted.add_argument(
-        "--sql",
-        metavar="EXPRESSION",
-        type=_sql,
-        help="only messages whose properties satisfy this SQL92 expression",
-    )
-    parser.add_argument(
-        "--from",
-        dest="start_from",
-        metavar=f"earliest|latest|{TIME}",
-        type=place_in_time,
-        default="earliest",
-        help="where to begin queues of which the group has no offset: earliest (default), latest, "
-        f"or a time; {TIME_HELP}",
-    )
-    parser.add_argument("--count", metavar="N", type=positive, help="end after this many messages")
-    parser.add_argument(
-        "--timeout",
-        metavar="S",
-        type=seconds,
-        help="end after this many seconds without a message, with 1 if the topic was not reached",
-    )
-    parser.add_argument(
-        "--broadcast",
-        action="store_true",
-        help="get the messages of all queues, as every member does; no offset is kept",
-    )
-    add_namesrv(parser)
-    add_json(parser)
-
-
-def run(args: argparse.Namespace) -> int:
+def _sql(text: str) -> Sql:
     try:
-        return run_session("consume", lambda: _consume(args))
+        return Sql(text)
+    except ExpressionError as error:
+        raise ValueError(str(error)) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """What a member of a group consumes."""
+
+    topic: str
+    group: str
+    wanted: str | Sql
+    start_from: StartFrom
+    broadcast: bool
+    namesrv: str
+
+
+@click.command(cls=Command, examples=EXAMPLES)
+@click.argument("topic", type=topic_name)
+@click.option(
+    "--group",
+    metavar="G",
+    type=group_name,
+    help="The consumer group: its members share queues and offsets. Without a group the command "
+    "prints what is there and ends; no broker keeps a trace of it.",
+)
+@click.option(
+    "--tags",
+    metavar='"A||B"',
+    type=checked(tag_codes, ExpressionError),
+    help="Only messages with these tags.",
+)
+@click.option(
+    "--sql",
+    metavar="EXPRESSION",
+    type=_sql,
+    help="Only messages whose properties satisfy this SQL92 expression.",
+)
+@click.option(
+    "--from",
+    "--since",
+    "start_from",
+    metavar=f"earliest|latest|{TIME}",
+    type=place_in_time,
+    default="earliest",
+    help="Where to begin; with a group, in queues of which it has no offset: earliest (default), "
+    f"latest, or a time; {TIME_HELP}.",
+)
+@click.option("--count", metavar="N", type=COUNT, help="End after this many messages.")
+@click.option(
+    "--timeout",
+    metavar="S",
+    type=seconds,
+    help="End after this many seconds without a message, with 1 if the topic was not reached.",
+)
+@click.option(
+    "--broadcast",
+    is_flag=True,
+    help="Get the messages of all queues, as every member does; no offset is kept.",
+)
+@click.option(
+    "--until", "until_ms", metavar=TIME, type=timestamp_ms, help="Without a group: the last time."
+)
+@click.option(
+    "--last", metavar="N", type=COUNT, help="Without a group: the last N messages, before filters."
+)
+@click.option(
+    "--queue", metavar="N", type=click.IntRange(0), help="Without a group: only queues of this id."
+)
+@click.option(
+    "--offset",
+    metavar="N",
+    type=click.IntRange(0, INT64_MAX),
+    help="Without a group: where each queue begins.",
+)
+@click.option("--follow", is_flag=True, help="Without a group: wait for more messages.")
+@format_option
+@namesrv_option
+@json_option
+def command(
+    *,
+    topic: str,
+    group: str | None,
+    tags: str | None,
+    sql: Sql | None,
+    start_from: StartFrom,
+    count: int | None,
+    timeout: float | None,
+    broadcast: bool,
+    follow: bool,
+    layout: MessageFormat | None,
+    namesrv: str,
+    output: Output,
+    **place: int | None,
+) -> int:
+    if tags is not None and sql is not None:
+        raise UsageError("--tags and --sql cannot stand together")
+    wanted = sql or tags or ALL
+    printer = MessagePrinter(output, layout)
+    try:
+        if group is not None:
+            if follow or any(each is not None for each in place.values()):
+                raise UsageError(
+                    "--queue, --offset, --last, --until and --follow look at a topic: leave "
+                    "--group out, or these"
+                )
+            member = Membership(topic, group, wanted, start_from, broadcast, namesrv)
+            limits = Limits(count, timeout)
+            return run_session("consume", lambda: _consume(member, limits, printer))
+        if broadcast:
+            raise UsageError("--broadcast needs --group")
+        if place["offset"] is not None and place["last"] is not None:
+            raise UsageError("--offset and --last cannot stand together")
+        if follow and (place["last"] or place["until_ms"]) is not None:
+            raise UsageError("--follow has no end: leave --last and --until out")
+        window = Window(start=start_from, wanted=wanted, **place)
+
+        limits = Limits(count, timeout if follow else None)
+
+        async def peek(admin: AdminClient) -> None:
+            looked = Peek(admin, topic, window)
+            if follow:
+                await print_messages(looked.follow(), printer, limits, at_once=1)
+            else:
+                await print_messages(looked.messages(), printer, limits, at_once=TOGETHER)
+
+        run_admin(namesrv, peek)
     except BrokenPipeError:  # the reader (head, say) has enough
         drop_output()
-        return 0
+    return 0
 
 
-async def _consume(args: argparse.Namespace) -> int:
-    progress = Progress("messages", asyncio.get_running_loop().time, args.count)
+async def _consume(member: Membership, limits: Limits, printer: MessagePrinter) -> int:
+    progress = Progress("messages", asyncio.get_running_loop().time, limits.count)
     async with Consumer(
-        args.namesrv,
-        args.group,
-        {args.topic: args.sql or args.tags},
-        start_from=args.start_from,
-        broadcast=args.broadcast,
+        member.namesrv,
+        member.group,
+        {member.topic: member.wanted},
+        start_from=member.start_from,
+        broadcast=member.broadcast,
     ) as consumer:
         obstacle = None
         try:
-            while args.count is None or progress.count < args.count:
+            while limits.count is None or progress.count < limits.count:
                 try:
-                    async with asyncio.timeout(args.timeout):
+                    async with asyncio.timeout(limits.timeout):
                         batch = await consumer.next_batch()
                 except TimeoutError:
                     obstacle = consumer.obstacle
                     break
                 count = len(batch)
-                if args.count is not None:
-                    count = min(count, args.count - progress.count)
-                _print(batch, count, as_json=args.json)
+                if limits.count is not None:
+                    count = min(count, limits.count - progress.count)
+                _print(batch, count, printer)
                 # Only now: printing twice after a crash is better than not at all.
                 consumer.acknowledge(batch.queue, batch.offset_after(count))
                 progress.add(count)
@@ -133,45 +217,9 @@ async def _consume(args: argparse.Namespace) -> int:
     return 0
 
 
-def _print(batch: PulledBatch, count: int, *, as_json: bool) -> None:
+def _print(batch: PulledBatch, count: int, printer: MessagePrinter) -> None:
     try:
-        lines = _lines(batch, count, as_json=as_json)
-    except UndecodableBodyError:
-        lines = _lines_one_by_one(batch, count, as_json=as_json)
+        printer.print_batch(batch, count)
     except CorruptRecordError as error:
         queue = batch.queue
         raise CommandError(f"{queue.broker}, queue {queue.queue_id}: {error}") from error
-    sys.stdout.buffer.write(b"\n".join([*lines, b""]))
-    sys.stdout.buffer.flush()
-
-
-def _lines(batch: PulledBatch, count: int, *, as_json: bool) -> list[Bytes]:
-    if as_json:
-        return [
-            orjson.dumps(message_json(message.record, message.body))
-            for message in islice(batch, count)
-        ]
-    return list(islice(batch.bodies(), count))
-
-
-def _lines_one_by_one(batch: PulledBatch, count: int, *, as_json: bool) -> list[Bytes]:
-    """As :func:`_lines`, with the stored bytes of bodies that cannot be decompressed."""
-    lines: list[Bytes] = []
-    for message in islice(batch, count):
-        shown = message
-        try:
-            shown.body  # noqa: B018 - decompresses it
-        except UndecodableBodyError as error:
-            logger.warning("message %s: %s; printed as stored", message.message_id, error)
-            shown = message.undecoded()
-        lines.append(
-            orjson.dumps(message_json(shown.record, shown.body)) if as_json else shown.body
-        )
-    return lines
-
-
-def _sql(text: str) -> Sql:
-    try:
-        return Sql(text)
-    except ExpressionError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
+from pathlib import Path
+
+import click
 
 from broker.cli.local_cluster.local_cluster import find_processes, stop_processes
-from broker.cli.terminal.options import add_data, add_json, print_json
+from broker.cli.terminal.options import data_option, json_option
+from broker.cli.terminal.output import Output
+from broker.cli.terminal.program import Command
 
 EXAMPLES = """\
   dledger down                     `dledger up` starts it again, with all its data
@@ -13,17 +17,14 @@ EXAMPLES = """\
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_data(parser)
-    add_json(parser)
-
-
-def run(args: argparse.Namespace) -> int:
-    stopped = stop_processes(find_processes(args.data).values())
-    if args.json:
-        print_json({"stopped": stopped})
-    elif stopped:
-        print(f"stopped {', '.join(stopped)}; data stays in {args.data}")
+@click.command(cls=Command, examples=EXAMPLES)
+@data_option
+@json_option
+def command(data: Path, output: Output) -> None:
+    stopped = stop_processes(find_processes(data).values())
+    if output.document({"stopped": stopped}):
+        return
+    if stopped:
+        print(f"stopped {', '.join(stopped)}; data stays in {data}")
     else:
-        print(f"nothing runs in {args.data}")
-    return 0
+        print(f"nothing runs in {data}")

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
-import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
+
+import click
 
 from broker.cli.cluster_admin.admin_client import (
     AdminClient,
     NoTopicError,
-    RefusedError,
+    document_of,
+    run_admin,
     run_on_leaders,
 )
 from broker.cli.cluster_admin.consumer_group_views import (
@@ -21,69 +22,53 @@ from broker.cli.cluster_admin.consumer_group_views import (
     find_group,
     group_names,
 )
-from broker.cli.commands.topic import QueueView, view_queues
+from broker.cli.cluster_admin.offset_resets import foresee_offsets, reset_offsets
+from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.name_arguments import group_name, topic_name
-from broker.cli.terminal.options import add_json, add_namesrv, print_json, print_table
+from broker.cli.terminal.options import (
+    ask_first,
+    dry_run_option,
+    json_option,
+    namesrv_option,
+    yes_option,
+)
+from broker.cli.terminal.output import Output, print_table
+from broker.cli.terminal.program import Group
 from broker.cli.terminal.time_arguments import TIME, TIME_HELP, place_in_time
-from broker.client.consumer.offset_reset_body import reset_offsets as reset_offsets_of
-from broker.remoting.protocol.codes import RequestCode, ResponseCode
+from broker.limits import STATE
+from broker.remoting.protocol.codes import RequestCode
 from broker.remoting.protocol.java_json import encode_json
 from broker.topics_and_groups import dead_letter_topic
 
-EXAMPLES = """\
-  dledger group list
-  dledger group describe printers
-  dledger group reset-offset printers --topic orders --to earliest
-  dledger group reset-offset printers --topic orders --to 1790000000000    (milliseconds)
-  dledger group reset-offset printers2 --topic orders --to latest --create     a new group
-  dledger group delete printers
-"""
+RETRIES = click.IntRange(-1, 10_000)
+"""-1 is the broker's default."""
+RETRY_QUEUES = click.IntRange(1, STATE.queues_max)
 
-EARLIEST, LATEST = "earliest", "latest"
-GROUP_IS_AWAY = (ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST)
+F = TypeVar("F", bound=Callable[..., Any])
+
+command = Group()
+name_argument = click.argument("name", type=group_name)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    listing = actions.add_parser("list", help="the groups with a configuration, members or offsets")
-    describe = actions.add_parser("describe", help="a group's members, offsets and lag")
-    reset = actions.add_parser(
-        "reset-offset", help="move a group in a topic, whether it is consuming or not"
-    )
-    reset.add_argument("--topic", metavar="T", type=topic_name, required=True)
-    reset.add_argument(
-        "--to", type=place_in_time, metavar=f"earliest|latest|{TIME}", required=True, help=TIME_HELP
-    )
-    reset.add_argument("--create", action="store_true", help="make the group if no broker knows it")
-    delete = actions.add_parser(
-        "delete", help="delete a group, its offsets and its retries; its dead letters stay"
-    )
-    for action in (describe, reset, delete):
-        action.add_argument("name", metavar="NAME", type=group_name)
-    for action in (listing, describe, reset, delete):
-        add_namesrv(action)
-        add_json(action)
-
-
-def run(args: argparse.Namespace) -> int:
-    actions = {"list": _list, "describe": _describe, "reset-offset": _reset, "delete": _delete}
-    return actions[args.action](args)
-
-
-def _list(args: argparse.Namespace) -> int:
-    groups = run_on_leaders(args.namesrv, group_names)
-    if args.json:
-        print_json({"groups": groups})
-    else:
+@command.command("list", examples="  dledger group list\n")
+@namesrv_option
+@json_option
+def list_groups(namesrv: str, output: Output) -> None:
+    """The groups with a configuration, members or offsets."""
+    groups = run_on_leaders(namesrv, group_names)
+    if not output.document({"groups": groups}):
         print("\n".join(groups) or "no group has been seen yet")
-    return 0
 
 
-def _describe(args: argparse.Namespace) -> int:
-    group = run_on_leaders(args.namesrv, lambda admin: find_group(admin, args.name))
-    if args.json:
-        print_json(group_json(group))
-        return 0
+@command.command(examples="  dledger group describe printers\n")
+@name_argument
+@namesrv_option
+@json_option
+def describe(name: str, namesrv: str, output: Output) -> None:
+    """A group's members, offsets and lag."""
+    group = run_on_leaders(namesrv, lambda admin: find_group(admin, name))
+    if output.document(group_json(group)):
+        return
     members = group.members
     print(f"{len(members)} member(s) connected{': ' if members else ''}{', '.join(members)}")
     print(f"{group.lag} message(s) to consume")
@@ -93,7 +78,6 @@ def _describe(args: argparse.Namespace) -> int:
     )
     for topic in group.broadcast:
         print(f"{topic}: broadcast, so its offsets are the members' own")
-    return 0
 
 
 def group_json(group: ConsumerGroupView) -> dict[str, Any]:
@@ -107,122 +91,172 @@ def group_json(group: ConsumerGroupView) -> dict[str, Any]:
     }
 
 
-def _reset(args: argparse.Namespace) -> int:
+def settings_options(command: F) -> F:
+    """The settings of a group, by RocketMQ's names; None for those that are not named."""
+    for name, field, kind, told in (
+        ("--broadcast/--no-broadcast", "consumeBroadcastEnable", None, "May consume by broadcast."),
+        ("--consume/--no-consume", "consumeEnable", None, "May consume at all."),
+        ("--retry-queues", "retryQueueNums", RETRY_QUEUES, "Queues for its retries, usually 1."),
+        ("--retry-max", "retryMaxTimes", RETRIES, "Attempts before a dead letter, usually 16."),
+    ):
+        metavar = None if kind is None else "N"
+        command = click.option(name, field, type=kind, metavar=metavar, default=None, help=told)(
+            command
+        )
+    return command
+
+
+@command.command(examples="  dledger group create billing --retry-max 5\n")
+@name_argument
+@settings_options
+@namesrv_option
+@json_option
+def create(*, name: str, namesrv: str, output: Output, **given: int | None) -> None:
+    """Make a group on all broker groups. Consumers make theirs by themselves, with defaults."""
+
+    async def work(admin: AdminClient) -> dict[str, dict[str, Any] | None]:
+        found = await _configs(admin, name)
+        if all(found.values()):
+            raise CommandError(f"there is a group {name}; `dledger group alter` changes it")
+        await _put(admin, found, {"groupName": name, **_given(given)})
+        return await _configs(admin, name)
+
+    _print_settings(name, run_admin(namesrv, work), output)
+
+
+@command.command(
+    examples="  dledger group alter billing --no-consume       its members get nothing\n"
+)
+@name_argument
+@settings_options
+@namesrv_option
+@json_option
+def alter(*, name: str, namesrv: str, output: Output, **given: int | None) -> None:
+    """Change the settings of a group that exists; what is not named stays."""
+    changes = _given(given)
+    if not changes:
+        raise UsageError("nothing is changed; name what shall be")
+
+    async def work(admin: AdminClient) -> dict[str, dict[str, Any] | None]:
+        found = await _configs(admin, name)
+        known = {address: config for address, config in found.items() if config is not None}
+        if not known:
+            raise UnknownGroupError(name, await group_names(admin), "; `group create` makes one")
+        for address, config in known.items():
+            await _put(admin, [address], {**config, **changes})
+        return await _configs(admin, name)
+
+    _print_settings(name, run_on_leaders(namesrv, work), output)
+
+
+def _word(value: object) -> object:
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
+
+
+def _given(given: Mapping[str, int | None]) -> dict[str, int]:
+    return {field: value for field, value in given.items() if value is not None}
+
+
+def _print_settings(name: str, found: Mapping[str, Any], output: Output) -> None:
+    configs = {address: config for address, config in found.items() if config is not None}
+    if output.document({"group": name, "brokers": configs}):
+        return
+    fields = ("retryMaxTimes", "retryQueueNums", "consumeEnable", "consumeBroadcastEnable")
+    print_table(
+        ("BROKER", "RETRY MAX", "RETRY QUEUES", "CONSUMES", "BROADCAST"),
+        [
+            (address, *(_word(config[field]) for field in fields))
+            for address, config in configs.items()
+        ],
+    )
+
+
+@command.command(
+    examples="""\
+  dledger group reset-offset printers --topic orders --to earliest --dry-run
+  dledger group reset-offset printers --topic orders --to 2026-11-22T10:00:00Z
+  dledger group reset-offset printers --topic orders --to 1h                  an hour ago
+  dledger group reset-offset printers2 --topic orders --to latest --create     a new group
+"""
+)
+@name_argument
+@click.option("--topic", metavar="T", type=topic_name, required=True, help="Where it moves.")
+@click.option(
+    "--to",
+    "target",
+    type=place_in_time,
+    metavar=f"earliest|latest|{TIME}",
+    required=True,
+    help=f"{TIME_HELP}.",
+)
+@click.option("--create", is_flag=True, help="Make the group if no broker knows it.")
+@dry_run_option
+@namesrv_option
+@json_option
+def reset_offset(
+    *,
+    name: str,
+    topic: str,
+    target: str | int,
+    create: bool,
+    dry_run: bool,
+    namesrv: str,
+    output: Output,
+) -> None:
+    """Move a group in a topic, whether it is consuming or not."""
+
     async def reset(admin: AdminClient) -> dict[tuple[str, int], int]:
         try:
-            await find_group(admin, args.name, hint="; --create makes a new one")
+            await find_group(admin, name, hint="; --create makes a new one")
         except UnknownGroupError:
-            if not args.create:
+            if not create:
                 raise
-            await _create(admin, args.name, args.topic)
-        return await reset_offsets(admin, args.name, args.topic, args.to)
+            if not dry_run:
+                masters = (await admin.route(topic)).masters
+                await _put(admin, masters.values(), {"groupName": name})
+        if dry_run:
+            return await foresee_offsets(admin, topic, target)
+        return await reset_offsets(admin, name, topic, target)
 
-    offsets = run_on_leaders(args.namesrv, reset)
-    if args.json:
-        queues = [{"broker": b, "queue_id": q, "offset": o} for (b, q), o in offsets.items()]
-        print_json({"group": args.name, "topic": args.topic, "queues": queues})
-    else:
+    offsets = run_on_leaders(namesrv, reset)
+    queues = [{"broker": b, "queue_id": q, "offset": o} for (b, q), o in offsets.items()]
+    if not output.document({"group": name, "topic": topic, "queues": queues}):
         rows = [(broker, queue_id, offset) for (broker, queue_id), offset in offsets.items()]
         print_table(("BROKER", "QUEUE", "OFFSET"), rows)
-    return 0
+        if dry_run:
+            print("nothing is moved (--dry-run)", file=sys.stderr)
 
 
-async def _create(admin: AdminClient, group: str, topic: str) -> None:
-    """Makes the group on every broker group that has the topic."""
-    body = (encode_json({"groupName": group}),)
-    for address in (await admin.route(topic)).masters.values():
-        await admin.ask(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
-
-
-async def reset_offsets(
-    admin: AdminClient, group: str, topic: str, target: str | int
-) -> dict[tuple[str, int], int]:
-    """Moves the group in every queue of the topic; returns the new offsets.
-
-    A broker with members of the group resets them and notifies them; elsewhere the offsets are
-    committed.
-    """
-    queues = await view_queues(admin, topic)
-    offsets: dict[tuple[str, int], int] = {}
-    for broker, address in (await admin.route(topic)).masters.items():
-        here = [queue for queue in queues if queue.broker == broker]
-        moved = await _reset_members(admin, address, group, topic, target)
-        if moved is None:
-            moved = await _commit_offsets(admin, address, group, topic, target=target, queues=here)
-        offsets |= {(broker, queue_id): offset for queue_id, offset in sorted(moved.items())}
-    return offsets
-
-
-async def _reset_members(
-    admin: AdminClient, address: str, group: str, topic: str, target: str | int
-) -> dict[int, int] | None:
-    """The new offsets by queue id; None if the group has no members at this broker."""
-    timestamp_ms = {EARLIEST: 0, LATEST: -1}.get(str(target), target)
-    ext = {"topic": topic, "group": group, "timestamp": timestamp_ms, "isForce": True}
-    try:
-        answer = await admin.ask(address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext)
-    except RefusedError as error:
-        if error.code in GROUP_IS_AWAY:
-            return None
-        raise
-    return {queue.queue_id: offset for queue, offset in reset_offsets_of(answer.body).items()}
-
-
-async def _commit_offsets(
-    admin: AdminClient,
-    address: str,
-    group: str,
-    topic: str,
-    *,
-    target: str | int,
-    queues: Sequence[QueueView],
-) -> dict[int, int]:
-    async def move(queue: QueueView) -> int:
-        place = {"topic": topic, "queueId": queue.queue_id}
-        if target == EARLIEST:
-            offset = queue.min_offset
-        elif target == LATEST:
-            offset = queue.max_offset
-        else:
-            of_time = place | {"timestamp": target, "boundaryType": "lower"}
-            found = await admin.ask(address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, of_time)
-            offset = int(str(found.ext["offset"]))
-        await admin.ask(
-            address,
-            RequestCode.UPDATE_CONSUMER_OFFSET,
-            place | {"consumerGroup": group, "commitOffset": offset},
-        )
-        return offset
-
-    offsets = await asyncio.gather(*map(move, queues))
-    return {queue.queue_id: offset for queue, offset in zip(queues, offsets, strict=True)}
-
-
-def _delete(args: argparse.Namespace) -> int:
+@command.command(examples="  dledger group delete printers\n")
+@name_argument
+@yes_option
+@namesrv_option
+@json_option
+def delete(name: str, yes: bool, namesrv: str, output: Output) -> None:
+    """Delete a group, its offsets and its retries; its dead letters stay."""
+    ask_first(f"Delete the group {name}, its offsets and its retries", yes=yes)
     found: list[ConsumerGroupView] = []
 
-    async def delete(admin: AdminClient) -> tuple[ConsumerGroupView, bool]:
+    async def work(admin: AdminClient) -> tuple[ConsumerGroupView, bool]:
         if not found:  # of a second try, the first may have deleted it
-            found.append(await find_group(admin, args.name))
+            found.append(await find_group(admin, name))
         (group,) = found
         masters = await admin.masters()
         for address in (masters[broker] for broker in group.masters):
             await admin.ask(
                 address,
                 RequestCode.DELETE_SUBSCRIPTIONGROUP,
-                {"groupName": args.name, "removeOffset": True},
+                {"groupName": name, "removeOffset": True},
             )
-        return group, await _has_dead_letters(admin, args.name)
+        return group, await _has_dead_letters(admin, name)
 
-    group, dead_letters = run_on_leaders(args.namesrv, delete)
+    group, dead_letters = run_on_leaders(namesrv, work)
     brokers = list(group.masters.values())
-    if args.json:
-        document = {"group": args.name, "brokers": brokers, "members": group.members}
-        print_json(document | {"dead_letters": dead_letters})
-    else:
-        print(f"deleted {args.name} on {', '.join(brokers)}")
+    document = {"group": name, "brokers": brokers, "members": group.members}
+    if not output.document(document | {"dead_letters": dead_letters}):
+        print(f"deleted {name} on {', '.join(brokers)}")
     if dead_letters:
-        topic = dead_letter_topic(args.name)
+        topic = dead_letter_topic(name)
         print(
             f"its dead letters stay: `dledger consume '{topic}' --group NAME` reads them, "
             f"`dledger topic delete '{topic}'` deletes them",
@@ -234,7 +268,22 @@ def _delete(args: argparse.Namespace) -> int:
             f"heartbeat: {', '.join(group.members)}",
             file=sys.stderr,
         )
-    return 0
+
+
+async def _put(admin: AdminClient, addresses: Iterable[str], config: Mapping[str, object]) -> None:
+    """Makes the group at these leaders, or changes it."""
+    body = (encode_json(config),)
+    for address in addresses:
+        await admin.ask(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
+
+
+async def _configs(admin: AdminClient, name: str) -> dict[str, dict[str, Any] | None]:
+    """The group's settings by leader, None where it has none."""
+    found: dict[str, dict[str, Any] | None] = {}
+    for address in (await admin.masters()).values():
+        answer = await admin.ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+        found[address] = document_of(answer)["subscriptionGroupTable"].get(name)
+    return found
 
 
 async def _has_dead_letters(admin: AdminClient, group: str) -> bool:

@@ -2,42 +2,41 @@
 
 from __future__ import annotations
 
-import argparse
+import click
 
 from broker.cli.cluster_admin.admin_client import run_admin
 from broker.cli.cluster_admin.cluster_view import GroupView, view_groups
-from broker.cli.terminal.command_error import EXIT_FAILED
-from broker.cli.terminal.options import add_json, add_namesrv, print_json
+from broker.cli.terminal.exit_codes import EXIT_FAILED
+from broker.cli.terminal.options import json_option, namesrv_option
+from broker.cli.terminal.output import Output
+from broker.cli.terminal.program import Command
 
 EXAMPLES = """\
   dledger health                                   for people; the exit code is for scripts
   dledger health --namesrv 10.0.0.1:9876 --json
-
+"""
+NOTES = """\
 Exits 0 if every broker group has a leader that serves and a majority that follows it, else 1.
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_namesrv(parser)
-    add_json(parser)
-
-
-def run(args: argparse.Namespace) -> int:
-    groups = run_admin(args.namesrv, view_groups)
+@click.command(cls=Command, examples=EXAMPLES, notes=NOTES)
+@namesrv_option
+@json_option
+def command(namesrv: str, output: Output) -> int:
+    groups = run_admin(namesrv, view_groups)
     healthy = are_healthy(groups)
-    if args.json:
-        found = [group.health for group in groups if group.health is not None]
-        document = {
-            "healthy": healthy,
-            "may_lose": min((health.may_lose for health in found), default=0),
-            "groups": [health.to_json() for health in found],
-        }
-        print_json(document)
-    else:
+    found = [group.health for group in groups if group.health is not None]
+    document = {
+        "healthy": healthy,
+        "may_lose": min((health.may_lose for health in found), default=0),
+        "groups": [health.to_json() for health in found],
+    }
+    if not output.document(document):
         for group in groups:
             print(_line(group))
         if not groups:
-            print(f"no broker is registered at {args.namesrv}")
+            print(f"no broker is registered at {namesrv}")
     return 0 if healthy else EXIT_FAILED
 
 

@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
-import argparse
+from pathlib import Path
+
+import click
 
 from broker.cli.local_cluster.local_cluster import REMOVED_FILE, find_process, restart_hint
 from broker.cli.local_cluster.managed_processes import end_processes
 from broker.cli.terminal.command_error import CommandError
-from broker.cli.terminal.options import add_data, add_json, data_option, print_json
+from broker.cli.terminal.options import data_hint, data_option, json_option
+from broker.cli.terminal.output import Output
+from broker.cli.terminal.program import Command
 
 EXAMPLES = """\
   dledger kill broker-a/n0         then `dledger status` shows who leads instead
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("node", metavar="NODE", help="group/node, such as broker-a/n0, or namesrv")
-    add_data(parser)
-    add_json(parser)
-
-
-def run(args: argparse.Namespace) -> int:
-    process = find_process(args.data, args.node)
+@click.command(cls=Command, examples=EXAMPLES)
+@click.argument("node", help="group/node, such as broker-a/n0, or namesrv.")
+@data_option
+@json_option
+def command(node: str, data: Path, output: Output) -> None:
+    process = find_process(data, node)
     ended = end_processes([process], kill=True)
-    start = f"`dledger start {process.name}{data_option(args.data)}`"
+    start = f"`dledger start {process.name}{data_hint(data)}`"
     if not ended and (process.directory / REMOVED_FILE).exists():
-        raise CommandError(restart_hint(process.name, args.data))
+        raise CommandError(restart_hint(process.name, data))
     if not ended:
         raise CommandError(f"{process.name} does not run; {start} starts it")
     pid = ended[process.name]
-    if args.json:
-        print_json({"node": process.name, "pid": pid})
-    else:
+    if not output.document({"node": process.name, "pid": pid}):
         print(f"killed {process.name} (pid {pid}); {start} brings it back")
-    return 0

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
+import click
 
 from broker.cli.cluster_admin.admin_client import run_admin
 from broker.cli.cluster_admin.member_changes import GroupMembers
-from broker.cli.terminal.options import add_json, add_namesrv, print_json
+from broker.cli.terminal.options import json_option, namesrv_option
+from broker.cli.terminal.output import Output
+from broker.cli.terminal.program import Group
 
 EXAMPLES = """\
   dledger leader transfer broker-a n1      n1 catches up, takes over, and no message is refused
@@ -14,20 +16,18 @@ EXAMPLES = """\
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    transfer = actions.add_parser("transfer", help="make another voter the leader")
-    transfer.add_argument("group", metavar="GROUP")
-    transfer.add_argument("node", metavar="NODE", help="n0, n1, ... or group/n0")
-    add_namesrv(transfer)
-    add_json(transfer)
+command = Group()
 
 
-def run(args: argparse.Namespace) -> int:
-    node = args.node.removeprefix(f"{args.group}/")
-    members = run_admin(args.namesrv, lambda admin: GroupMembers(admin, args.group).transfer(node))
-    if args.json:
-        print_json({"group": args.group, "leader": f"{args.group}/{node}", "term": members["term"]})
-    else:
-        print(f"{args.group}: {args.group}/{node} leads in term {members['term']}")
-    return 0
+@command.command(examples=EXAMPLES)
+@click.argument("group")
+@click.argument("node", help="n0, n1, ... or group/n0.")
+@namesrv_option
+@json_option
+def transfer(group: str, node: str, namesrv: str, output: Output) -> None:
+    """Make another voter the leader."""
+    node = node.removeprefix(f"{group}/")
+    members = run_admin(namesrv, lambda admin: GroupMembers(admin, group).transfer(node))
+    leader = f"{group}/{node}"
+    if not output.document({"group": group, "leader": leader, "term": members["term"]}):
+        print(f"{group}: {leader} leads in term {members['term']}")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import ipaddress
 import re
 import sys
 from collections.abc import Mapping
+
+import click
 
 from broker.cli.cluster_admin.admin_client import (
     AdminClient,
@@ -16,7 +17,10 @@ from broker.cli.cluster_admin.admin_client import (
 )
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.name_arguments import topic_name
-from broker.cli.terminal.options import add_json, add_namesrv, positive, print_json
+from broker.cli.terminal.numbers import COUNT
+from broker.cli.terminal.options import json_option, namesrv_option
+from broker.cli.terminal.output import Output
+from broker.cli.terminal.program import Group
 from broker.cli.terminal.time_arguments import TIME, TIME_HELP, timestamp_ms
 from broker.client.errors import UndecodableBodyError
 from broker.client.message import MessageQueue
@@ -27,72 +31,86 @@ from broker.remoting.protocol.ext_fields import INT64_MAX
 from broker.remoting.protocol.frame import Frame
 from store.errors import StoreError
 from store.message.record import decode_record, record_bounds
-
-EXAMPLES = """\
-  dledger message get 7F00000100002A9F0000000000001000
-  dledger message get 7F0000010A5C2B1D4E8F000001020304 --topic orders      a producer's unique key
-  dledger message query --topic orders --key 4711
-  dledger message query --topic orders --key 4711 --since 1790000000000    (milliseconds)
-"""
+from store.quoting import quoted
 
 MESSAGE_ID = re.compile(r"[0-9A-Fa-f]{32}")
 QUERY_MESSAGES = 64
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    get = actions.add_parser("get", help="one message by the id that its acknowledgement gave")
-    get.add_argument("id", metavar="ID", help="32 hexadecimal digits")
-    get.add_argument(
-        "--topic", metavar="T", type=topic_name, help="ID is a producer's unique key, in this topic"
-    )
-    query = actions.add_parser("query", help="the messages of a topic that have a key")
-    query.add_argument("--topic", metavar="T", type=topic_name, required=True)
-    query.add_argument("--key", metavar="K", required=True)
-    query.add_argument(
-        "--count", type=positive, default=QUERY_MESSAGES, metavar="N", help="at most (default: 64)"
-    )
-    query.add_argument(
-        "--since",
-        type=timestamp_ms,
-        default=0,
-        metavar=TIME,
-        help=f"stored then or later; {TIME_HELP}",
-    )
-    query.add_argument(
-        "--until", type=timestamp_ms, default=INT64_MAX, metavar=TIME, help="stored then or earlier"
-    )
-    for action in (get, query):
-        add_namesrv(action)
-        add_json(action)
+command = Group()
 
 
-def run(args: argparse.Namespace) -> int:
-    if args.action == "query":
-        messages = run_on_leaders(
-            args.namesrv,
-            lambda admin: find_by_key(
-                admin, args.topic, args.key, count=args.count, since=args.since, until=args.until
-            ),
-        )
-        missing = f"topic {args.topic} has no message with key {args.key}"
+@command.command(
+    examples="""\
+  dledger message get 7F00000100002A9F0000000000001000
+  dledger message get 7F0000010A5C2B1D4E8F000001020304 --topic orders      a producer's unique key
+"""
+)
+@click.argument("message_id", metavar="ID", help="32 hexadecimal digits.")
+@click.option(
+    "--topic", metavar="T", type=topic_name, help="ID is a producer's unique key, in this topic."
+)
+@namesrv_option
+@json_option
+def get(*, message_id: str, topic: str | None, namesrv: str, output: Output) -> None:
+    """One message by the id that its acknowledgement gave."""
+    message_id = message_id.upper()
+    if not MESSAGE_ID.fullmatch(message_id):
+        raise UsageError(f"{quoted(message_id)} is no message id, which has 32 hexadecimal digits")
+    missing = f"no message has the id {message_id}"
+    if topic is None:
+        messages = run_on_leaders(namesrv, lambda admin: find_by_id(admin, message_id))
+        missing += "; if it is a producer's unique key, say in which topic with --topic"
     else:
-        message_id = args.id.upper()
-        if not MESSAGE_ID.fullmatch(message_id):
-            raise UsageError(f"{args.id!r} is no message id, which has 32 hexadecimal digits")
-        missing = f"no message has the id {message_id}"
-        if args.topic is None:
-            messages = run_on_leaders(args.namesrv, lambda admin: find_by_id(admin, message_id))
-            missing += "; if it is a producer's unique key, say in which topic with --topic"
-        else:
-            messages = run_on_leaders(
-                args.namesrv, lambda admin: find_by_unique_key(admin, args.topic, message_id)
-            )
+        messages = run_on_leaders(
+            namesrv, lambda admin: find_by_unique_key(admin, topic, message_id)
+        )
+    _print_all(messages, missing, output)
+
+
+@command.command(
+    examples="""\
+  dledger message query --topic orders --key 4711
+  dledger message query --topic orders --key 4711 --since 1790000000000    (milliseconds)
+"""
+)
+@click.option("--topic", metavar="T", type=topic_name, required=True, help="Where to look.")
+@click.option("--key", metavar="K", required=True, help="One of their keys, or the unique key.")
+@click.option(
+    "--count", type=COUNT, default=QUERY_MESSAGES, metavar="N", help="At most (default: 64)."
+)
+@click.option(
+    "--since",
+    type=timestamp_ms,
+    default="0",
+    metavar=TIME,
+    help=f"Stored then or later; {TIME_HELP}.",
+)
+@click.option(
+    "--until",
+    type=timestamp_ms,
+    default=str(INT64_MAX),
+    metavar=TIME,
+    help="Stored then or earlier.",
+)
+@namesrv_option
+@json_option
+def query(
+    *, topic: str, key: str, count: int, since: int, until: int, namesrv: str, output: Output
+) -> None:
+    """The messages of a topic that have a key."""
+    messages = run_on_leaders(
+        namesrv,
+        lambda admin: find_by_key(admin, topic, key, count=count, since=since, until=until),
+    )
+    _print_all(messages, f"topic {topic} has no message with key {key}", output)
+
+
+def _print_all(messages: list[ReceivedMessage], missing: str, output: Output) -> None:
     if not messages:
         raise CommandError(missing)
     for message in messages:
-        _print(message, as_json=args.json)
-    return 0
+        _print(message, output)
 
 
 async def find_by_id(admin: AdminClient, message_id: str) -> list[ReceivedMessage]:
@@ -186,13 +204,12 @@ def _messages(answer: Frame, broker: str) -> list[ReceivedMessage]:
     return messages
 
 
-def _print(message: ReceivedMessage, *, as_json: bool) -> None:
+def _print(message: ReceivedMessage, output: Output) -> None:
     try:
         document = message_json(message.record, message.body)
     except UndecodableBodyError as error:
         raise CommandError(f"message {message.message_id}: {error}") from error
-    if as_json:
-        print_json(document)
+    if output.document(document):
         return
     body = document.pop("body", None)
     for key, value in document.items():

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import logging
 import os
 import socket
 import time
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import click
 
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.foreground import announce, run_until_stopped, show_as, tell_reopened
 from broker.cli.terminal.name_arguments import host_name
-from broker.cli.terminal.options import add_json, port_number
+from broker.cli.terminal.numbers import PORT
+from broker.cli.terminal.options import json_option
+from broker.cli.terminal.output import Output
+from broker.cli.terminal.program import Command
 from broker.config.config_file import NAME_SERVER, read_name_server_config
 from broker.config.name_server_config import NameServerConfig
 from broker.config.reload import take_changes
@@ -37,7 +41,8 @@ EXAMPLES = """\
   dledger namesrv
   dledger namesrv --config /etc/dledger/namesrv.toml
   dledger namesrv --http-port 8079                /metrics for Prometheus, /readyz for probes
-
+"""
+NOTES = """\
 docs/configuration.md explains what the file may have, and `dledger config init --kind namesrv`
 writes one. Without the section [security] a NameServer listens for this machine alone, unless it
 is told to be insecure.
@@ -45,35 +50,32 @@ is told to be insecure.
 
 log = logging.getLogger("dledger.nameserver")
 
-NAME_SERVER_OPTIONS = ("host", "port", "insecure", "http_port", "log_level", "log_format")
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--config", metavar="FILE", help="settings; the options go before them")
-    parser.add_argument("--host", type=host_name, help="default: 127.0.0.1")
-    parser.add_argument("--port", type=port_number, help="default: 9876; 0: any that is free")
-    parser.add_argument(
-        "--insecure",
-        action="store_true",
-        default=None,
-        help="listen for other machines though nothing protects the NameServer",
-    )
-    parser.add_argument(
-        "--http-port",
-        type=port_number,
-        metavar="N",
-        help="serve /metrics, /livez and /readyz there; 0: any that is free",
-    )
-    parser.add_argument("--log-level", choices=LEVELS, help="default: info")
-    parser.add_argument("--log-format", choices=FORMATS, help="default: text")
-    add_json(parser)
-
-
-def run(args: argparse.Namespace) -> int:
-    given = {key: getattr(args, key) for key in NAME_SERVER_OPTIONS}
+@click.command(cls=Command, examples=EXAMPLES, notes=NOTES)
+@click.option(
+    "--config", "path", metavar="FILE", help="Settings; the options go before what it says."
+)
+@click.option("--host", type=host_name, help="Default: 127.0.0.1.")
+@click.option("--port", type=PORT, metavar="PORT", help="Default: 9876; 0: any that is free.")
+@click.option(
+    "--insecure",
+    is_flag=True,
+    default=None,
+    help="Listen for other machines though nothing protects the NameServer.",
+)
+@click.option(
+    "--http-port",
+    type=PORT,
+    metavar="N",
+    help="Serve /metrics, /livez and /readyz there; 0: any that is free.",
+)
+@click.option("--log-level", type=click.Choice(LEVELS), help="Default: info.")
+@click.option("--log-format", type=click.Choice(FORMATS), help="Default: text.")
+@json_option
+def command(*, path: str | None, output: Output, **given: Any) -> int:
     changed = {key: value for key, value in given.items() if value is not None}
     try:
-        config = read_name_server_config(args.config or "", os.environ, changed)
+        config = read_name_server_config(path or "", os.environ, changed)
         access = _access_control(config)
         tls = read_port_tls(config.security, config.name)
     except ConfigError as error:
@@ -88,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
         nonlocal present
         server_log.reopen()
         try:
-            read = read_name_server_config(args.config or "", os.environ, changed)
+            read = read_name_server_config(path or "", os.environ, changed)
         except ConfigError as error:
             log.error("the settings stay as they are: %s", error)
             return
@@ -96,9 +98,7 @@ def run(args: argparse.Namespace) -> int:
         present = take_changes(NAME_SERVER.settings, present, read)
         tell_reopened(present.logging)
 
-    return run_until_stopped(
-        lambda stop: _serve(config, access, tls, stop, as_json=args.json), reload
-    )
+    return run_until_stopped(lambda stop: _serve(config, access, tls, stop, output), reload)
 
 
 def _access_control(config: NameServerConfig) -> AccessControl | None:
@@ -115,8 +115,7 @@ async def _serve(
     access: AccessControl | None,
     tls: PortTls | None,
     stop: StopSignal,
-    *,
-    as_json: bool,
+    output: Output,
 ) -> int:
     try:
         nameserver = await serve(config.host, config.port, access, tls)
@@ -133,7 +132,7 @@ async def _serve(
             running.push_async_callback(http.stop)
             document["http"] = join_host_port(config.host, http.port)
         line = f"the NameServer listens on {document['namesrv']}"
-        announce(document, line, as_json=as_json)
+        announce(document, line, output)
         await stop.asked
     return 0
 

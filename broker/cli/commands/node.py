@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import gc
 import importlib.util
 import logging
@@ -10,9 +9,13 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+import click
+
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.foreground import announce, run_until_stopped, show_as, tell_reopened
-from broker.cli.terminal.options import add_json
+from broker.cli.terminal.options import json_option
+from broker.cli.terminal.output import Output
+from broker.cli.terminal.program import Command
 from broker.config.config_file import NODE, read_config
 from broker.config.node_config import NodeConfig
 from broker.config.reload import take_changes
@@ -34,25 +37,23 @@ EXAMPLES = """\
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--config",
-        metavar="FILE",
-        required=True,
-        help="a node.toml; `dledger config init` writes one, `dledger up` writes its own",
-    )
-    add_json(parser)
-
-
-def run(args: argparse.Namespace) -> int:
+@click.command(cls=Command, examples=EXAMPLES)
+@click.option(
+    "--config",
+    "path",
+    metavar="FILE",
+    required=True,
+    help="A node.toml; `dledger config init` writes one, `dledger up` its own.",
+)
+@json_option
+def command(path: str, output: Output) -> int:
     try:
-        config = read_config(args.config, os.environ)
+        config = read_config(path, os.environ)
     except ConfigError as error:
         raise UsageError(str(error)) from error
     if config.tracing and not _has_opentelemetry():
         raise UsageError(
-            f"{args.config}: tracing: needs OpenTelemetry: `pip install dledger[tracing]`; "
-            "or leave it out"
+            f"{path}: tracing: needs OpenTelemetry: `pip install dledger[tracing]`; or leave it out"
         )
     show_as(config.name)
     server_log = ServerLog(config.logging, config.name)
@@ -60,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
         logging.getLogger("dledger").warning(EXPOSED)
     import_server()
     tune_interpreter()
-    node = ForegroundNode(config, args.config, server_log, as_json=args.json)
+    node = ForegroundNode(config, path, server_log, output)
     return run_until_stopped(node.serve, node.reload)
 
 
@@ -75,12 +76,12 @@ class ForegroundNode:
     """The node that this process runs. ``path`` is that of its ``node.toml``."""
 
     def __init__(
-        self, config: NodeConfig, path: str, server_log: ServerLog, *, as_json: bool
+        self, config: NodeConfig, path: str, server_log: ServerLog, output: Output
     ) -> None:
         self._config = config
         self._path = path
         self._log = server_log
-        self._as_json = as_json
+        self._output = output
         self._server: BrokerServer[Broker] | None = None
 
     async def serve(self, stop: StopSignal) -> int:
@@ -91,7 +92,7 @@ class ForegroundNode:
         return 0
 
     async def _start(self) -> BrokerServer[Broker]:
-        self._server = await _start(self._config, as_json=self._as_json)
+        self._server = await _start(self._config, self._output)
         return self._server
 
     def reload(self) -> None:
@@ -137,7 +138,7 @@ def tune_interpreter() -> None:
     gc.set_threshold(50_000, 20, 50)
 
 
-async def _start(config: NodeConfig, *, as_json: bool) -> BrokerServer[Broker]:
+async def _start(config: NodeConfig, output: Output) -> BrokerServer[Broker]:
     from broker.server.os_environment import serve  # noqa: PLC0415 - after the environment is set
 
     try:
@@ -156,6 +157,6 @@ async def _start(config: NodeConfig, *, as_json: bool) -> BrokerServer[Broker]:
     announce(
         {"node": config.name, "pid": os.getpid(), **addresses},
         f"{config.name} listens on {config.own.address}",
-        as_json=as_json,
+        output,
     )
     return server

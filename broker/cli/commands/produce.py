@@ -2,87 +2,188 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+import click
 import orjson
 
 from broker.cli.terminal.client_session import run_session
-from broker.cli.terminal.command_error import CommandError
+from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.line_reader import LineReader
 from broker.cli.terminal.name_arguments import topic_name
-from broker.cli.terminal.options import add_json, add_namesrv, positive, seconds
+from broker.cli.terminal.numbers import COUNT, seconds
+from broker.cli.terminal.options import DIRECTORY, json_option, namesrv_option
+from broker.cli.terminal.output import Output
+from broker.cli.terminal.program import Command
 from broker.cli.terminal.progress import Progress
 from broker.cli.terminal.standard_streams import drop_output, unwritable
+from broker.cli.terminal.time_arguments import TIME_HELP, future_ms
 from broker.client.config import ProducerConfig
 from broker.client.errors import ClientError
-from broker.client.message import BODY_SIZE_MAX, Message, SendResult
+from broker.client.message import (
+    BODY_SIZE_MAX,
+    PROPERTY_DELAY,
+    PROPERTY_KEYS,
+    PROPERTY_TAGS,
+    Message,
+    MessageQueue,
+    SendResult,
+)
 from broker.client.producer.pipeline import BATCH_MESSAGES, Pipeline
 from broker.client.producer.producer import Producer
 from broker.remoting.protocol.errors import CallError
+from broker.scheduled.system_properties import TIMER_DELIVER_MS
 from store.message.properties import encode_properties
+from store.quoting import quoted
 
 EXAMPLES = """\
   printf 'one\\ntwo\\n' | dledger produce orders
   dledger produce orders --tag paid --key 4711 < lines.txt
-  dledger produce orders --order-by customer --json < orders.jsonl
+  dledger produce orders --order-by customer --key-from id --json < orders.jsonl
+  dledger produce orders --property region=eu --deliver-at 10m --file letter.pdf
 """
 
 TIMEOUT_SECONDS = 60.0
+DELAY_LEVEL_MAX = 18
+SYSTEM_PROPERTIES = {PROPERTY_DELAY, PROPERTY_KEYS, PROPERTY_TAGS}
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("topic", metavar="TOPIC", type=topic_name)
-    parser.add_argument(
-        "--tag", metavar="T", type=_property, default="", help="the tag of every message"
-    )
-    parser.add_argument(
-        "--key", metavar="K", type=_property, default="", help="its key, or several with spaces"
-    )
-    parser.add_argument(
-        "--delay-level",
-        metavar="N",
-        type=int,
-        choices=range(1, 19),
-        default=0,
-        help="deliver later: 1 is 1 s, 4 is 30 s, 18 is 2 h",
-    )
-    parser.add_argument(
-        "--order-by",
-        metavar="FIELD",
-        help="lines are JSON objects, and those with the same value of FIELD stay in order",
-    )
-    parser.add_argument(
-        "--batch",
-        metavar="N",
-        type=positive,
-        default=BATCH_MESSAGES,
-        help=f"the most messages in a request (default: {BATCH_MESSAGES})",
-    )
-    parser.add_argument(
-        "--timeout",
-        metavar="S",
-        type=seconds,
-        default=TIMEOUT_SECONDS,
-        help=f"give up a message after this many seconds (default: {TIMEOUT_SECONDS:g})",
-    )
-    add_namesrv(parser)
-    add_json(parser)
+def _property(text: str) -> str:
+    try:
+        encode_properties({"": text})
+    except ValueError:
+        raise ValueError(
+            f"{text!r} cannot be stored: it has the character 0x01 or 0x02, or is not UTF-8"
+        ) from None
+    return text
 
 
-def run(args: argparse.Namespace) -> int:
-    return run_session("produce", lambda: _produce(args))
+def _key_and_value(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise ValueError(f"{quoted(text)} is not NAME=VALUE")
+    if name in SYSTEM_PROPERTIES:
+        raise ValueError(f"{name} has an option of its own")
+    return _property(name), _property(value)
 
 
-async def _produce(args: argparse.Namespace) -> int:
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be sent, and how, as the options say."""
+
+    topic: str
+    tag: str
+    key: str
+    delay_level: int
+    order_by: str | None
+    batch: int
+    timeout: float
+    namesrv: str
+    properties: dict[str, str]
+    key_from: str | None
+    queue: int | None
+    files: tuple[Path, ...]
+
+
+@click.command(cls=Command, examples=EXAMPLES)
+@click.argument("topic", type=topic_name)
+@click.option("--tag", metavar="T", type=_property, default="", help="The tag of every message.")
+@click.option(
+    "--key", metavar="K", type=_property, default="", help="Its key, or several with spaces."
+)
+@click.option(
+    "--delay-level",
+    metavar="N",
+    type=click.IntRange(1, DELAY_LEVEL_MAX),
+    help="Deliver later: 1 is 1 s, 4 is 30 s, 18 is 2 h.",
+)
+@click.option(
+    "--order-by",
+    metavar="FIELD",
+    help="Lines are JSON objects, and those with the same value of FIELD stay in order.",
+)
+@click.option(
+    "--key-from",
+    metavar="FIELD",
+    help="Lines are JSON objects, and the value of FIELD is the key of the message.",
+)
+@click.option(
+    "--property",
+    "properties",
+    metavar="K=V",
+    type=_key_and_value,
+    multiple=True,
+    help="A property of every message; several may be given.",
+)
+@click.option(
+    "--deliver-at",
+    metavar="TIME",
+    type=future_ms,
+    help=f"Deliver then, and not before; {TIME_HELP.replace('as long ago as', 'in')}.",
+)
+@click.option(
+    "--queue", metavar="N", type=click.IntRange(0), help="Only to the queues with this id."
+)
+@click.option(
+    "--file",
+    "files",
+    metavar="FILE",
+    type=DIRECTORY,
+    multiple=True,
+    help="Send this file as one message, and read no lines; several may be given.",
+)
+@click.option(
+    "--batch",
+    metavar="N",
+    type=COUNT,
+    default=BATCH_MESSAGES,
+    help=f"The most messages in a request (default: {BATCH_MESSAGES}).",
+)
+@click.option(
+    "--timeout",
+    metavar="S",
+    type=seconds,
+    default=TIMEOUT_SECONDS,
+    help=f"Give up a message after this many seconds (default: {TIMEOUT_SECONDS:g}).",
+)
+@namesrv_option
+@json_option
+def command(
+    *,
+    delay_level: int | None,
+    deliver_at: int | None,
+    properties: tuple[tuple[str, str], ...],
+    output: Output,
+    **options: Any,
+) -> int:
+    every = dict(properties)
+    if deliver_at is not None:
+        if delay_level is not None:
+            raise UsageError("--delay-level and --deliver-at cannot stand together")
+        every[TIMER_DELIVER_MS.decode()] = str(deliver_at)
+    request = Request(delay_level=delay_level or 0, properties=every, **options)
+    if request.key and request.key_from is not None:
+        raise UsageError("--key and --key-from cannot stand together")
+    for path in request.files:
+        if not path.is_file():
+            raise UsageError(f"{path} does not exist, or is no file")
+    if request.files and (request.order_by or request.key_from) is not None:
+        raise UsageError("--file sends whole files: leave --order-by and --key-from out")
+    return run_session("produce", lambda: _produce(request, output))
+
+
+async def _produce(args: Request, output: Output) -> int:
     progress = Progress("messages acknowledged", asyncio.get_running_loop().time)
 
     def stored(result: SendResult, messages: Sequence[Message]) -> None:
         progress.add(len(messages))
-        if args.json:
-            sys.stdout.buffer.write(b"".join(_json_lines(result)))
+        if output is not Output.TABLE:
+            sys.stdout.buffer.write(b"".join(map(output.encode, _acknowledgements(result))))
             sys.stdout.buffer.flush()
 
     reader = LineReader(sys.stdin.fileno(), BODY_SIZE_MAX)
@@ -90,7 +191,7 @@ async def _produce(args: argparse.Namespace) -> int:
     async with Producer(args.namesrv, config) as producer:
         pipeline = Pipeline(
             producer,
-            await producer.queues(args.topic),
+            await _queues(producer, args),
             stored,
             ordered_by_key=args.order_by is not None,
             batch_messages=args.batch,
@@ -118,16 +219,6 @@ async def _produce(args: argparse.Namespace) -> int:
     return 0
 
 
-def _property(text: str) -> str:
-    try:
-        encode_properties({"": text})
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} cannot be stored: it has the character 0x01 or 0x02, or is not UTF-8"
-        ) from None
-    return text
-
-
 def _incomplete(progress: Progress, reader: LineReader, why: str) -> CommandError:
     return CommandError(f"{_acknowledged(progress, reader)}, then: {why}")
 
@@ -136,36 +227,82 @@ def _acknowledged(progress: Progress, reader: LineReader) -> str:
     return f"{progress.count} of {reader.count} lines are acknowledged"
 
 
-async def _feed(args: argparse.Namespace, reader: LineReader, pipeline: Pipeline) -> None:
+async def _queues(producer: Producer, args: Request) -> Sequence[MessageQueue]:
+    queues = await producer.queues(args.topic)
+    if args.queue is None:
+        return queues
+    chosen = [each for each in queues if each.queue_id == args.queue]
+    if not chosen:
+        raise UsageError(f"{args.topic} has no queue {args.queue} that can be written")
+    return chosen
+
+
+async def _feed(args: Request, reader: LineReader, pipeline: Pipeline) -> None:
     """Puts all lines in. If one fails, those before it are sent all the same."""
-    kind = Message(args.topic, b"", tags=args.tag, keys=args.key, delay_level=args.delay_level)
+    kind = _message(args, args.key)
     try:
-        while lines := await reader.read():
-            if args.order_by is None:
+        if args.files:
+            for path in args.files:
+                reader.count += 1  # one takes the place of a line
+                await pipeline.put([kind.with_body(_read_file(path))])
+        while not args.files and (lines := await reader.read()):
+            if args.order_by is None and args.key_from is None:
                 await pipeline.put([kind.with_body(line) for line in lines])
                 continue
             for number, line in enumerate(lines, reader.count - len(lines) + 1):
-                key = _order_key(line, args.order_by, number)
-                await pipeline.put_ordered(kind.with_body(line), key)
+                fields = _fields(line, number)
+                message = kind.with_body(line)
+                if args.key_from is not None:
+                    message = _message(args, _field(fields, args.key_from, number), line)
+                if args.order_by is None:
+                    await pipeline.put([message])
+                else:
+                    await pipeline.put_ordered(message, _field(fields, args.order_by, number))
     except CommandError:
         await pipeline.drain()
         raise
     await pipeline.drain()
 
 
-def _order_key(line: bytes, field: str, number: int) -> str:
+def _message(args: Request, key: str, body: bytes = b"") -> Message:
+    return Message(
+        args.topic,
+        body,
+        tags=args.tag,
+        keys=key,
+        delay_level=args.delay_level,
+        properties=args.properties,
+    )
+
+
+def _read_file(path: Path) -> bytes:
+    body = path.read_bytes()
+    if len(body) > BODY_SIZE_MAX:
+        raise CommandError(f"{path} has {len(body)} bytes, and a message may have {BODY_SIZE_MAX}")
+    return body
+
+
+def _fields(line: bytes, number: int) -> dict[str, Any]:
     try:
         document = orjson.loads(line)
     except orjson.JSONDecodeError as error:
-        raise CommandError(f"line {number} is not JSON ({error}), as --order-by wants it") from None
-    if not isinstance(document, dict) or field not in document:
+        raise CommandError(
+            f"line {number} is not JSON ({error}), as --order-by and --key-from want it"
+        ) from None
+    if not isinstance(document, dict):
+        raise CommandError(f"line {number} is not a JSON object")
+    return document
+
+
+def _field(document: dict[str, Any], field: str, number: int) -> str:
+    if field not in document:
         raise CommandError(f"line {number} is not a JSON object with the field {field}")
     value = document[field]
     return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 
-def _json_lines(result: SendResult) -> list[bytes]:
-    """One line for each message of an acknowledged request.
+def _acknowledgements(result: SendResult) -> Iterator[dict[str, object]]:
+    """One document for each message of an acknowledged request.
 
     Brokers of other makes may give only the id of the first message. Then the unique key stands in
     for the others' ids, by which they can be found as well.
@@ -173,15 +310,10 @@ def _json_lines(result: SendResult) -> list[bytes]:
     message_ids = result.message_ids
     if len(message_ids) < result.message_count:
         message_ids += result.unique_keys[len(message_ids) :]
-    return [
-        orjson.dumps(
-            {
-                "msg_id": message_id,
-                "queue_id": result.queue.queue_id,
-                "queue_offset": offset,
-                "broker": result.queue.broker,
-            },
-            option=orjson.OPT_APPEND_NEWLINE,
-        )
-        for offset, message_id in enumerate(message_ids, result.queue_offset)
-    ]
+    for offset, message_id in enumerate(message_ids, result.queue_offset):
+        yield {
+            "msg_id": message_id,
+            "queue_id": result.queue.queue_id,
+            "queue_offset": offset,
+            "broker": result.queue.broker,
+        }

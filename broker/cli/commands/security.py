@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import secrets
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any, TypeVar
+
+import click
 
 from broker.cli.cluster_admin.accounts import (
     AccountView,
@@ -19,16 +22,18 @@ from broker.cli.cluster_admin.accounts import (
     reseal_accounts,
 )
 from broker.cli.cluster_admin.admin_client import AdminClient, run_on_leaders
-from broker.cli.commands.security_files import DIRECTORY_ACTIONS, add_directory_arguments
+from broker.cli.commands.security_files import init, status
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.name_arguments import checked
 from broker.cli.terminal.options import (
-    add_json,
-    add_namesrv,
-    positive,
-    print_json,
-    print_table,
+    DIRECTORY,
+    ask_first,
+    json_option,
+    namesrv_option,
+    yes_option,
 )
+from broker.cli.terminal.output import Output, print_table
+from broker.cli.terminal.program import Group
 from broker.security.accounts import AccountError, check_access_key
 from broker.security.credentials import Credentials, CredentialsError, security_from
 from broker.security.permissions import PermissionTextError, parse_permission, parse_permissions
@@ -40,141 +45,144 @@ _permission = checked(parse_permission, PermissionTextError)
 _permissions = checked(parse_permissions, PermissionTextError)
 _white_list = checked(split_white_list, WhiteListError)
 
-EXAMPLES = """\
-  dledger security init security broker-a/n0=10.0.0.1 broker-a/n1=10.0.0.2 broker-a/n2=10.0.0.3 \\
-                   namesrv=10.0.0.9       authority, certificates, cluster secret, first admin
-  dledger security init security node.toml --renew          new certificates for all its members
-  dledger security status security        until when they last, and what is wrong with them
-  dledger security status                 how the running nodes are set
-  dledger security user add billing-app --topic bills=PUB --group billing=SUB --out billing.toml
-  dledger security user set billing-app --topic bills=PUB,refunds=PUB
-  dledger security user set billing-app --new-key --out billing.toml     replaces its secret key
-  dledger security user list
-  dledger security user remove billing-app
-  dledger security reseal                 after a change of cluster-secret
-  dledger security token --hours 8       for HTTP: curl -H "Authorization: Bearer $(...)" ...
-
+NOTES = """\
 Those that change accounts need an admin: --profile FILE, $DLEDGER_PROFILE, or
 $DLEDGER_ACCESS_KEY and $DLEDGER_SECRET_KEY. docs/security.md tells the rest.
 """
 
 SECRET_BYTES = 24
+HOURS_MAX = 24 * 36_500
+WHITE_LIST = "Addresses from which its requests need no signature."
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+command = Group(notes=NOTES)
+command.add_command(init)
+command.add_command(status)
+user = Group("user", help="Accounts of the cluster.")
+command.add_command(user)
+account_argument = click.argument("name", type=_access_key, help="Its access key.")
+out_option = click.option(
+    "--out",
+    metavar="FILE",
+    type=DIRECTORY,
+    help="Write a profile with its keys, do not print them.",
+)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    add_directory_arguments(actions)
-    user = actions.add_parser("user", help="accounts of the cluster")
-    add_user_arguments(user)
-    token = actions.add_parser("token", help="print a token for HTTP, made of this client's keys")
-    token.add_argument(
-        "--hours", metavar="N", type=positive, default=8, help="it expires after them; default: 8"
-    )
-    add_namesrv(token)
-    reseal = actions.add_parser(
-        "reseal", help="seal all secret keys with the first line of the servers' cluster-secret"
-    )
-    add_namesrv(reseal)
-    add_json(reseal)
+def account_options(command: F) -> F:
+    """The fields of an account, in the names of request 50; None for those that are not named."""
+    for name, field, metavar, kind, told in (
+        ("--white-list", "whiteRemoteAddress", "ADDRS", _white_list, WHITE_LIST),
+        ("--default-group", "defaultGroupPerm", "P", _permission, "Likewise."),
+        ("--default-topic", "defaultTopicPerm", "P", _permission, "Of all others."),
+        ("--group", "groupPerms", "G=P,...", _permissions, "Likewise."),
+        ("--topic", "topicPerms", "T=P,...", _permissions, "P is DENY, PUB, SUB or PUB|SUB."),
+    ):
+        command = click.option(name, field, metavar=metavar, type=kind, help=told)(command)
+    return command
 
 
-def add_user_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of ``dledger security user``."""
-    actions = parser.add_subparsers(dest="user_action", required=True, metavar="ACTION")
-    add = actions.add_parser("add", help="make an account, and a secret key for it")
-    change = actions.add_parser("set", help="change an account; what is not named stays")
-    remove = actions.add_parser("remove", help="remove an account")
-    listing = actions.add_parser("list", help="the accounts, without their secret keys")
-    for action in (add, change, remove):
-        action.add_argument("name", metavar="NAME", type=_access_key, help="its access key")
-    for action in (add, change):
-        action.add_argument(
-            "--topic", metavar="T=P,...", type=_permissions, help="P is DENY, PUB, SUB or PUB|SUB"
-        )
-        action.add_argument("--group", metavar="G=P,...", type=_permissions, help="likewise")
-        action.add_argument("--default-topic", metavar="P", type=_permission, help="of all others")
-        action.add_argument("--default-group", metavar="P", type=_permission, help="likewise")
-        action.add_argument(
-            "--white-list",
-            metavar="ADDRS",
-            type=_white_list,
-            help="addresses from which its requests need no signature",
-        )
-        action.add_argument(
-            "--out", metavar="FILE", type=Path, help="write a profile with its keys, do not print"
-        )
-    add.add_argument("--admin", action="store_true", help="may do everything")
-    change.add_argument("--admin", choices=("yes", "no"), help="whether it may do everything")
-    change.add_argument("--new-key", action="store_true", help="replace its secret key")
-    for action in (add, change, remove, listing):
-        add_namesrv(action)
-        add_json(action)
+@user.command(
+    examples="""\
+  dledger security user add billing-app --topic bills=PUB --group billing=SUB --out billing.toml
+"""
+)
+@account_argument
+@account_options
+@click.option("--admin", is_flag=True, help="May do everything.")
+@out_option
+@namesrv_option
+@json_option
+def add(
+    *, name: str, admin: bool, out: Path | None, namesrv: str, output: Output, **given: str | None
+) -> None:
+    """Make an account, and a secret key for it."""
 
-
-def run(args: argparse.Namespace) -> int:
-    if args.action in DIRECTORY_ACTIONS:
-        return DIRECTORY_ACTIONS[args.action](args)
-    if args.action == "token":
-        return _token(args)
-    if args.action == "reseal":
-        return _reseal(args)
-    actions = {"add": _add, "set": _set, "remove": _remove, "list": _list}
-    return actions[args.user_action](args)
-
-
-def _add(args: argparse.Namespace) -> int:
-    async def add(admin: AdminClient) -> None:
-        for accounts in (await find_accounts(admin)).values():
-            if args.name in {each.access_key for each in accounts}:
+    async def work(client: AdminClient) -> None:
+        for accounts in (await find_accounts(client)).values():
+            if name in {each.access_key for each in accounts}:
                 raise CommandError(
-                    f"there is an account {args.name}; `dledger security user set` changes it"
+                    f"there is an account {name}; `dledger security user set` changes it"
                 )
-        await put_account(admin, args.name, fields)
+        await put_account(client, name, fields)
 
-    made = Credentials(args.name, secrets.token_urlsafe(SECRET_BYTES))
-    fields = _fields(args) | {"secretKey": made.secret_key, "admin": args.admin}
-    run_on_leaders(args.namesrv, add)
-    _hand_out(args, made)
-    return 0
+    made = Credentials(name, secrets.token_urlsafe(SECRET_BYTES))
+    fields = _fields(given) | {"secretKey": made.secret_key, "admin": admin}
+    run_on_leaders(namesrv, work)
+    _hand_out(made, out, output)
 
 
-def _set(args: argparse.Namespace) -> int:
-    async def change(admin: AdminClient) -> None:
-        found = (await find_accounts(admin)).values()
-        if not any(args.name in {each.access_key for each in accounts} for accounts in found):
-            raise no_account(args.name)
-        await put_account(admin, args.name, fields)
+@user.command(
+    "set",
+    examples="""\
+  dledger security user set billing-app --topic bills=PUB,refunds=PUB
+  dledger security user set billing-app --new-key --out billing.toml     replaces its secret key
+""",
+)
+@account_argument
+@account_options
+@click.option("--admin", type=click.Choice(("yes", "no")), help="Whether it may do everything.")
+@click.option("--new-key", is_flag=True, help="Replace its secret key.")
+@out_option
+@namesrv_option
+@json_option
+def change(
+    *,
+    name: str,
+    admin: str | None,
+    new_key: bool,
+    out: Path | None,
+    namesrv: str,
+    output: Output,
+    **given: str | None,
+) -> None:
+    """Change an account; what is not named stays."""
 
-    fields = _fields(args)
-    made = Credentials(args.name, secrets.token_urlsafe(SECRET_BYTES)) if args.new_key else None
-    if args.admin is not None:
-        fields["admin"] = args.admin == "yes"
+    async def work(client: AdminClient) -> None:
+        found = (await find_accounts(client)).values()
+        if not any(name in {each.access_key for each in accounts} for accounts in found):
+            raise no_account(name)
+        await put_account(client, name, fields)
+
+    fields = _fields(given)
+    made = Credentials(name, secrets.token_urlsafe(SECRET_BYTES)) if new_key else None
+    if admin is not None:
+        fields["admin"] = admin == "yes"
     if made is not None:
         fields["secretKey"] = made.secret_key
-    elif args.out is not None:
+    elif out is not None:
         raise UsageError("--out needs --new-key: nobody tells the secret key that there is")
     if not fields:
         raise UsageError("nothing is changed; name what shall be")
-    run_on_leaders(args.namesrv, change)
+    run_on_leaders(namesrv, work)
     if made is not None:
-        _hand_out(args, made)
-    elif args.json:
-        print_json({"access_key": args.name})
-    return 0
+        _hand_out(made, out, output)
+    else:
+        output.document({"access_key": name})
 
 
-def _remove(args: argparse.Namespace) -> int:
-    run_on_leaders(args.namesrv, lambda admin: remove_account(admin, args.name))
-    if args.json:
-        print_json({"access_key": args.name})
-    return 0
+@user.command(examples="  dledger security user remove billing-app\n")
+@account_argument
+@yes_option
+@namesrv_option
+@json_option
+def remove(*, name: str, yes: bool, namesrv: str, output: Output) -> None:
+    """Remove an account."""
+    ask_first(f"Remove the account {name}", yes=yes)
+    run_on_leaders(namesrv, lambda admin: remove_account(admin, name))
+    output.document({"access_key": name})
 
 
-def _list(args: argparse.Namespace) -> int:
-    found = run_on_leaders(args.namesrv, find_accounts)
-    if args.json:
-        print_json({name: [asdict(each) for each in each_of] for name, each_of in found.items()})
-        return 0
+@user.command("list", examples="  dledger security user list\n")
+@namesrv_option
+@json_option
+def list_accounts(*, namesrv: str, output: Output) -> None:
+    """The accounts, without their secret keys."""
+    found = run_on_leaders(namesrv, find_accounts)
+    document = {name: [asdict(each) for each in each_of] for name, each_of in found.items()}
+    if output.document(document):
+        return
     rows: dict[AccountView, list[str]] = {}
     for name, accounts in found.items():
         for account in accounts:
@@ -192,48 +200,55 @@ def _list(args: argparse.Namespace) -> int:
             for account, names in sorted(rows.items(), key=lambda row: row[0].access_key)
         ],
     )
-    return 0
 
 
-def _reseal(args: argparse.Namespace) -> int:
-    count = run_on_leaders(args.namesrv, reseal_accounts)
-    if args.json:
-        print_json({"resealed": count})
-    else:
+@command.command(
+    examples="  dledger security reseal                 after a change of cluster-secret\n"
+)
+@namesrv_option
+@json_option
+def reseal(*, namesrv: str, output: Output) -> None:
+    """Seal all secret keys with the first line of the servers' cluster-secret."""
+    count = run_on_leaders(namesrv, reseal_accounts)
+    if not output.document({"resealed": count}):
         print(f"{count} secret key(s) sealed anew")
-    return 0
 
 
-def _token(args: argparse.Namespace) -> int:
+@command.command(
+    examples="""\
+  dledger security token --hours 8       for HTTP: curl -H "Authorization: Bearer $(...)" ...
+"""
+)
+@click.option(
+    "--hours",
+    metavar="N",
+    type=click.IntRange(1, HOURS_MAX),
+    default=8,
+    help="It expires after them (default: 8).",
+)
+@namesrv_option
+def token(hours: int, namesrv: str) -> None:  # noqa: ARG001 - taken as by all commands
+    """Print a token for HTTP, made of this client's keys."""
     try:
         keys = security_from(os.environ).credentials
     except CredentialsError as error:
         raise CommandError(str(error)) from error
     if keys is None:
         raise UsageError("whose token? Name a profile with --profile FILE or $DLEDGER_PROFILE")
-    expires_ms = int(time.time() * 1000) + args.hours * 3_600_000
+    expires_ms = int(time.time() * 1000) + hours * 3_600_000
     print(make_token(keys.access_key, keys.secret_key, expires_ms))
-    return 0
 
 
-def _fields(args: argparse.Namespace) -> dict[str, object]:
-    """What is named of an account, in the names of request 50."""
-    given = {
-        "topicPerms": args.topic,
-        "groupPerms": args.group,
-        "defaultTopicPerm": args.default_topic,
-        "defaultGroupPerm": args.default_group,
-        "whiteRemoteAddress": args.white_list,
-    }
+def _fields(given: Mapping[str, str | None]) -> dict[str, object]:
+    """What is named of an account."""
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _hand_out(args: argparse.Namespace, made: Credentials) -> None:
+def _hand_out(made: Credentials, out: Path | None, output: Output) -> None:
     """The one time that a secret key is told."""
-    if args.out is None:
-        if args.json:
-            print_json({"access_key": made.access_key, "secret_key": made.secret_key})
-        else:
+    if out is None:
+        document = {"access_key": made.access_key, "secret_key": made.secret_key}
+        if not output.document(document):
             print(f'access_key = "{made.access_key}"\nsecret_key = "{made.secret_key}"')
         return
     text = f'access_key = "{made.access_key}"\nsecret_key = "{made.secret_key}"\n'
@@ -241,14 +256,13 @@ def _hand_out(args: argparse.Namespace, made: Credentials) -> None:
     if ca:  # whom this client believes, the other is to believe too
         text += f"ca = {json.dumps(os.path.abspath(ca))}\n"
     try:
-        fd = os.open(args.out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        fd = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with open(fd, "w", encoding="utf-8") as file:
             os.fchmod(fd, 0o600)
             file.write(text)
     except OSError as error:
         raise CommandError(
-            f"{args.out}: cannot be written: {error.strerror}; `set {made.access_key} --new-key` "
+            f"{out}: cannot be written: {error.strerror}; `set {made.access_key} --new-key` "
             "makes another key"
         ) from error
-    if args.json:
-        print_json({"access_key": made.access_key, "profile": str(args.out)})
+    output.document({"access_key": made.access_key, "profile": str(out)})

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any
+
+import click
 
 from broker.cli.cluster_admin.admin_client import run_admin
 from broker.cli.cluster_admin.cluster_view import view_groups
-from broker.cli.terminal.command_error import EXIT_FAILED, CommandError, UsageError
+from broker.cli.terminal.command_error import CommandError, UsageError
+from broker.cli.terminal.exit_codes import EXIT_FAILED
 from broker.cli.terminal.name_arguments import host_name
-from broker.cli.terminal.options import (
-    DEFAULT_CLUSTER,
-    add_json,
-    add_namesrv,
-    positive,
-    print_json,
-    print_table,
-)
+from broker.cli.terminal.options import DEFAULT_CLUSTER, json_option, namesrv_option
+from broker.cli.terminal.output import Output, print_table
+from broker.cli.terminal.program import Command
 from broker.config.config_file import read_exposed_config
 from broker.config.node_config import GROUP_NAME, NODE_NAME
 from broker.config.security_config import SecurityFiles
@@ -29,56 +25,60 @@ from dledger.wire.peer_identity import PeerIdentity
 from store.quoting import quoted
 
 CERTIFICATE_DAYS = 825
+DAYS_MAX = 36_500
 ALWAYS = ("localhost", "127.0.0.1", "::1")
 """Hosts in each certificate: commands on the same machine use them."""
 
 
-def add_directory_arguments(actions: Any) -> None:
-    """Adds both actions to those of ``dledger security``."""
-    init = actions.add_parser(
-        "init", help="make the certificates and secrets of a cluster, or what of them is missing"
-    )
-    init.add_argument("directory", metavar="DIR")
-    init.add_argument(
-        "nodes",
-        metavar="NODE",
-        nargs="*",
-        help="GROUP/NODE=HOST[,HOST...], NAMESERVER=HOST[,HOST...], or a node.toml, which names "
-        "all members of its group",
-    )
-    init.add_argument("--cluster", help=f"its name; default: a node.toml's, else {DEFAULT_CLUSTER}")
-    init.add_argument(
-        "--days",
-        metavar="N",
-        type=positive,
-        default=CERTIFICATE_DAYS,
-        help=f"certificates expire after them; default: {CERTIFICATE_DAYS}",
-    )
-    init.add_argument(
-        "--renew", action="store_true", help="replace certificates that are there, by the same CA"
-    )
-    add_json(init)
-    status = actions.add_parser("status", help="how certificates, or running nodes, are")
-    status.add_argument("directory", metavar="DIR", nargs="?")
-    add_namesrv(status)
-    add_json(status)
-
-
-def _init(args: argparse.Namespace) -> int:
+@click.command(
+    cls=Command,
+    examples="""\
+  dledger security init security broker-a/n0=10.0.0.1 broker-a/n1=10.0.0.2 broker-a/n2=10.0.0.3 \\
+                   namesrv=10.0.0.9       authority, certificates, cluster secret, first admin
+  dledger security init security node.toml --renew          new certificates for all its members
+""",
+)
+@click.argument("directory", metavar="DIR")
+@click.argument(
+    "nodes",
+    metavar="[NODE]...",
+    nargs=-1,
+    help="GROUP/NODE=HOST[,HOST...], NAMESERVER=HOST[,HOST...], or a node.toml, which names all "
+    "members of its group.",
+)
+@click.option("--cluster", help=f"Its name; default: a node.toml's, else {DEFAULT_CLUSTER}.")
+@click.option(
+    "--days",
+    metavar="N",
+    type=click.IntRange(1, DAYS_MAX),
+    default=CERTIFICATE_DAYS,
+    help=f"Certificates expire after them (default: {CERTIFICATE_DAYS}).",
+)
+@click.option("--renew", is_flag=True, help="Replace certificates that are there, by the same CA.")
+@json_option
+def init(
+    *,
+    directory: str,
+    nodes: tuple[str, ...],
+    cluster: str | None,
+    days: int,
+    renew: bool,
+    output: Output,
+) -> None:
+    """Make the certificates and secrets of a cluster, or what of them is missing."""
     from broker.certificates.security_directory import (  # noqa: PLC0415 - it takes a while
         SecurityDirectoryError,
         init_directory,
     )
 
-    cluster, hosts = _named(args.nodes, args.cluster)
-    files = SecurityFiles(os.path.abspath(args.directory))
+    cluster, hosts = _named(nodes, cluster)
+    files = SecurityFiles(os.path.abspath(directory))
     try:
-        made = init_directory(files, cluster, hosts, days=args.days, renew=args.renew)
+        made = init_directory(files, cluster, hosts, days=days, renew=renew)
     except SecurityDirectoryError as error:
         raise CommandError(str(error)) from error
-    if args.json:
-        print_json({"directory": files.directory, "cluster": cluster, **asdict(made)})
-        return 0
+    if output.document({"directory": files.directory, "cluster": cluster, **asdict(made)}):
+        return
     print(f"{files.directory}: made {', '.join(made.written) or 'nothing'}")
     if made.kept:
         print(f"left as they were: {', '.join(made.kept)}")
@@ -88,10 +88,28 @@ def _init(args: argparse.Namespace) -> int:
         "Then say in each node.toml, and in the NameServer's file:\n\n"
         f'[security]\ndirectory = "{files.directory}"'
     )
-    return 0
 
 
-def _named(nodes: list[str], cluster: str | None) -> tuple[str, dict[PeerIdentity, list[str]]]:
+@click.command(
+    cls=Command,
+    examples="""\
+  dledger security status security        until when they last, and what is wrong with them
+  dledger security status                 how the running nodes are set
+""",
+)
+@click.argument("directory", metavar="[DIR]", required=False)
+@namesrv_option
+@json_option
+def status(*, directory: str | None, namesrv: str, output: Output) -> int:
+    """How certificates, or running nodes, are."""
+    if directory is None:
+        return _status_of_nodes(namesrv, output)
+    return _status_of_files(directory, output)
+
+
+def _named(
+    nodes: tuple[str, ...], cluster: str | None
+) -> tuple[str, dict[PeerIdentity, list[str]]]:
     """The cluster, and whom to certify with which hosts. Raises :class:`UsageError`."""
     found: dict[tuple[str, str], dict[str, None]] = {}
     for each in nodes:
@@ -139,29 +157,22 @@ def _name(text: str) -> tuple[str, str]:
 def _hosts(text: str) -> list[str]:
     try:
         return [host_name(host) for host in text.split(",") if host]
-    except argparse.ArgumentTypeError as error:
+    except ValueError as error:
         raise UsageError(str(error)) from error
 
 
-def _status(args: argparse.Namespace) -> int:
-    return _status_of_nodes(args) if args.directory is None else _status_of_files(args)
-
-
-def _status_of_files(args: argparse.Namespace) -> int:
+def _status_of_files(directory: str, output: Output) -> int:
     from broker.certificates.security_directory import (  # noqa: PLC0415 - it takes a while
         SecurityDirectoryError,
         look_at,
     )
 
     try:
-        reports, problems = look_at(
-            SecurityFiles(os.path.abspath(args.directory)), datetime.now(UTC)
-        )
+        reports, problems = look_at(SecurityFiles(os.path.abspath(directory)), datetime.now(UTC))
     except SecurityDirectoryError as error:
         raise CommandError(str(error)) from error
-    if args.json:
-        print_json({"certificates": [asdict(each) for each in reports], "problems": problems})
-    else:
+    document = {"certificates": [asdict(each) for each in reports], "problems": problems}
+    if not output.document(document):
         print_table(
             ("FILE", "NAMES", "HOSTS", "EXPIRES", "DAYS LEFT"),
             [
@@ -183,11 +194,10 @@ def _status_of_files(args: argparse.Namespace) -> int:
     return EXIT_FAILED if problems or any(each.problems for each in reports) else 0
 
 
-def _status_of_nodes(args: argparse.Namespace) -> int:
-    nodes = [node for group in run_admin(args.namesrv, view_groups) for node in group.nodes]
-    if args.json:
-        print_json({"nodes": [{"node": node.node, **node.security} for node in nodes]})
-    else:
+def _status_of_nodes(namesrv: str, output: Output) -> int:
+    nodes = [node for group in run_admin(namesrv, view_groups) for node in group.nodes]
+    document = {"nodes": [{"node": node.node, **node.security} for node in nodes]}
+    if not output.document(document):
         print_table(
             ("NODE", "PEERS", "TLS", "ACCESS CONTROL"),
             [
@@ -199,9 +209,3 @@ def _status_of_nodes(args: argparse.Namespace) -> int:
             ],
         )
     return 0
-
-
-DIRECTORY_ACTIONS: Mapping[str, Callable[[argparse.Namespace], int]] = {
-    "init": _init,
-    "status": _status,
-}

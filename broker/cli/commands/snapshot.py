@@ -6,7 +6,6 @@ in one of its own. A snapshot that a node of this machine made is moved to its t
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import sys
@@ -15,12 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import click
 
 from broker.cli.cluster_admin.admin_client import run_admin, run_to_its_end
 from broker.cli.cluster_admin.cluster_view import DOWN, NodeView, view_groups
 from broker.cli.cluster_admin.snapshot_fetch import NotHereError, fetch_snapshot
 from broker.cli.terminal.command_error import CommandError
-from broker.cli.terminal.options import add_json, add_namesrv, print_json, print_table
+from broker.cli.terminal.options import DIRECTORY, json_option, namesrv_option
+from broker.cli.terminal.output import Output, print_table
+from broker.cli.terminal.program import Command
+from broker.cli.terminal.progress import waiting
 from broker.security.credentials import CredentialsError, security_from
 
 EXAMPLES = """\
@@ -31,39 +34,37 @@ EXAMPLES = """\
 SNAPSHOT_SECONDS = 3600.0
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--out",
-        metavar="DIR",
-        type=Path,
-        required=True,
-        help="a new directory: the snapshot of each node comes to DIR/<group>/<node>/; a node on "
-        "another machine writes it there itself, if snapshot_dirs of its node.toml allows it. "
-        "Links to live files are made where DIR is on the same file system: "
-        "copy a snapshot before you change a byte of it",
-    )
-    add_namesrv(parser)
-    add_json(parser)
-
-
-def run(args: argparse.Namespace) -> int:
-    out = args.out.absolute()
+@click.command(cls=Command, examples=EXAMPLES)
+@click.option(
+    "--out",
+    metavar="DIR",
+    type=DIRECTORY,
+    required=True,
+    help="A new directory: the snapshot of each node comes to DIR/<group>/<node>/; a node on "
+    "another machine writes it there itself, if snapshot_dirs of its node.toml allows it. "
+    "Links to live files are made where DIR is on the same file system: "
+    "copy a snapshot before you change a byte of it.",
+)
+@namesrv_option
+@json_option
+def command(out: Path, namesrv: str, output: Output) -> None:
+    out = out.absolute()
     _require_usable(out)
-    groups = run_admin(args.namesrv, view_groups)
+    groups = run_admin(namesrv, view_groups)
     gone = [group.group for group in groups if group.gone_seconds is not None]
     nodes = [node for group in groups if group.gone_seconds is None for node in group.nodes]
     left_out = f"no node of {', '.join(gone)} is registered any more"
     if not nodes:
         why = f": {left_out}; start its nodes" if gone else ""
-        raise CommandError(f"no broker is registered at {args.namesrv}{why}")
+        raise CommandError(f"no broker is registered at {namesrv}{why}")
     if gone:
         print(f"dledger snapshot: {left_out}; the snapshot lacks it", file=sys.stderr)
-    taken = run_to_its_end(_take_all(nodes, out))
+    with waiting(f"{len(nodes)} nodes make their snapshots"):
+        taken = run_to_its_end(_take_all(nodes, out))
     results = [_fetched(result, out) for result in taken]
     failed = [result for result in results if "error" in result]
-    if args.json:
-        print_json({"complete": not failed, "replicas": results, "gone_groups": gone})
-    else:
+    document = {"complete": not failed, "replicas": results, "gone_groups": gone}
+    if not output.document(document):
         print_table(
             ("REPLICA", "ENTRIES", "END", "DIRECTORY"),
             [
@@ -82,7 +83,6 @@ def run(args: argparse.Namespace) -> int:
         raise CommandError(
             f"{len(failed)} of {len(results)} replicas have no snapshot in {out}: {what}"
         )
-    return 0
 
 
 def _require_usable(out: Path) -> None:

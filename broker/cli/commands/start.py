@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
+from pathlib import Path
 from typing import Any
 
-from broker.cli.local_cluster.forked_servers import forking
+import click
+
+from broker.cli.local_cluster.forked_servers import CommandLine, forking
 from broker.cli.local_cluster.local_cluster import NAMESRV, LocalCluster, open_cluster
 from broker.cli.local_cluster.managed_processes import ManagedProcess
-from broker.cli.terminal.options import add_data, add_json, print_json
+from broker.cli.terminal.options import data_option, json_option
+from broker.cli.terminal.output import Output
+from broker.cli.terminal.program import Command
 
 EXAMPLES = """\
   dledger start broker-a/n0
@@ -17,20 +21,20 @@ EXAMPLES = """\
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "nodes",
-        nargs="+",
-        metavar="NODE",
-        help="group/node, such as broker-a/n0, or namesrv; of several, those that do not run start",
-    )
-    add_data(parser)
-    add_json(parser)
-
-
-def run(args: argparse.Namespace) -> int:
-    cluster = open_cluster(args.data)
-    processes = list(dict.fromkeys(cluster.process(name) for name in args.nodes))
+@click.command(cls=Command, examples=EXAMPLES)
+@click.argument(
+    "nodes",
+    nargs=-1,
+    required=True,
+    metavar="NODE...",
+    help="group/node, such as broker-a/n0, or namesrv; of several, those that do not run start.",
+)
+@data_option
+@json_option
+@click.pass_obj
+def command(command_line: CommandLine, nodes: tuple[str, ...], data: Path, output: Output) -> None:
+    cluster = open_cluster(data)
+    processes = list(dict.fromkeys(cluster.process(name) for name in nodes))
     missing = [process for process in processes if process.pid is None]
     if len(processes) > 1:
         for process in processes:
@@ -38,10 +42,11 @@ def run(args: argparse.Namespace) -> int:
                 print(f"{process.name} runs already", file=sys.stderr)
         processes = missing
     for process in processes:
-        process.start(forking(args.command_line))
+        process.start(forking(command_line))
     for process in processes:
-        _print_started(_wait_for(process, cluster), as_json=args.json)
-    return 0
+        started = _wait_for(process, cluster)
+        if not output.document(started):
+            print("{node} runs at {address} (pid {pid}), {role}".format(**started))
 
 
 def _wait_for(process: ManagedProcess, cluster: LocalCluster) -> dict[str, Any]:
@@ -56,10 +61,3 @@ def _wait_for(process: ManagedProcess, cluster: LocalCluster) -> dict[str, Any]:
         told = wait_until_answering(node)
         pid, address, role = int(told["pid"]), str(node.config.own.address), told["raftRole"]
     return {"node": process.name, "pid": pid, "address": address, "role": role}
-
-
-def _print_started(started: dict[str, Any], *, as_json: bool) -> None:
-    if as_json:
-        print_json(started)
-    else:
-        print("{node} runs at {address} (pid {pid}), {role}".format(**started))

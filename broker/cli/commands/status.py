@@ -2,36 +2,65 @@
 
 from __future__ import annotations
 
-import argparse
+import sys
+import time
+
+import click
 
 from broker.cli.cluster_admin.admin_client import run_admin
 from broker.cli.cluster_admin.cluster_view import GroupView, view_groups
 from broker.cli.commands.health import are_healthy
-from broker.cli.terminal.command_error import EXIT_FAILED
-from broker.cli.terminal.options import add_json, add_namesrv, print_json, print_table
+from broker.cli.terminal.command_error import CommandError
+from broker.cli.terminal.exit_codes import EXIT_FAILED
+from broker.cli.terminal.numbers import seconds
+from broker.cli.terminal.options import json_option, namesrv_option
+from broker.cli.terminal.output import Output, print_table
+from broker.cli.terminal.program import Command
 from broker.config.security_config import EXPOSED
 
 EXAMPLES = """\
   dledger status
   dledger status --namesrv 10.0.0.1:9876 --json
-
+  dledger status --watch
+"""
+NOTES = """\
 Exits 1 if a broker group has no leader that serves or no majority; `dledger health` says why.
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_namesrv(parser)
-    add_json(parser)
+@click.command(cls=Command, examples=EXAMPLES, notes=NOTES)
+@click.option(
+    "--watch",
+    metavar="[S]",
+    is_flag=False,
+    flag_value="2",
+    type=seconds,
+    help="Show it again every S seconds (default: 2), until Ctrl-C.",
+)
+@namesrv_option
+@json_option
+def command(watch: float | None, namesrv: str, output: Output) -> int:
+    code = _show(namesrv, output)
+    while watch is not None:
+        sys.stdout.flush()
+        time.sleep(watch)
+        if sys.stdout.isatty():
+            click.clear()
+        try:
+            _show(namesrv, output)
+        except CommandError as error:  # it was there, so it may come back
+            print(error, file=sys.stderr)
+    return code
 
 
-def run(args: argparse.Namespace) -> int:
-    groups = run_admin(args.namesrv, view_groups)
-    if args.json:
-        print_json({"groups": [group.to_json() for group in groups]})
+def _show(namesrv: str, output: Output) -> int:
+    groups = run_admin(namesrv, view_groups)
+    if output.document({"groups": [group.to_json() for group in groups]}):
+        pass
     elif groups:
         print_groups(groups)
     else:
-        print(f"no broker is registered at {args.namesrv}")
+        print(f"no broker is registered at {namesrv}")
     return 0 if are_healthy(groups) else EXIT_FAILED
 
 

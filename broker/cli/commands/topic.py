@@ -2,310 +2,267 @@
 
 from __future__ import annotations
 
-import argparse
-import asyncio
-from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any, TypeVar
+
+import click
 
 from broker.cli.cluster_admin.admin_client import (
     AdminClient,
-    RefusedError,
     document_of,
     run_admin,
     run_on_leaders,
 )
-from broker.cli.terminal.command_error import CommandError
+from broker.cli.cluster_admin.topics import (
+    READ_QUEUES,
+    WRITE_QUEUES,
+    TopicConfig,
+    delete_topic,
+    leaders_of,
+    put_topic,
+    queue_count,
+    topic_configs,
+    until_created,
+    view_queues,
+)
+from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.name_arguments import server_address, topic_name
 from broker.cli.terminal.options import (
     DEFAULT_CLUSTER,
-    add_json,
-    add_namesrv,
-    positive,
-    print_json,
-    print_table,
+    ask_first,
+    json_option,
+    namesrv_option,
+    yes_option,
 )
+from broker.cli.terminal.output import Output, print_table
+from broker.cli.terminal.program import Group
 from broker.limits import STATE
-from broker.remoting.protocol.codes import RequestCode, ResponseCode
-from broker.topics_and_groups import (
-    AUTO_CREATE_TOPIC,
-    PERM_READ,
-    PERM_WRITE,
-)
+from broker.remoting.protocol.codes import RequestCode
+from broker.topics_and_groups import PERM_READ, PERM_WRITE
 
 QUEUES_MAX = STATE.queues_max
 QUEUES_USUAL = 8
+PERMISSIONS = {"r": PERM_READ, "w": PERM_WRITE, "rw": PERM_READ | PERM_WRITE, "none": 0}
 
-TopicConfig: TypeAlias = Mapping[str, Any]
-"""A topic as its broker reports it, by RocketMQ's names; empty if there is none."""
-READ_QUEUES, WRITE_QUEUES = "readQueueNums", "writeQueueNums"
+F = TypeVar("F", bound=Callable[..., Any])
 
-EXAMPLES = """\
+command = Group()
+name_argument = click.argument("name", type=topic_name)
+
+
+def settings_options(command: F) -> F:
+    """The settings of a topic; None for those that are not named."""
+    for option in (
+        click.option(
+            "--order/--no-order",
+            default=None,
+            help="Whether brokers say to clients that the order of a queue matters.",
+        ),
+        click.option(
+            "--perm",
+            type=click.Choice(list(PERMISSIONS)),
+            help="Whether clients may read and write (default: rw, or as it is).",
+        ),
+        click.option(
+            "--fewer",
+            is_flag=True,
+            help="Take queues away from a topic that has more; consumers no longer see what is in "
+            "them.",
+        ),
+        click.option(
+            "--queues",
+            type=click.IntRange(1, QUEUES_MAX),
+            metavar="N",
+            help=f"Of each broker group, 1 to {QUEUES_MAX} (default: {QUEUES_USUAL}, or as many as "
+            "a topic that exists has).",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@command.command(
+    examples="""\
   dledger topic create orders --queues 8
   dledger topic create orders -b 127.0.0.1:10911
-  dledger topic list
-  dledger topic describe orders
-  dledger topic delete orders
+  dledger topic create ledger --queues 1 --order --perm rw
 """
+)
+@name_argument
+@settings_options
+@click.option(
+    "-b",
+    "broker",
+    metavar="BROKER_ADDR",
+    type=server_address,
+    help="On the broker group of this broker.",
+)
+@click.option(
+    "-c",
+    "cluster",
+    metavar="CLUSTER",
+    help=f"On every broker group of a cluster (default: {DEFAULT_CLUSTER}).",
+)
+@namesrv_option
+@json_option
+def create(
+    *,
+    name: str,
+    fewer: bool,
+    broker: str | None,
+    cluster: str | None,
+    namesrv: str,
+    output: Output,
+    **given: Any,
+) -> None:
+    """Create a topic, or change its settings."""
+    if broker and cluster:
+        raise UsageError("-b and -c cannot stand together")
 
-ROUTE_SECONDS = 15.0
-ASK_AGAIN_SECONDS = 0.05
+    async def work(admin: AdminClient) -> tuple[dict[str, TopicConfig], int, bool]:
+        addresses = await leaders_of(admin, broker, cluster or DEFAULT_CLUSTER)
+        return await _put(admin, name, addresses, _changes(given), fewer=fewer)
 
-
-@dataclass(frozen=True, slots=True)
-class QueueView:
-    """One queue: its messages have the offsets from ``min_offset`` up to below ``max_offset``."""
-
-    broker: str
-    queue_id: int
-    min_offset: int
-    max_offset: int
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    create = actions.add_parser("create", help="create a topic, or change its number of queues")
-    create.add_argument("name", metavar="NAME", type=topic_name)
-    create.add_argument(
-        "--queues",
-        type=_queues,
-        metavar="N",
-        help=f"of each broker group, 1 to {QUEUES_MAX} (default: {QUEUES_USUAL}, or as many as a "
-        "topic that exists has)",
-    )
-    create.add_argument(
-        "--fewer",
-        action="store_true",
-        help="take queues away from a topic that has more; consumers no longer see what is in them",
-    )
-    where = create.add_mutually_exclusive_group()
-    where.add_argument(
-        "-b",
-        dest="broker",
-        metavar="BROKER_ADDR",
-        type=server_address,
-        help="on the broker group of this broker",
-    )
-    where.add_argument(
-        "-c",
-        dest="cluster",
-        metavar="CLUSTER",
-        default=DEFAULT_CLUSTER,
-        help=f"on every broker group of a cluster (default: {DEFAULT_CLUSTER})",
-    )
-    listing = actions.add_parser("list", help="the topics that the NameServer knows")
-    describe = actions.add_parser("describe", help="a topic's queues, and what they hold")
-    describe.add_argument("name", metavar="NAME", type=topic_name)
-    delete = actions.add_parser("delete", help="delete a topic and its messages")
-    delete.add_argument("name", metavar="NAME", type=topic_name)
-    for action in (create, listing, describe, delete):
-        add_namesrv(action)
-        add_json(action)
-
-
-def _queues(text: str) -> int:
-    count = positive(text)
-    if count > QUEUES_MAX:
-        raise argparse.ArgumentTypeError(f"{text} queues are too many: it may be 1 to {QUEUES_MAX}")
-    return count
-
-
-def run(args: argparse.Namespace) -> int:
-    actions = {"create": _create, "list": _list, "describe": _describe, "delete": _delete}
-    return actions[args.action](args)
-
-
-def _create(args: argparse.Namespace) -> int:
-
-    async def create(admin: AdminClient) -> tuple[dict[str, TopicConfig], int, bool]:
-        configs = await _configs(admin, args)
-        queues: int = args.queues or max(map(_queue_count, configs.values())) or QUEUES_USUAL
-        wanting = [
-            address
-            for address, config in configs.items()
-            if not config
-            or (args.queues and {config[READ_QUEUES], config[WRITE_QUEUES]} != {queues})
-        ]
-        for address in wanting:
-            await _set_queues(admin, address, args.name, configs[address], queues)
-        await _until_created(admin, args.name, configs)
-        return configs, queues, bool(wanting)
-
-    configs, queues, changed = run_on_leaders(args.namesrv, create)
-    if args.json:
-        print_json({"topic": args.name, "queues": queues, "brokers": [*configs]})
-        return 0
+    configs, count, changed = run_on_leaders(namesrv, work)
+    if output.document({"topic": name, "queues": count, "brokers": [*configs]}):
+        return
     where = ", ".join(configs)
     if not any(configs.values()):
-        print(f"created {args.name} with {queues} queues on {where}")
+        print(f"created {name} with {count} queues on {where}")
     elif changed:
-        print(f"changed {args.name} to {queues} queues on {where}")
+        print(f"changed {name} to {count} queues on {where}")
     else:
-        print(f"{args.name} has {queues} queues already on {where}")
-    return 0
+        print(f"{name} has {count} queues already on {where}")
 
 
-async def _configs(admin: AdminClient, args: argparse.Namespace) -> dict[str, TopicConfig]:
-    """The topic's settings on each broker that takes writes, by address.
+@command.command(
+    examples="""\
+  dledger topic alter orders --queues 16
+  dledger topic alter orders --perm r           no more messages, but what there is can be read
+"""
+)
+@name_argument
+@settings_options
+@namesrv_option
+@json_option
+def alter(*, name: str, fewer: bool, namesrv: str, output: Output, **given: Any) -> None:
+    """Change the settings of a topic that exists; what is not named stays."""
+    changes = _changes(given)
+    if not changes:
+        raise UsageError("nothing is changed; name what shall be")
 
-    Raises :class:`CommandError` if fewer queues are requested without ``--fewer``.
-    """
-    configs = {}
-    for address in await _leaders(admin, args.broker, args.cluster):
-        configs[address] = config = await _config_at(admin, address, args.name)
-        count = _queue_count(config)
-        if args.queues is not None and count > args.queues and not args.fewer:
+    async def work(admin: AdminClient) -> dict[str, TopicConfig]:
+        addresses = [*(await admin.route(name)).masters.values()]
+        await _put(admin, name, addresses, changes, fewer=fewer)
+        return await topic_configs(admin, name, addresses)
+
+    configs = run_on_leaders(namesrv, work)
+    if output.document({"topic": name, "brokers": configs}):
+        return
+    rows = [
+        (
+            address,
+            config[READ_QUEUES],
+            config[WRITE_QUEUES],
+            _permission(config["perm"]),
+            "yes" if config["order"] else "no",
+        )
+        for address, config in configs.items()
+    ]
+    print_table(("BROKER", "READ QUEUES", "WRITE QUEUES", "PERM", "ORDER"), rows)
+
+
+def _changes(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that were given, by RocketMQ's names."""
+    changes = {}
+    if given["queues"] is not None:
+        changes = {READ_QUEUES: given["queues"], WRITE_QUEUES: given["queues"]}
+    if given["perm"] is not None:
+        changes["perm"] = PERMISSIONS[given["perm"]]
+    if given["order"] is not None:
+        changes["order"] = given["order"]
+    return changes
+
+
+def _permission(bits: int) -> str:
+    allowed = bits & (PERM_READ | PERM_WRITE)
+    return next(name for name, each in PERMISSIONS.items() if each == allowed)
+
+
+async def _put(
+    admin: AdminClient, name: str, addresses: list[str], changes: Mapping[str, Any], *, fewer: bool
+) -> tuple[dict[str, TopicConfig], int, bool]:
+    """Makes or changes the topic. Returns its settings before, its number of queues where it is
+    made, and whether anything changed."""
+    configs = await topic_configs(admin, name, addresses)
+    wanted = changes.get(READ_QUEUES)
+    if wanted is not None and not fewer:
+        _refuse_fewer(name, wanted, configs)
+    count = wanted or max(map(queue_count, configs.values())) or QUEUES_USUAL
+    new = {READ_QUEUES: count, WRITE_QUEUES: count, **changes}
+    changed = False
+    for address, config in configs.items():
+        asked = changes if config else new
+        if any(config.get(key) != value for key, value in asked.items()):
+            await put_topic(admin, address, name, config, asked)
+            changed = True
+    await until_created(admin, name, configs)
+    return configs, count, changed
+
+
+def _refuse_fewer(name: str, queues: int, configs: Mapping[str, TopicConfig]) -> None:
+    """Raises :class:`CommandError` if the topic has more queues somewhere."""
+    for address, config in configs.items():
+        count = queue_count(config)
+        if count > queues:
             raise CommandError(
-                f"{args.name} has {count} queues on {address}: with {args.queues}, consumers no "
+                f"{name} has {count} queues on {address}: with {queues}, consumers no "
                 "longer see the messages in the others; --fewer does it all the same"
             )
-    return configs
 
 
-async def _config_at(admin: AdminClient, address: str, topic: str) -> TopicConfig:
-    try:
-        answer = await admin.ask(address, RequestCode.GET_TOPIC_CONFIG, {"topic": topic})
-    except RefusedError as error:
-        if error.code == ResponseCode.TOPIC_NOT_EXIST:
-            return {}
-        raise
-    return document_of(answer)
+@command.command("list", examples="  dledger topic list\n")
+@namesrv_option
+@json_option
+def list_topics(namesrv: str, output: Output) -> None:
+    """The topics that the NameServer knows."""
 
-
-def _queue_count(config: TopicConfig) -> int:
-    """Readable and writable queues: fewer are writable while a topic is made smaller."""
-    return max(int(config.get(name, 0)) for name in (READ_QUEUES, WRITE_QUEUES))
-
-
-async def _leaders(admin: AdminClient, broker: str | None, cluster: str | None) -> list[str]:
-    """The broker groups that a change goes to: that of a broker, or all of a cluster."""
-    return [await admin.leader_of(broker)] if broker else [*(await admin.masters(cluster)).values()]
-
-
-async def create_topic(
-    admin: AdminClient, name: str, *, queues: int, broker: str | None, cluster: str | None
-) -> list[str]:
-    """Creates the topic in the group of the broker at an address, or in every group of a cluster.
-
-    Returns the leaders' addresses, as soon as the NameServer gives the topic's route to clients.
-    """
-    addresses = await _leaders(admin, broker, cluster)
-    for address in addresses:
-        await _set_queues(admin, address, name, {}, queues)
-    await _until_created(admin, name, addresses)
-    return addresses
-
-
-async def _set_queues(
-    admin: AdminClient, address: str, topic: str, config: TopicConfig, queues: int
-) -> None:
-    """Sets the number of the topic's queues; the rest stays as in its ``config``, if there is
-    one."""
-    await admin.ask(
-        address,
-        RequestCode.UPDATE_AND_CREATE_TOPIC,
-        {
-            "topic": topic,
-            "defaultTopic": AUTO_CREATE_TOPIC,
-            READ_QUEUES: queues,
-            WRITE_QUEUES: queues,
-            "perm": config.get("perm", PERM_READ | PERM_WRITE),
-            "topicFilterType": config.get("topicFilterType", "SINGLE_TAG"),
-            "topicSysFlag": config.get("topicSysFlag", 0),
-            "order": config.get("order", False),
-        },
-    )
-
-
-async def _until_created(admin: AdminClient, name: str, addresses: Collection[str]) -> None:
-    try:
-        async with asyncio.timeout(ROUTE_SECONDS):
-            await _until_routed(admin, name, set(addresses))
-    except TimeoutError:
-        raise CommandError(
-            f"{name} is created, but the NameServer does not know it yet; is "
-            f"{', '.join(addresses)} registered there? (`dledger status`)"
-        ) from None
-
-
-async def _until_routed(admin: AdminClient, topic: str, addresses: set[str]) -> None:
-    while True:
-        try:
-            route = await admin.ask_namesrv(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
-            brokers = document_of(route)["brokerDatas"]
-        except RefusedError:
-            brokers = []
-        if addresses <= {addr for data in brokers for addr in data["brokerAddrs"].values()}:
-            return
-        await asyncio.sleep(ASK_AGAIN_SECONDS)
-
-
-def _list(args: argparse.Namespace) -> int:
     async def topics(admin: AdminClient) -> list[str]:
         answer = await admin.ask_namesrv(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         return sorted(document_of(answer)["topicList"])
 
-    names = run_admin(args.namesrv, topics)
-    if args.json:
-        print_json({"topics": names})
-    else:
+    names = run_admin(namesrv, topics)
+    if not output.document({"topics": names}):
         print("\n".join(names))
-    return 0
 
 
-def _describe(args: argparse.Namespace) -> int:
-    queues = run_on_leaders(args.namesrv, lambda admin: view_queues(admin, args.name))
-    if args.json:
-        print_json({"topic": args.name, "queues": [asdict(queue) for queue in queues]})
-    else:
-        print_table(
-            ("BROKER", "QUEUE", "MIN", "MAX", "MESSAGES"),
-            [
-                (q.broker, q.queue_id, q.min_offset, q.max_offset, q.max_offset - q.min_offset)
-                for q in queues
-            ],
-        )
-    return 0
-
-
-async def view_queues(admin: AdminClient, topic: str) -> list[QueueView]:
-    """Every readable queue of the topic, asked of its leader."""
-    route = await admin.route(topic)
-
-    async def view(broker: str, queue_id: int) -> QueueView:
-        ext = {"topic": topic, "queueId": queue_id}
-        minimum, maximum = await asyncio.gather(
-            admin.ask(route.masters[broker], RequestCode.GET_MIN_OFFSET, ext),
-            admin.ask(route.masters[broker], RequestCode.GET_MAX_OFFSET, ext),
-        )
-        return QueueView(
-            broker, queue_id, int(str(minimum.ext["offset"])), int(str(maximum.ext["offset"]))
-        )
-
-    return list(
-        await asyncio.gather(
-            *(
-                view(broker, queue_id)
-                for broker in route.masters
-                for queue_id in range(route.queues.get(broker, 0))
-            )
-        )
+@command.command(examples="  dledger topic describe orders\n")
+@name_argument
+@namesrv_option
+@json_option
+def describe(name: str, namesrv: str, output: Output) -> None:
+    """A topic's queues, and what they hold."""
+    queues = run_on_leaders(namesrv, lambda admin: view_queues(admin, name))
+    if output.document({"topic": name, "queues": [asdict(queue) for queue in queues]}):
+        return
+    print_table(
+        ("BROKER", "QUEUE", "MIN", "MAX", "MESSAGES"),
+        [
+            (q.broker, q.queue_id, q.min_offset, q.max_offset, q.max_offset - q.min_offset)
+            for q in queues
+        ],
     )
 
 
-def _delete(args: argparse.Namespace) -> int:
-    brokers = run_on_leaders(args.namesrv, lambda admin: delete_topic(admin, args.name))
-    if args.json:
-        print_json({"topic": args.name, "brokers": brokers})
-    else:
-        print(f"deleted {args.name} on {', '.join(brokers)}")
-    return 0
-
-
-async def delete_topic(admin: AdminClient, topic: str) -> list[str]:
-    """Deletes the topic on every group that has it, then at the NameServer."""
-    addresses = list((await admin.route(topic)).masters.values())
-    for address in addresses:
-        await admin.ask(address, RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})
-    await admin.tell_namesrvs(RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": topic})
-    return addresses
+@command.command(examples="  dledger topic delete orders\n")
+@name_argument
+@yes_option
+@namesrv_option
+@json_option
+def delete(name: str, yes: bool, namesrv: str, output: Output) -> None:
+    """Delete a topic and its messages."""
+    ask_first(f"Delete the topic {name} and all its messages", yes=yes)
+    brokers = run_on_leaders(namesrv, lambda admin: delete_topic(admin, name))
+    if not output.document({"topic": name, "brokers": brokers}):
+        print(f"deleted {name} on {', '.join(brokers)}")

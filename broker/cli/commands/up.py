@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import argparse
 import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
 
 from broker.admin.group_health import LEADER
 from broker.cli.cluster_admin.cluster_view import GroupView
 from broker.cli.commands.status import print_groups
-from broker.cli.local_cluster.forked_servers import forking
+from broker.cli.local_cluster.forked_servers import CommandLine, forking
 from broker.cli.local_cluster.local_cluster import LocalCluster, design_cluster
 from broker.cli.local_cluster.port_layout import DEFAULT_PORTS, GROUPS_MAX, NODES_MAX, Ports
 from broker.cli.local_cluster.readiness import wait_until_serving
-from broker.cli.terminal.options import (
-    add_data,
-    add_json,
-    data_option,
-    port_number,
-    print_json,
-    whole_number,
-)
+from broker.cli.terminal.numbers import PORT
+from broker.cli.terminal.options import data_hint, data_option, json_option
+from broker.cli.terminal.output import Output
+from broker.cli.terminal.program import Command
+from broker.cli.terminal.progress import waiting
 from broker.cli.terminal.signals import handled_signals, interrupt_on_ending
 from broker.cli.terminal.standard_streams import drop_output
 from broker.config.node_config import FLUSH_MODES
-from store.quoting import quoted
 
 EXAMPLES = """\
   dledger up                                three nodes in ./data, until Ctrl-C
@@ -38,59 +37,68 @@ LOOK_AGAIN_SECONDS = 1.0
 """The end of another command's process does not wake us."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--nodes", type=_count(NODES_MAX), metavar="N", help="default: 3")
-    parser.add_argument("--groups", type=_count(GROUPS_MAX), metavar="N", help="default: 1")
-    add_data(parser)
-    parser.add_argument(
-        "--flush",
-        choices=FLUSH_MODES,
-        help="when a message is acknowledged: on stable storage on a majority (sync, the default), "
-        "or in memory on a majority (async)",
-    )
-    for option, kind, port in (
-        ("--namesrv-port", "the NameServer's port", DEFAULT_PORTS.namesrv),
-        ("--port", "the first broker's port", DEFAULT_PORTS.remoting),
-        ("--http-port", "the first broker's HTTP port", DEFAULT_PORTS.http),
-    ):
-        parser.add_argument(
-            option,
-            type=port_number,
-            metavar="PORT",
-            help=f"{kind} (default: {port}, or as it was; 0: any that is free)",
-        )
-    parser.add_argument(
-        "--detach", action="store_true", help="return when the cluster serves, and let it run"
-    )
-    add_json(parser)
+F = TypeVar("F", bound=Callable[..., Any])
 
 
-def run(args: argparse.Namespace) -> int:
+def _port_option(name: str, what: str, usual: int | None) -> Callable[[F], F]:
+    told = f"{what} (default: {usual}, or as it was; 0: any that is free)."
+    return click.option(name, type=PORT, metavar="PORT", help=told)
+
+
+@click.command(cls=Command, examples=EXAMPLES)
+@click.option("--nodes", type=click.IntRange(1, NODES_MAX), metavar="N", help="Default: 3.")
+@click.option("--groups", type=click.IntRange(1, GROUPS_MAX), metavar="N", help="Default: 1.")
+@data_option
+@click.option(
+    "--flush",
+    type=click.Choice(FLUSH_MODES),
+    help="When a message is acknowledged: on stable storage on a majority (sync, the default), "
+    "or in memory on a majority (async).",
+)
+@_port_option("--namesrv-port", "The NameServer's port", DEFAULT_PORTS.namesrv)
+@_port_option("--port", "The first broker's port", DEFAULT_PORTS.remoting)
+@_port_option("--http-port", "The first broker's HTTP port", DEFAULT_PORTS.http)
+@click.option("--detach", is_flag=True, help="Return when the cluster serves, and let it run.")
+@json_option
+@click.pass_obj
+def command(
+    command_line: CommandLine,
+    *,
+    nodes: int | None,
+    groups: int | None,
+    data: Path,
+    flush: str | None,
+    namesrv_port: int | None,
+    port: int | None,
+    http_port: int | None,
+    detach: bool,
+    output: Output,
+) -> None:
     interrupt_on_ending()
-    cluster = design_cluster(
-        args.data, nodes=args.nodes, groups=args.groups, flush=args.flush, ports=_ports(args)
-    )
+    given = Ports(namesrv_port, port, http_port)
+    ports = None if given == Ports() else given
+    cluster = design_cluster(data, nodes=nodes, groups=groups, flush=flush, ports=ports)
     cluster.require_startable()  # before its files change
     cluster.write()
     stays = False
     try:
-        cluster.start(forking(args.command_line))
-        groups = wait_until_serving(cluster)
+        cluster.start(forking(command_line))
+        with waiting(f"starting {len(cluster.processes)} processes"):
+            serving = wait_until_serving(cluster)
         # Only now wait for signals: a process that starts earlier would inherit the mask.
         awaited = {*handled_signals(), signal.SIGCHLD}
         signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
         try:
-            _print_ready(cluster, groups, args)
+            _print_ready(cluster, serving, output, detached=detach)
         except BrokenPipeError:  # the cluster runs, even if nobody reads this
             drop_output()
-        stays = args.detach
+        stays = detach
         reported = _report_ended(cluster, frozenset())
-        if not args.detach:
+        if not detach:
             stays = _ended_by_others(cluster, awaited, reported)
     finally:
         if not stays:
             cluster.stop()
-    return 0
 
 
 def _ended_by_others(
@@ -112,23 +120,17 @@ def _ended_by_others(
     return True
 
 
-def _print_ready(cluster: LocalCluster, groups: list[GroupView], args: argparse.Namespace) -> None:
-    if args.json:
-        print_json(
-            {
-                "data": str(cluster.directory),
-                "namesrv": str(cluster.namesrv),
-                "groups": [group.to_json() for group in groups],
-            }
-        )
-    else:
-        _print_welcome(cluster, groups, detached=args.detach)
+def _print_ready(
+    cluster: LocalCluster, groups: list[GroupView], output: Output, *, detached: bool
+) -> None:
+    document = {
+        "data": str(cluster.directory),
+        "namesrv": str(cluster.namesrv),
+        "groups": [group.to_json() for group in groups],
+    }
+    if not output.document(document):
+        _print_welcome(cluster, groups, detached=detached)
     sys.stdout.flush()
-
-
-def _ports(args: argparse.Namespace) -> Ports | None:
-    given = Ports(args.namesrv_port, args.port, args.http_port)
-    return None if given == Ports() else given
 
 
 def _print_welcome(cluster: LocalCluster, groups: list[GroupView], *, detached: bool) -> None:
@@ -141,7 +143,7 @@ Console     http://{http}/     the group live, in a browser
 Data        {cluster.directory}
 Try         printf 'one\\ntwo\\n' | dledger produce hello
             dledger consume hello --group me --from earliest --count 2
-Stop        {f"dledger down{data_option(cluster.directory)}" if detached else "Ctrl-C"}""")
+Stop        {f"dledger down{data_hint(cluster.directory)}" if detached else "Ctrl-C"}""")
 
 
 def _report_ended(cluster: LocalCluster, reported: frozenset[str]) -> frozenset[str]:
@@ -159,17 +161,7 @@ def _report_ended(cluster: LocalCluster, reported: frozenset[str]) -> frozenset[
         when = "once that is fixed, " if (process.exit_code or 0) > 0 else ""
         print(
             f"{process.describe_end()}\n"
-            f"{when}`dledger start {process.name}{data_option(cluster.directory)}` brings it back",
+            f"{when}`dledger start {process.name}{data_hint(cluster.directory)}` brings it back",
             file=sys.stderr,
         )
     return frozenset(process.name for process in ended)
-
-
-def _count(maximum: int) -> Callable[[str], int]:
-    def count(text: str) -> int:
-        number = whole_number(text, 1, maximum)
-        if number is None:
-            raise argparse.ArgumentTypeError(f"{quoted(text)} is not a number from 1 to {maximum}")
-        return number
-
-    return count

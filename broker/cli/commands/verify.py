@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
-import time
 from pathlib import Path
 
+import click
+
 from broker.cli.terminal.command_error import UsageError
-from broker.cli.terminal.options import add_json, print_json
+from broker.cli.terminal.options import DIRECTORY, json_option
+from broker.cli.terminal.output import Output
+from broker.cli.terminal.program import Command
 from broker.cli.terminal.progress import Progress
 from store.errors import DataFormatError, DataLockedError, StoreError
 from store.io.os_filesystem import OsFileSystem
@@ -19,43 +21,41 @@ EXAMPLES = """\
   dledger verify data/broker-a/n0                     one replica, of a node that is stopped
   dledger verify data/broker-a                        all replicas of a group, compared
   dledger verify snap/broker-a/n0 snap/broker-a/n1    snapshots
-
+"""
+NOTES = """\
 exit code: 0 consistent; 1 something is wrong; 2 nothing is wrong of what could be read, and
 something could not be read or checked
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "directories",
-        metavar="DIR",
-        nargs="+",
-        type=Path,
-        help="a replica's directory, or one that holds several",
-    )
-    add_json(parser)
-
-
-def run(args: argparse.Namespace) -> int:
+@click.command(cls=Command, examples=EXAMPLES, notes=NOTES)
+@click.argument(
+    "directories",
+    metavar="DIR...",
+    nargs=-1,
+    required=True,
+    type=DIRECTORY,
+    help="A replica's directory, or one that holds several.",
+)
+@json_option
+def command(directories: tuple[Path, ...], output: Output) -> int:
     fs = OsFileSystem()
     try:
-        named = [find_replicas(fs, str(directory)) for directory in args.directories]
+        named = [find_replicas(fs, str(directory)) for directory in directories]
     except DataFormatError as error:
         raise UsageError(str(error)) from error
-    directories = [replica for replicas in named for replica in replicas]
-    total = sum(log_size(fs, directory) for directory in directories)
-    progress = Progress("bytes of log checked", time.perf_counter, total)
+    replicas = [replica for found in named for replica in found]
+    total = sum(log_size(fs, replica) for replica in replicas)
+    progress = Progress("bytes of log checked", total=total)
     try:
-        verification = verify_replicas(fs, directories, progress.add)
+        verification = verify_replicas(fs, replicas, progress.add)
     except (DataLockedError, DataFormatError) as error:
         raise UsageError(str(error)) from error
     except (StoreError, OSError) as error:
         raise UsageError(f"the check could not be finished: {error}") from error
     finally:
         progress.end()
-    if args.json:
-        print_json(verification.to_json())
-    else:
+    if not output.document(verification.to_json()):
         _print(verification)
     return exit_code(verification.findings)
 

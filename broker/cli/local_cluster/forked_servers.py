@@ -24,7 +24,7 @@ from functools import partial
 from typing import BinaryIO, NoReturn, Protocol
 
 from broker.cli.local_cluster.managed_processes import DLEDGER, Child, Starter, execute
-from broker.cli.terminal.command_error import EXIT_FAILED
+from broker.cli.terminal.exit_codes import EXIT_FAILED
 from broker.cli.terminal.signals import TERMINATION_SIGNALS, handled_signals
 from broker.config.config_file import setting_variables
 

@@ -28,7 +28,7 @@ from broker.cli.local_cluster.managed_processes import (
 )
 from broker.cli.local_cluster.port_layout import Ports, change_ports, plan_cluster, why_taken
 from broker.cli.terminal.command_error import CommandError, UsageError
-from broker.cli.terminal.options import data_option
+from broker.cli.terminal.options import data_hint
 from broker.config.config_file import read_config
 from broker.config.config_text import node_toml
 from broker.config.node_config import NodeConfig
@@ -107,7 +107,7 @@ class LocalCluster:
         if running := self.running:
             raise CommandError(
                 f"the cluster in {self.directory} runs already ({', '.join(running)}); "
-                f"`dledger status` shows it, `dledger down{data_option(self.directory)}` stops it"
+                f"`dledger status` shows it, `dledger down{data_hint(self.directory)}` stops it"
             )
 
     def require_startable(self) -> None:
@@ -164,7 +164,7 @@ def restart_hint(name: str, directory: Path, address: str = "ADDR") -> str:
     group, _, node = name.partition("/")
     return (
         f"{name} was removed from its group; `dledger member add {group} {node} {address}"
-        f"{data_option(directory)}` adds it again"
+        f"{data_hint(directory)}` adds it again"
     )
 
 
@@ -200,7 +200,7 @@ def stop_processes(processes: Iterable[ManagedProcess]) -> dict[str, int]:
 
 def _no_cluster(directory: Path) -> UsageError:
     return UsageError(
-        f"{directory} holds no cluster; `dledger up{data_option(directory)}` makes one there"
+        f"{directory} holds no cluster; `dledger up{data_hint(directory)}` makes one there"
     )
 
 

@@ -12,7 +12,7 @@ from random import Random
 from typing import NamedTuple
 
 from broker.cli.terminal.command_error import CommandError, UsageError
-from broker.cli.terminal.options import PORT_MAX
+from broker.cli.terminal.numbers import PORT_MAX
 from broker.config.node_addresses import Member
 from broker.config.node_config import NodeConfig
 from dledger.wire.endpoint import Endpoint

@@ -12,12 +12,11 @@ from typing import Any
 import uvloop
 
 from broker.cli.terminal.command_error import WHERE_A_NAMESERVER_IS, CommandError
+from broker.cli.terminal.exit_codes import EXIT_TERMINATED
 from broker.client.errors import ClientError, NameServersUnreachableError
 from broker.remoting.protocol.errors import CallError
 from broker.security.credentials import CredentialsError
 from broker.system.malloc_tuning import keep_freed_memory
-
-EXIT_TERMINATED = 128 + signal.SIGTERM
 
 
 def run_session(command: str, work: Callable[[], Coroutine[Any, Any, int]]) -> int:

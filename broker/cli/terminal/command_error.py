@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-EXIT_FAILED = 1
-"""A check failed, or the request was refused."""
+import click
 
-EXIT_USAGE = 2
-"""The command line is wrong, or what it names cannot be used."""
-
-EXIT_INTERRUPTED = 130
-"""Ctrl-C: 128 and the number of the signal, as shells have it."""
+from broker.cli.terminal.exit_codes import EXIT_FAILED, EXIT_USAGE
 
 WHERE_A_NAMESERVER_IS = (
     "start a cluster with `dledger up`, or say where a NameServer is with --namesrv HOST:PORT, "
@@ -17,10 +12,12 @@ WHERE_A_NAMESERVER_IS = (
 )
 
 
-class CommandError(Exception):
+class CommandError(click.ClickException):
     """The command cannot do what it was asked."""
 
     exit_code = EXIT_FAILED
+    command = ""
+    """The command that failed, as :func:`~broker.cli.terminal.program.run_program` tells it."""
 
 
 class UsageError(CommandError):

@@ -13,7 +13,7 @@ from functools import partial
 
 import uvloop
 
-from broker.cli.terminal.options import print_json
+from broker.cli.terminal.output import Output
 from broker.cli.terminal.standard_streams import drop_output
 from broker.system import service_manager
 from broker.system.server_log import LogSettings
@@ -34,14 +34,14 @@ def show_as(name: str) -> None:
         comm.write(name[-COMM_MAX:])
 
 
-def announce(server: Mapping[str, object], line: str, *, as_json: bool) -> None:
+def announce(server: Mapping[str, object], line: str, output: Output) -> None:
     """Prints where the server listens, and tells the service manager. It serves all the same if
     that cannot be written."""
     service_manager.ready(line)
     try:
-        if as_json:
-            print_json(server)
-        elif stdout_is_the_log():
+        if output.document(server):
+            return
+        if stdout_is_the_log():
             log.info("%s", line)
         else:
             print(line, flush=True)

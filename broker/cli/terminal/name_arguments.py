@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Callable
 
@@ -19,7 +18,7 @@ def checked(check: Callable[[str], object], *failures: type[Exception]) -> Calla
         try:
             check(text)
         except failures as error:
-            raise argparse.ArgumentTypeError(shortened(error)) from None
+            raise ValueError(shortened(error)) from None
         return text
 
     return argument
@@ -32,18 +31,13 @@ group_name = checked(check_group_name, NameRefusedError)
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
-class FromEnvironment(str):
-    """The value of ``$NAMESRV_ADDR``; an error says where it comes from."""
-
-
 def name_servers(text: str) -> str:
     """The type of ``--namesrv``: one address at least."""
     parts = parse_name_servers(text)
     if not parts or not all(_is_address(part) for part in parts):
         what = "is a URL" if URL.match(text) else "is not an address host:port"
-        where = " (from $NAMESRV_ADDR)" if isinstance(text, FromEnvironment) else ""
-        raise argparse.ArgumentTypeError(
-            f"{quoted(str(text))}{where} {what}: give the NameServer's host and port, such as "
+        raise ValueError(
+            f"{quoted(text)} {what}: give the NameServer's host and port, such as "
             "127.0.0.1:9876, or several with a semicolon between them"
         )
     return ";".join(parts)
@@ -52,7 +46,7 @@ def name_servers(text: str) -> str:
 def server_address(text: str) -> str:
     """The type of an option that says where a server is."""
     if not _is_address(text):
-        raise argparse.ArgumentTypeError(f"{quoted(text)} is not an address host:port")
+        raise ValueError(f"{quoted(text)} is not an address host:port")
     return text
 
 
@@ -61,7 +55,7 @@ def host_name(text: str) -> str:
     try:
         return parse_host(text)
     except EndpointError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+        raise ValueError(str(error)) from None
 
 
 def _is_address(text: str) -> bool:

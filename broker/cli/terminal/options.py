@@ -1,140 +1,148 @@
-"""The options that several commands take, and how their results are printed."""
+"""The options that several commands take."""
 
 from __future__ import annotations
 
-import argparse
-import math
 import os
 import shlex
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeVar
 
-import orjson
+import click
 
-from store.quoting import quoted
+from broker.cli.terminal.command_error import CommandError
+from broker.cli.terminal.name_arguments import name_servers
+from broker.cli.terminal.output import Output
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 DEFAULT_NAMESRV = "127.0.0.1:9876"
 DEFAULT_CLUSTER = "DefaultCluster"
 DEFAULT_DATA = Path("data")
-PORT_MAX = 65_535
+DIRECTORY = click.Path(path_type=Path)
 _CREDENTIALS = ("DLEDGER_PROFILE", "DLEDGER_ACCESS_KEY", "DLEDGER_SECRET_KEY", "DLEDGER_CA")
+_JSON = "broker.cli.json"
 
 
-def add_json(parser: argparse.ArgumentParser) -> None:
-    """``--json``."""
-    parser.add_argument(
-        "--json", action="store_true", help="print machine-readable JSON instead of text"
-    )
+def json_option(command: F) -> F:
+    """``--output`` and ``--json``: the parameter ``output``, an :class:`Output`."""
+    command = click.option(
+        "--json",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_note_json,
+        help="The same as --output json.",
+    )(command)
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice([each.value for each in Output]),
+        callback=_output,
+        help="The form of the results (default: table, which is text).",
+    )(command)
 
 
-def add_namesrv(parser: argparse.ArgumentParser) -> None:
+def _note_json(context: click.Context, _option: click.Parameter, given: bool) -> None:
+    context.meta[_JSON] = given
+
+
+def _output(context: click.Context, _option: click.Parameter, given: str | None) -> Output:
+    usual = Output.JSON if context.meta.get(_JSON) else Output.TABLE
+    return usual if given is None else Output(given)
+
+
+def namesrv_option(command: F) -> F:
     """``--namesrv``: a list separated by semicolons, as RocketMQ's tools take it; ``--profile``."""
-    parser.add_argument(
+    command = click.option(
         "--profile",
-        metavar="FILE",
-        help="a profile with access_key, secret_key and ca (default: $DLEDGER_PROFILE)",
-    )
-    # Imported here: commands without a server need not wait for this import.
-    from broker.cli.terminal.name_arguments import FromEnvironment, name_servers  # noqa: PLC0415 - see above
-
-    parser.add_argument(
+        metavar="NAME|FILE",
+        is_eager=True,
+        expose_value=False,
+        callback=_use_profile,
+        help="A cluster of ~/.config/dledger/clusters.toml ($DLEDGER_CLUSTERS), or a file: "
+        "namesrv, access_key, secret_key and ca (default: $DLEDGER_PROFILE).",
+    )(command)
+    return click.option(
         "--namesrv",
         metavar="ADDR",
         type=name_servers,
-        default=FromEnvironment(os.environ.get("NAMESRV_ADDR", "")) or DEFAULT_NAMESRV,
-        help=f"NameServer address (default: $NAMESRV_ADDR, else {DEFAULT_NAMESRV})",
-    )
+        envvar="NAMESRV_ADDR",
+        show_envvar=True,
+        default=_usual_namesrv,
+        help=f"NameServer address (default: the profile's, else {DEFAULT_NAMESRV}).",
+    )(command)
+
+
+def _use_profile(context: click.Context, _option: click.Parameter, profile: str | None) -> None:
+    if profile is not None:
+        context.with_resource(profile_in_environment(profile))
+
+
+def _usual_namesrv() -> str:
+    return _namesrv_of(os.environ.get("DLEDGER_PROFILE", "")) or DEFAULT_NAMESRV
+
+
+def _namesrv_of(profile: str) -> str:
+    """What the profile says. A profile that cannot be used is told by whoever needs its keys."""
+    if not profile:
+        return ""
+    from broker.security.credentials import CredentialsError, open_profile  # noqa: PLC0415 - slow
+
+    try:
+        return open_profile(profile).namesrv
+    except CredentialsError:
+        return ""
 
 
 @contextmanager
-def profile_in_environment(args: argparse.Namespace) -> Iterator[None]:
+def profile_in_environment(profile: str) -> Iterator[None]:
     """While a command runs, the environment says what ``--profile`` does, which goes before it: the
     processes that it starts are to know, too."""
-    profile: str | None = getattr(args, "profile", None)
-    if profile is None:
-        yield
-        return
-    before = {name: os.environ.pop(name, None) for name in _CREDENTIALS}
-    os.environ["DLEDGER_PROFILE"] = profile
+    new = {"DLEDGER_PROFILE": profile}
+    if namesrv := _namesrv_of(profile):
+        new["NAMESRV_ADDR"] = namesrv
+    before = {name: os.environ.pop(name, None) for name in (*_CREDENTIALS, *new)}
+    os.environ.update(new)
     try:
         yield
     finally:
-        del os.environ["DLEDGER_PROFILE"]
+        for name in new:
+            del os.environ[name]
         os.environ.update({name: value for name, value in before.items() if value is not None})
 
 
-def add_data(parser: argparse.ArgumentParser) -> None:
-    """``--data``."""
-    parser.add_argument(
-        "--data",
-        metavar="DIR",
-        type=Path,
-        default=DEFAULT_DATA,
-        help="where the cluster keeps its files (default: ./data)",
-    )
+data_option = click.option(
+    "--data",
+    metavar="DIR",
+    type=DIRECTORY,
+    default=DEFAULT_DATA,
+    help="Where the cluster keeps its files (default: ./data).",
+)
 
 
-def data_option(directory: Path) -> str:
+def data_hint(directory: Path) -> str:
     """``--data`` for a command that a message suggests, quoted for a shell; nothing for the default
     directory."""
     return "" if directory == DEFAULT_DATA else f" --data {shlex.quote(str(directory))}"
 
 
-DIGITS_MAX = 18
-"""The most digits of a number; Python reads no more than 4,300."""
-
-COUNT_MAX = 10**DIGITS_MAX - 1
-
-
-def whole_number(text: str, minimum: int, maximum: int) -> int | None:
-    """The number in the text, if it is within the limits."""
-    if not text.isascii() or not text.isdigit() or len(text) > DIGITS_MAX:
-        return None
-    number = int(text)
-    return number if minimum <= number <= maximum else None
+yes_option = click.option(
+    "-y", "--yes", is_flag=True, help="Do not ask first. Nobody is asked but on a terminal."
+)
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Say what would be moved, and move nothing."
+)
 
 
-def positive(text: str) -> int:
-    """The type of an option that counts something."""
-    number = whole_number(text, 1, COUNT_MAX)
-    if number is None:
-        raise argparse.ArgumentTypeError(f"{quoted(text)} is not a number from 1 up")
-    return number
+def ask_first(what: str, *, yes: bool) -> None:
+    """Asks on a terminal whether that shall be done. Raises :class:`CommandError` if not.
 
-
-def port_number(text: str) -> int:
-    """The type of an option for a port, 0 for any free one."""
-    number = whole_number(text, 0, PORT_MAX)
-    if number is None:
-        raise argparse.ArgumentTypeError(f"{quoted(text)} is not a port from 0 to {PORT_MAX}")
-    return number
-
-
-def seconds(text: str) -> float:
-    """The type of an option that is a time to wait."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{quoted(text)} is not a number of seconds above 0")
-    return value
-
-
-def print_json(document: object) -> None:
-    """One JSON document on one line."""
-    print(orjson.dumps(document).decode(), flush=True)
-
-
-def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Columns as wide as their content; None is shown as a dash."""
-    lines = [[*map(str, header)], *([_cell(value) for value in row] for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
-    for line in lines:
-        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        print("  ".join(cells).rstrip())
-
-
-def _cell(value: object) -> str:
-    return "-" if value is None else str(value)
+    Scripts, whose stdin is no terminal, go on.
+    """
+    if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return
+    if not click.confirm(f"{what}?", err=True):
+        raise CommandError("nothing is done")

@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
+    from rich.progress import TaskID
 
 REDRAW_SECONDS = 0.2
 
 
 class Progress:
-    """Counts things; ``clock`` gives seconds (the event loop's time)."""
+    """Counts things; ``clock`` gives seconds. Without a ``total`` no bar is shown.
 
-    def __init__(self, what: str, clock: Callable[[], float], total: int | None = None) -> None:
+    It draws when something is counted, at most five times a second, and starts no thread.
+    """
+
+    def __init__(
+        self, what: str, clock: Callable[[], float] = time.perf_counter, total: int | None = None
+    ) -> None:
         self._what = what
         self._clock = clock
+        self._began = self._drawn = clock()
         self._total = total
+        self._bar: RichProgress | None = None
+        self._task: TaskID | None = None
         self._shown = sys.stderr.isatty()
-        self._began = clock()
-        self._drawn = self._began
         self.count = 0
 
     @property
@@ -30,18 +43,60 @@ class Progress:
         """A second."""
         return self.count / max(self.seconds, 1e-9)
 
-    def add(self, count: int) -> None:
-        """``count`` more are done."""
+    def add(self, count: int = 1, said: str = "") -> None:
+        """``count`` more are done; ``said`` stands at the end of the line."""
         self.count += count
         if self._shown and self._clock() - self._drawn >= REDRAW_SECONDS:
-            self._drawn = self._clock()
-            of_total = "" if self._total is None else f" of {self._total:,}"
-            line = f"{self.count:,}{of_total} {self._what}, {self.rate:,.0f}/s"
-            sys.stderr.write(f"\r{line:<70}")
-            sys.stderr.flush()
+            self._draw(said)
 
     def end(self) -> None:
-        """Takes the line away."""
-        if self._shown and self._drawn > self._began:
-            sys.stderr.write(f"\r{'':<70}\r")
-            sys.stderr.flush()
+        """Takes the line away, until something more is counted."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def _draw(self, said: str) -> None:
+        self._drawn = self._clock()
+        if self._bar is None:
+            self._bar = _new_bar(counted=self._total is not None)
+            self._task = self._bar.add_task(self._what, total=self._total, rate="", said="")
+            self._bar.start()
+        assert self._task is not None  # noqa: S101 - made with the bar
+        rate = f"{self.rate:,.0f}/s" if self.rate >= 10 else f"{self.rate:.1f}/s"
+        self._bar.update(self._task, completed=self.count, refresh=True, rate=rate, said=said)
+
+
+def _new_bar(*, counted: bool) -> RichProgress:
+    from rich.console import Console  # noqa: PLC0415 - only on a terminal
+    from rich.progress import (  # noqa: PLC0415 - as above
+        BarColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    of_total = " of {task.total:,.0f}" if counted else ""
+    count = TextColumn("{task.completed:,.0f}" + of_total + " {task.description}")
+    rate = TextColumn("{task.fields[rate]} {task.fields[said]}")
+    columns = (BarColumn(24), count, TimeRemainingColumn(), rate) if counted else (count, rate)
+    # The cluster's own log lines go by; only this line is drawn.
+    return Progress(
+        *columns,
+        console=Console(stderr=True),
+        transient=True,
+        auto_refresh=False,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Shows that the command waits, and for what, while the block runs."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console  # noqa: PLC0415 - only on a terminal
+
+    with Console(stderr=True).status(f"{what} ..."):
+        yield

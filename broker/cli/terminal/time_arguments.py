@@ -1,33 +1,53 @@
-"""Arguments that name a moment: milliseconds since 1970, or ISO 8601."""
+"""Arguments that name a moment: milliseconds since 1970, ISO 8601, or how long ago."""
 
 from __future__ import annotations
 
-import argparse
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from broker.remoting.protocol.ext_fields import INT64_MAX
+from broker.system.wall_clock import system_clock_ms
 from store.quoting import quoted
 
 TIME = "TIME"
 TIME_HELP = (
     "TIME is in milliseconds since 1970, or like 2026-11-22, 2026-11-22T10:00:00Z or "
-    "2026-11-22T10:00:00+01:00; without a zone it is local time"
+    "2026-11-22T10:00:00+01:00, without a zone in local time; or as long ago as 90s, 30m, 1h or 7d"
 )
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_LENGTH = re.compile(rf"([+-]?)([0-9]+)({'|'.join(_UNITS_MS)})")
 _TEXT_MAX = 40
 """Longer than any time that ISO 8601 writes, and than any number of milliseconds."""
 
 
 def timestamp_ms(text: str) -> int:
-    """The type of an option that is a time; gives milliseconds since 1970."""
-    moment = _milliseconds(text) if text.isascii() and len(text) <= _TEXT_MAX else None
+    """The type of an option that is a time; gives milliseconds since 1970. A bare length of time is
+    so long ago. Raises ``ValueError``."""
+    return _moment(text, -1)
+
+
+def future_ms(text: str) -> int:
+    """As :func:`timestamp_ms`; a bare length of time is from now on."""
+    return _moment(text, 1)
+
+
+def _moment(text: str, direction: int) -> int:
+    moment = None
+    if text.isascii() and len(text) <= _TEXT_MAX:
+        length = _LENGTH.fullmatch(text)
+        if length is None:
+            moment = _milliseconds(text)
+        else:
+            sign = {"+": 1, "-": -1}.get(length[1], direction)
+            moment = system_clock_ms() + sign * int(length[2]) * _UNITS_MS[length[3]]
     if moment is None or not 0 <= moment <= INT64_MAX:
-        raise argparse.ArgumentTypeError(
+        raise ValueError(
             f"{quoted(text)} is not a time in milliseconds since 1970, nor of ISO 8601, such as "
-            "2026-11-22 or 2026-11-22T10:00:00Z"
+            "2026-11-22 or 2026-11-22T10:00:00Z, nor a length such as 90s, 30m, 1h or 7d"
         )
     return moment
 
@@ -50,5 +70,5 @@ def place_in_time(text: str) -> Literal["earliest", "latest"] | int:
         return "latest"
     try:
         return timestamp_ms(text)
-    except argparse.ArgumentTypeError as error:
-        raise argparse.ArgumentTypeError(f"{error}; or earliest or latest") from None
+    except ValueError as error:
+        raise ValueError(f"{error}; or earliest or latest") from None

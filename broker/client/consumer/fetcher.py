@@ -79,7 +79,7 @@ class Fetcher:
         self._offsets = offsets
         self._sink = sink
         self._subscription = subscription
-        self._tags = _tag_filter(subscription)
+        self._tags = tag_filter(subscription)
         self._start_from = start_from
         self._broadcast = broadcast
         self._start_offset = 0
@@ -221,7 +221,7 @@ class Fetcher:
         self._next_offset = answer.next_offset
 
 
-def _tag_filter(subscription: Subscription) -> TagFilter:
+def tag_filter(subscription: Subscription) -> TagFilter:
     if subscription.expression in {"", "*"} or subscription.expression_type == SQL_TYPE:
         return None
     return frozenset(tag.strip().encode() for tag in subscription.expression.split("||"))

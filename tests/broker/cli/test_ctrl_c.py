@@ -31,7 +31,7 @@ runpy.run_module(module, run_name="__main__", alter_sys=False)
 @pytest.mark.parametrize(
     ("imported", "program"),
     [
-        ("argparse", "broker status"),
+        ("click", "broker status"),
         ("broker.cli.command_line", "broker status"),
         ("broker.cli.terminal.standard_streams", "broker status"),
         ("broker.cli.commands.status", "broker status"),
@@ -39,10 +39,10 @@ runpy.run_module(module, run_name="__main__", alter_sys=False)
         ("uvloop", "broker produce orders"),
         ("broker.cli.terminal.name_arguments", "broker topic list"),
         ("importlib.metadata", "broker --version"),
-        ("argparse", "simulator run --seeds 1-1"),
+        ("click", "simulator run --seeds 1-1"),
         ("simulator.cli.main", "simulator run --seeds 1-1"),
         ("simulator.worlds.cluster", "simulator run --seeds 1-1"),
-        ("argparse", "spark audit"),
+        ("click", "spark audit"),
         ("spark.cli", "spark audit"),
         ("spark.audit.audit", "spark audit /nowhere"),
     ],

@@ -12,18 +12,14 @@ from broker.cli.main import main
 
 
 def run(*arguments: str) -> int:
-    """The exit code, however the command line ends."""
-    try:
-        return main(arguments)
-    except SystemExit as end:
-        return int(end.code or 0)
+    return main(arguments)
 
 
 def test_no_command_is_bad_usage_and_shows_the_commands(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert run() == 2
-    assert "start a local cluster" in capsys.readouterr().err
+    assert "Start a local cluster" in capsys.readouterr().err
 
 
 def test_an_unknown_command_is_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:
@@ -37,7 +33,7 @@ def test_every_command_explains_itself_with_an_example(
 ) -> None:
     assert run(command, "--help") == 0
     shown = capsys.readouterr().out
-    assert f"examples:\n  dledger {command}" in shown or "| dledger" in shown
+    assert f"Examples:\n  dledger {command}" in shown or "| dledger" in shown
 
 
 @pytest.mark.parametrize(("command", "option"), [("up", "--namesrv-port"), ("namesrv", "--port")])
@@ -45,14 +41,14 @@ def test_a_port_above_the_last_is_bad_usage(
     command: str, option: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(command, option, "75000") == 2
-    assert "'75000' is not a port from 0 to 65535" in capsys.readouterr().err
+    assert "75000 is not in the range 0<=x<=65535" in capsys.readouterr().err
 
 
 def test_bad_usage_of_a_command_is_told_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("up", "--nodes", "0") == 2
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert "'0' is not a number from 1 to 9" in captured.err
+    assert "0 is not in the range 1<=x<=9" in captured.err
 
 
 def test_a_mistake_in_a_selector_is_told_with_its_place(
@@ -77,8 +73,7 @@ def test_an_unreachable_nameserver_is_one_line_that_says_what_to_do(
 def test_the_overview_imports_no_part_of_the_broker() -> None:
     script = (
         "import sys; from broker.cli.main import main\n"
-        "try: main(['--help'])\n"
-        "except SystemExit: pass\n"
+        "main(['--help'])\n"
         "print([name for name in sys.modules if name.split('.')[0] in "
         "('asyncio', 'aiohttp', 'numpy', 'store', 'dledger')], file=sys.stderr)"
     )

@@ -235,9 +235,7 @@ def test_a_run_that_keeps_going_tells_every_seed_that_broke_a_promise(
 
 def test_bad_arguments_are_refused_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in (["run", "--seeds", "9-3"], ["run", "--seeds", "x"], ["run", "--jobs", "0"]):
-        with pytest.raises(SystemExit) as refused:
-            main(arguments)
-        assert refused.value.code == 2
+        assert main(arguments) == 2
     assert "ends before it begins" in capsys.readouterr().err
 
 

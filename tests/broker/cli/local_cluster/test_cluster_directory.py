@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -178,7 +177,7 @@ def test_a_removed_node_is_not_started_and_says_how_it_comes_back(tmp_path: Path
         ):
             found.process("n2")
         with pytest.raises(CommandError, match="n2 was removed from its group"):
-            kill.run(Namespace(data=tmp_path, node="n2", json=False))
+            kill.command.main(["n2", "--data", str(tmp_path)], standalone_mode=False)
         assert retire(found, "broker-a", "n2")
         assert not retire(found, "broker-a", "n7")
 

@@ -14,14 +14,15 @@ pytestmark = pytest.mark.processes
 ANNOUNCES = """
 import sys
 from broker.cli.terminal.foreground import announce
+from broker.cli.terminal.output import Output
 from broker.system.server_log import LogSettings, ServerLog
 ServerLog(LogSettings())
-announce({"namesrv": "here"}, "listens here", as_json=sys.argv[1] == "json")
+announce({"namesrv": "here"}, "listens here", Output(sys.argv[1]))
 print("serves", file=sys.stderr)
 """
 
 
-@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize("form", ["table", "json", "yaml"])
 def test_a_server_goes_on_where_it_cannot_print_that_it_listens(form: str) -> None:
     with Path("/dev/full").open("ab") as full:
         done = subprocess.run(

@@ -80,9 +80,10 @@ def test_a_result_that_nobody_reads_to_its_end_is_no_success() -> None:
     program = (
         "import importlib, sys, types\n"
         "from broker.cli.main import main\n"
-        "def run(args): print('found' * 100_000); return 0\n"
-        "command = types.SimpleNamespace(EXAMPLES='', add_arguments=lambda parser: 0, run=run)\n"
-        "importlib.import_module = lambda name: command\n"
+        "from broker.cli.terminal.program import Command\n"
+        "command = Command('verify', callback=lambda: print('found' * 100_000))\n"
+        "module = types.SimpleNamespace(command=command)\n"
+        "importlib.import_module = lambda name: module\n"
         "sys.exit(main(['verify']))"
     )
     assert run_unread("-c", program) == (1, b"")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import time
 from calendar import timegm
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.cli.terminal.time_arguments import place_in_time, timestamp_ms
+from broker.cli.terminal.time_arguments import future_ms, place_in_time, timestamp_ms
 
 NOON_UTC = 1_795_348_800_000  # 2026-11-22T12:00:00Z
 
@@ -55,7 +54,7 @@ def test_times_are_milliseconds_or_iso_and_local_without_a_zone(
 )
 def test_what_is_no_time_is_refused_with_what_is_one(text: str) -> None:
     for read in (timestamp_ms, place_in_time):
-        with pytest.raises(argparse.ArgumentTypeError, match="such as 2026-11-22 or"):
+        with pytest.raises(ValueError, match="such as 2026-11-22 or"):
             read(text)
 
 
@@ -68,3 +67,24 @@ def test_every_moment_that_python_writes_is_read(moment: datetime) -> None:
 def test_the_places_have_names() -> None:
     assert place_in_time("earliest") == "earliest"
     assert place_in_time("latest") == "latest"
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [("90s", 90_000), ("250ms", 250), ("1h", 3_600_000), ("7d", 604_800_000), ("1w", 604_800_000)],
+)
+def test_a_length_of_time_is_ago_or_from_now_on(
+    text: str, ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.cli.terminal.time_arguments.system_clock_ms", lambda: NOON_UTC)
+    assert timestamp_ms(text) == place_in_time(f"-{text}") == NOON_UTC - ms
+    assert future_ms(text) == timestamp_ms(f"+{text}") == NOON_UTC + ms
+    assert future_ms("2026-11-22T12:00:00Z") == NOON_UTC
+
+
+@pytest.mark.parametrize("text", ["1", "1y", "h", "1.5h", "1h30m", "--1h", "9" * 30 + "h"])
+def test_what_is_no_length_of_time_is_no_such_time(text: str) -> None:
+    try:
+        assert timestamp_ms(text) == int(text)
+    except ValueError:
+        assert not text.isdigit()

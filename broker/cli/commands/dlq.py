@@ -1,0 +1,244 @@
+"""``dledger dlq``: the dead letters of a consumer group, which it has tried too often."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from broker.cli.cluster_admin.admin_client import (
+    AdminClient,
+    NoTopicError,
+    document_of,
+    run_admin,
+    run_on_leaders,
+)
+from broker.cli.cluster_admin.consumer_group_views import find_group
+from broker.cli.cluster_admin.peeking import Peek, Window
+from broker.cli.cluster_admin.topics import delete_topic, view_queues
+from broker.cli.terminal.client_session import run_session
+from broker.cli.terminal.command_error import CommandError
+from broker.cli.terminal.message_printer import (
+    TOGETHER,
+    Limits,
+    MessageFormat,
+    MessagePrinter,
+    format_option,
+    print_messages,
+)
+from broker.cli.terminal.name_arguments import group_name, topic_name
+from broker.cli.terminal.numbers import COUNT
+from broker.cli.terminal.options import (
+    ask_first,
+    dry_run_option,
+    json_option,
+    namesrv_option,
+    yes_option,
+)
+from broker.cli.terminal.output import Output, print_table
+from broker.cli.terminal.program import Group
+from broker.cli.terminal.progress import Progress
+from broker.cli.terminal.time_arguments import TIME, TIME_HELP, timestamp_ms
+from broker.client.message import (
+    PROPERTY_DELAY,
+    PROPERTY_RETRY_TOPIC,
+    PROPERTY_UNIQUE_KEY,
+    Message,
+)
+from broker.client.producer.producer import Producer
+from broker.client.received_message import ReceivedMessage
+from broker.remoting.protocol.codes import RequestCode
+from broker.topics_and_groups import DLQ_PREFIX, dead_letter_topic, retry_topic
+
+OWN_PROPERTIES = (PROPERTY_UNIQUE_KEY, PROPERTY_DELAY)
+"""Of a single try; a message that is sent again gets its own."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+command = Group()
+group_argument = click.argument("group", type=group_name)
+
+
+def window_options(command: F) -> F:
+    """Which dead letters: the parameters of a :class:`Window`."""
+    for option in (
+        click.option("--last", metavar="N", type=COUNT, help="The last N."),
+        click.option(
+            "--until", "until_ms", metavar=TIME, type=timestamp_ms, help="Dead till then."
+        ),
+        click.option(
+            "--since",
+            "start",
+            metavar=TIME,
+            type=timestamp_ms,
+            help=f"Dead since then; {TIME_HELP}.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def _window(place: Mapping[str, int | None]) -> Window:
+    start = place["start"]
+    return Window(
+        "earliest" if start is None else start, last=place["last"], until_ms=place["until_ms"]
+    )
+
+
+@command.command("list", examples="  dledger dlq list\n")
+@namesrv_option
+@json_option
+def list_groups(namesrv: str, output: Output) -> None:
+    """The groups with dead letters, and how many."""
+
+    async def work(admin: AdminClient) -> list[dict[str, object]]:
+        answer = await admin.ask_namesrv(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        names = [name for name in document_of(answer)["topicList"] if name.startswith(DLQ_PREFIX)]
+        found: list[dict[str, object]] = []
+        for name in sorted(names):
+            queues = await view_queues(admin, name)
+            count = sum(queue.max_offset - queue.min_offset for queue in queues)
+            group = name.removeprefix(DLQ_PREFIX)
+            found.append({"group": group, "topic": name, "messages": count})
+        return found
+
+    found = run_on_leaders(namesrv, work)
+    if output.document({"groups": found}):
+        return
+    if not found:
+        print("no group has dead letters")
+        return
+    print_table(("GROUP", "MESSAGES"), [(each["group"], each["messages"]) for each in found])
+
+
+@command.command(
+    examples="""\
+  dledger dlq show billing --last 5
+  dledger dlq show billing --since 1d --format '%i %{RETRY_TOPIC} %s\\n'
+"""
+)
+@group_argument
+@window_options
+@format_option
+@namesrv_option
+@json_option
+def show(
+    *, group: str, layout: MessageFormat | None, namesrv: str, output: Output, **place: int | None
+) -> None:
+    """Print dead letters; nothing is consumed."""
+
+    async def work(admin: AdminClient) -> None:
+        messages = Peek(admin, dead_letter_topic(group), _window(place)).messages()
+        printer = MessagePrinter(output, layout)
+        await print_messages(messages, printer, Limits(None, None), at_once=TOGETHER)
+
+    _run(namesrv, group, work)
+
+
+@command.command(
+    examples="""\
+  dledger dlq resend billing --dry-run
+  dledger dlq resend billing --since 1d
+  dledger dlq resend billing --id 7F00000100002A9F0000000000001000 --to bills
+"""
+)
+@group_argument
+@click.option(
+    "--id", "ids", metavar="ID", multiple=True, help="Only this one; several may be given."
+)
+@window_options
+@click.option(
+    "--to",
+    "topic",
+    metavar="TOPIC",
+    type=topic_name,
+    help="Send them to this topic, and so to all groups that consume it (default: to the group "
+    "alone, as a new try).",
+)
+@dry_run_option
+@yes_option
+@namesrv_option
+@json_option
+def resend(
+    *,
+    group: str,
+    ids: tuple[str, ...],
+    topic: str | None,
+    dry_run: bool,
+    yes: bool,
+    namesrv: str,
+    output: Output,
+    **place: int | None,
+) -> int:
+    """Send dead letters to their group once more. They stay where they are, until a purge."""
+
+    async def find(admin: AdminClient) -> list[ReceivedMessage]:
+        await find_group(admin, group)
+        peek = Peek(admin, dead_letter_topic(group), _window(place))
+        return [
+            message async for message in peek.messages() if not ids or message.message_id in wanted
+        ]
+
+    wanted = {each.upper() for each in ids}
+    messages: list[ReceivedMessage] = _run(namesrv, group, find)
+    missing = wanted - {message.message_id for message in messages}
+    if missing:
+        raise CommandError(f"no dead letter of {group} has the id {', '.join(sorted(missing))}")
+    target = topic or retry_topic(group)
+    if not dry_run and messages:
+        ask_first(f"Send {len(messages)} message(s) to {target}", yes=yes)
+        run_session("dlq", lambda: _send(namesrv, target, messages))
+    document = {
+        "group": group,
+        "topic": target,
+        "messages": [message.message_id for message in messages],
+        "dry_run": dry_run,
+    }
+    if not output.document(document):
+        rows = [
+            (message.message_id, message.properties.get(PROPERTY_RETRY_TOPIC), len(message.body))
+            for message in messages
+        ]
+        print_table(("MESSAGE", "TOPIC", "BYTES"), rows)
+        print(f"{len(messages)} message(s) {'would be' if dry_run else 'are'} sent to {target}")
+    return 0
+
+
+async def _send(namesrv: str, topic: str, messages: Sequence[ReceivedMessage]) -> int:
+    progress = Progress("messages sent again", total=len(messages))
+    async with Producer(namesrv) as producer:
+        try:
+            for message in messages:
+                kept = {k: v for k, v in message.properties.items() if k not in OWN_PROPERTIES}
+                await producer.send(Message(topic, message.body, properties=kept))
+                progress.add()
+        finally:
+            progress.end()
+            if progress.count < len(messages):
+                print(f"dledger dlq: {progress.count} of {len(messages)} are sent", file=sys.stderr)
+    return 0
+
+
+@command.command(examples="  dledger dlq purge billing\n")
+@group_argument
+@yes_option
+@namesrv_option
+@json_option
+def purge(*, group: str, yes: bool, namesrv: str, output: Output) -> None:
+    """Delete all dead letters of a group."""
+    ask_first(f"Delete all dead letters of {group}", yes=yes)
+    topic = dead_letter_topic(group)
+    brokers = _run(namesrv, group, lambda admin: delete_topic(admin, topic))
+    if not output.document({"group": group, "topic": topic, "brokers": brokers}):
+        print(f"deleted the dead letters of {group} on {', '.join(brokers)}")
+
+
+def _run(namesrv: str, group: str, work: Callable[[AdminClient], Any]) -> Any:
+    try:
+        return run_admin(namesrv, work)
+    except NoTopicError:
+        raise CommandError(
+            f"{group} has no dead letters; `dledger dlq list` shows who has"
+        ) from None

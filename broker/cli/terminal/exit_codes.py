@@ -1,0 +1,15 @@
+"""The exit codes of all commands."""
+
+from __future__ import annotations
+
+EXIT_FAILED = 1
+"""A check failed, or the request was refused."""
+
+EXIT_USAGE = 2
+"""The command line is wrong, or what it names cannot be used."""
+
+EXIT_INTERRUPTED = 130
+"""Ctrl-C: 128 and the number of the signal, as shells have it."""
+
+EXIT_TERMINATED = 143
+"""SIGTERM, likewise."""

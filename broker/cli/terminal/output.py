@@ -1,0 +1,59 @@
+"""The results of a command, as people or as programs want them."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Sequence
+from enum import Enum
+
+import orjson
+
+WIDTH = 10_000
+"""Columns of a table: lines are as long as their content, so that nothing is cut or folded."""
+
+
+class Output(Enum):
+    """The form of the results on stdout."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+    def document(self, document: object) -> bool:
+        """Prints the document, unless the results are wanted as text; returns whether it did.
+
+        Several documents are one JSON object a line, or YAML documents.
+        """
+        if self is Output.TABLE:
+            return False
+        print(self.encode(document).decode(), end="", flush=True)
+        return True
+
+    def encode(self, document: object) -> bytes:
+        """The document as a line of JSON, or as a YAML document."""
+        if self is not Output.YAML:
+            return orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE)
+        import yaml  # noqa: PLC0415 - few ask for it
+
+        plain = orjson.loads(orjson.dumps(document))
+        text: str = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, explicit_start=True)
+        return text.encode()
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Columns as wide as their content; None is shown as a dash. On a terminal the header is bold,
+    unless ``$NO_COLOR`` is set."""
+    from rich.console import Console  # noqa: PLC0415 - few commands need a table
+    from rich.table import Table  # noqa: PLC0415 - as above
+    from rich.text import Text  # noqa: PLC0415 - as above
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for name in header:
+        table.add_column(name, no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text("-" if value is None else str(value)) for value in row))
+    shown = io.StringIO()  # rich ends the program where stdout is a pipe that nobody reads
+    colours = sys.stdout.isatty()
+    Console(file=shown, force_terminal=colours, width=WIDTH, highlight=False).print(table)
+    print("\n".join(line.rstrip() for line in shown.getvalue().splitlines()))

@@ -1,0 +1,107 @@
+"""Commands as click has them, with three rules of this project.
+
+A failure is one line on stderr and no usage block. The help of a command ends with its examples. A
+command returns its exit code; None is 0.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from broker.cli.terminal.command_error import CommandError
+from broker.cli.terminal.exit_codes import EXIT_FAILED, EXIT_USAGE
+from broker.cli.terminal.standard_streams import drop_output
+
+COMPLETION = "_DLEDGER_COMPLETE"
+"""The variable by which a shell asks for what it may complete, as click names it."""
+
+
+class Command(click.Command):
+    """``examples`` are lines that a shell runs; ``notes`` stand below them, as they are."""
+
+    def __init__(
+        self, name: str | None, *, examples: str = "", notes: str = "", **attrs: Any
+    ) -> None:
+        super().__init__(name, **attrs)
+        self.examples = examples
+        self.notes = notes
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        _write_examples(formatter, self.examples)
+        if self.notes:
+            formatter.write(f"\n{self.notes}")
+        super().format_epilog(ctx, formatter)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # nobody learns how it would have ended, so it did not end well
+            drop_output()
+            return EXIT_FAILED
+        except CommandError as error:
+            error.command = error.command or ctx.command_path
+            raise
+
+
+class Group(click.Group):
+    """A command that has actions. Its examples are theirs, in the order in which they are made."""
+
+    command_class = Command
+    group_class = type
+
+    def __init__(self, name: str | None = None, *, notes: str = "", **attrs: Any) -> None:
+        super().__init__(name, **attrs)
+        self.notes = notes
+
+    @property
+    def examples(self) -> str:
+        return "".join(getattr(each, "examples", "") for each in self.commands.values())
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click calls it so
+        return list(self.commands)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        _write_examples(formatter, self.examples)
+        if self.notes:
+            formatter.write(f"\n{self.notes}")
+        super().format_epilog(ctx, formatter)
+
+
+def _write_examples(formatter: click.HelpFormatter, examples: str) -> None:
+    if examples:
+        with formatter.section("Examples"):
+            formatter.write(examples)
+
+
+def run_program(
+    program: click.Command, name: str, arguments: Sequence[str], obj: object = None
+) -> int:
+    """Runs one command; returns its exit code. ``obj`` is what ``click.pass_obj`` gives."""
+    try:
+        with program.make_context(name, list(arguments), obj=obj) as context:
+            return program.invoke(context) or 0
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return EXIT_USAGE
+    except click.ClickException as error:
+        where = error.command if isinstance(error, CommandError) else ""
+        if isinstance(error, click.UsageError) and error.ctx is not None:
+            where = error.ctx.command_path
+        print(f"{where or name}: {one_line(error.format_message())}", file=sys.stderr)
+        return error.exit_code
+
+
+def one_line(text: str) -> str:
+    """A line for the terminal, whatever was typed."""
+    from store.quoting import shortened  # noqa: PLC0415 - no command that succeeds needs it
+
+    text = " ".join(shortened(text).split("\n"))
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
