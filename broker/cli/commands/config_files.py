@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from broker.cli.terminal.command_error import EXIT_FAILED, CommandError, UsageError
+from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.options import add_json, print_json, print_table
 from broker.config.config_file import KINDS, Loaded, load, wanted_kind
 from broker.config.config_text import commented_toml
@@ -65,7 +65,7 @@ def _check(args: argparse.Namespace) -> int:
             print(problem)
         if not loaded.problems:
             print(f"{args.file}: can be used for a {loaded.kind.title}")
-    return EXIT_FAILED if loaded.problems else 0
+    return _end(loaded)
 
 
 def _show(args: argparse.Namespace) -> int:
@@ -86,7 +86,15 @@ def _show(args: argparse.Namespace) -> int:
         )
         for problem in loaded.problems:
             print(problem)
-    return EXIT_FAILED if loaded.problems else 0
+    return _end(loaded)
+
+
+def _end(loaded: Loaded[Any]) -> int:
+    """Raises :class:`CommandError` if there are problems, which stand on stdout."""
+    if loaded.problems:
+        count = len(loaded.problems)
+        raise CommandError(f"{count} problem{'s' * (count > 1)} with the settings, shown on stdout")
+    return 0
 
 
 FILE_ACTIONS: Mapping[str, Callable[[argparse.Namespace], int]] = {
