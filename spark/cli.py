@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         where = name if error.ctx is None else error.ctx.command_path
         print(f"{where}: {error.format_message()}", file=sys.stderr)
     except (SparkSideError, OSError) as error:
-        print(f"{name} {given[0]}: {error}", file=sys.stderr)
+        print(f"spark {given[0]}: {error}", file=sys.stderr)
     return EXIT_UNUSABLE
 
 

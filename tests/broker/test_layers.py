@@ -82,8 +82,11 @@ ROOMS: dict[str, frozenset[str]] = {
         "client/__init__": "client client/consumer client/producer security",
         "bench": "client client/consumer client/producer remoting/protocol system",
         # The command line.
-        "cli/terminal": "client remoting/protocol security system topics_and_groups",
-        "cli/cluster_admin": "admin cli/terminal remoting remoting/protocol security",
+        "cli/terminal": "client delivery remoting/protocol security system topics_and_groups",
+        "cli/cluster_admin": (
+            "admin cli/terminal client client/consumer filter remoting remoting/protocol security"
+            " topics_and_groups"
+        ),
         "cli/local_cluster": "bench cli/cluster_admin cli/terminal config remoting/protocol system",
         "cli/commands": (
             "admin bench cli/cluster_admin cli/local_cluster cli/terminal client client/consumer"

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import click
-from click.shell_completion import get_completion_class
+from click.shell_completion import ShellComplete, get_completion_class
 
 from broker.cli.terminal.program import COMPLETION, Command
 
 SHELLS = ("bash", "zsh", "fish")
 EXAMPLES = """\
+  dledger completion fish > ~/.config/fish/completions/dledger.fish
   eval "$(dledger completion bash)"                                         in ~/.bashrc
   eval "$(dledger completion zsh)"                                          in ~/.zshrc
-  dledger completion fish > ~/.config/fish/completions/dledger.fish
 """
 
 
@@ -21,4 +21,5 @@ EXAMPLES = """\
 def command(context: click.Context, shell: str) -> None:
     script = get_completion_class(shell)
     assert script is not None  # noqa: S101 - click has all three
-    print(script(context.find_root().command, {}, "dledger", COMPLETION).source())
+    made = script(context.find_root().command, {}, "dledger", COMPLETION)
+    print(ShellComplete.source(made))  # the one of bash runs bash, to ask for its version

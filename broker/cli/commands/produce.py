@@ -28,6 +28,7 @@ from broker.client.errors import ClientError
 from broker.client.message import (
     BODY_SIZE_MAX,
     PROPERTY_DELAY,
+    PROPERTY_DELIVER_AT,
     PROPERTY_KEYS,
     PROPERTY_TAGS,
     Message,
@@ -37,7 +38,6 @@ from broker.client.message import (
 from broker.client.producer.pipeline import BATCH_MESSAGES, Pipeline
 from broker.client.producer.producer import Producer
 from broker.remoting.protocol.errors import CallError
-from broker.scheduled.system_properties import TIMER_DELIVER_MS
 from store.message.properties import encode_properties
 from store.quoting import quoted
 
@@ -165,7 +165,7 @@ def command(
     if deliver_at is not None:
         if delay_level is not None:
             raise UsageError("--delay-level and --deliver-at cannot stand together")
-        every[TIMER_DELIVER_MS.decode()] = str(deliver_at)
+        every[PROPERTY_DELIVER_AT] = str(deliver_at)
     request = Request(delay_level=delay_level or 0, properties=every, **options)
     if request.key and request.key_from is not None:
         raise UsageError("--key and --key-from cannot stand together")
