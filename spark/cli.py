@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 EXIT_UNUSABLE = 2
 EXIT_CODES = """\
-exit code: 0 consistent; 1 something is wrong; 2 nothing is wrong of what could be read, and
-something could not be read, or the audit could not be made
+exit code: 0 consistent; 1 something is wrong; 2 nothing wrong was found, but something could not be
+read, or the audit could not be made
 """
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")

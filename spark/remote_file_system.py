@@ -1,4 +1,4 @@
-"""Replicas that are not on a local path: read through Arrow or fsspec.
+"""Reads replicas that are not on a local path, through Arrow or fsspec.
 
 ``s3://``, ``gs://``, ``hdfs://`` and ``file://`` go through Arrow's own file systems, any other
 scheme through fsspec. Files are read in ranges; nothing is ever written.
@@ -107,7 +107,7 @@ class RemoteFile:
         raise read_only(self._path)
 
     def drop_cached(self, size: int, position: int) -> None:
-        """Nothing of it is in this machine's page cache."""
+        """The page cache of this machine has nothing of it."""
 
     def size(self) -> int:
         return self._size
@@ -138,8 +138,8 @@ class RemoteFileSystem:
         # Google's store knows no directories. Arrow lists only those that were made as directories.
         is_deep = self._inner.type_name == "gcs"
         infos = self._inner.get_file_info(arrowfs.FileSelector(path, recursive=is_deep))
-        # A store may answer with other paths than it was asked by: with or without slashes at the
-        # ends, with doubled ones, or with the directory itself. Arrow's names of "name/" are empty.
+        # Paths in the answer of a store may have more or fewer slashes than the request. One may be
+        # the directory itself. Arrow's name of "name/" is empty.
         directory = steps(path)
         found = [steps(info.path) for info in infos]
         if is_deep:
@@ -148,7 +148,7 @@ class RemoteFileSystem:
         return sorted({one[-1] for one in found if one != directory})
 
     def list_tree(self, path: str) -> dict[str, tuple[str, ...]]:
-        """Names by directory, all below ``path``: a store lists a thousand in one request."""
+        """Names by directory, ``path`` and all below. A store lists a thousand in one request."""
         infos = self._inner.get_file_info(arrowfs.FileSelector(path, recursive=True))
         depth = len(steps(path))
         found: dict[str, set[str]] = {path: set()}

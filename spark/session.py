@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from spark.java import use_java
 
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Java only hands out tasks here. Compiling that code thoroughly, and threads that collect little
-garbage, cost more than they bring."""
+"""Java only distributes tasks here. Its best compiler and parallel garbage collection cost more
+than they save."""
 
 
 @contextmanager
@@ -38,7 +38,7 @@ def open_session(
 def start_session(
     master: str | None, *, progress: bool = False, more: Mapping[str, str]
 ) -> SparkSession:
-    """Starts a session; its workers use the Python that runs this."""
+    """Starts a session whose workers use the Python of this process."""
     builder = SparkSession.builder.appName("dledger audit")
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         # Within spark-submit the Java side runs already, and its settings are the user's.

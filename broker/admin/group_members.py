@@ -50,6 +50,11 @@ def own_address(config: NodeConfig) -> MemberAddress:
     return _configured(config, config.node)
 
 
+def grpc_address(config: NodeConfig) -> str:
+    """Where this node serves gRPC; empty where it does not."""
+    return "" if config.own.grpc is None else str(config.own.grpc)
+
+
 def membership_status(context: BrokerContext) -> str:
     """The role of this node in its group.
 

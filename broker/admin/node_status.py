@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from broker.admin.group_health import MemberReport
-from broker.admin.group_members import VOTER, member_addresses, membership_status, own_address
+from broker.admin.group_members import (
+    VOTER,
+    grpc_address,
+    member_addresses,
+    membership_status,
+    own_address,
+)
 from broker.config.node_config import NodeConfig
 from broker.context import BrokerContext
 from dledger.raft.configuration import MemberAddress
@@ -68,6 +74,8 @@ class NodeStatus:
     members: Mapping[str, MemberAddress]
     own: MemberAddress
     """This node's own addresses; others may say something else."""
+    grpc: str
+    """Where it serves gRPC; empty where it does not."""
 
     @classmethod
     def of(cls, context: BrokerContext) -> NodeStatus:
@@ -89,6 +97,7 @@ class NodeStatus:
             old_voters=tuple(core.configuration.old_voters),
             members=member_addresses(config, core.configuration),
             own=own_address(config),
+            grpc=grpc_address(config),
         )
 
     @property

@@ -44,6 +44,7 @@ def runtime_info(context: BrokerContext) -> dict[str, str]:
         "raftMembers": json.dumps(members),
         "pid": str(os.getpid()),
         "httpAddress": status.own.http,
+        "grpcAddress": status.grpc,
         "bootTimestamp": str(stats.boot_ms),
         "brokerVersion": str(PROTOCOL_VERSION),
         "brokerVersionDesc": "V4_9_8",

@@ -149,7 +149,7 @@ def refuse_exposed(config: NodeConfig | NameServerConfig) -> None:
     else:
         listen: dict[str, object] = config.listen._asdict()
         name, endpoint = next(
-            each for each in config.listening._asdict().items() if not each[1].is_loopback
+            each for each in config.listening.endpoints.items() if not each[1].is_loopback
         )
         key = f"listen.{name}" if listen[name] else f"members.{config.node}.{name}"
         address = str(endpoint)
@@ -186,7 +186,7 @@ def _node(values: Values, directory: str) -> NodeConfig:
         raise ConfigError("is missing", "members")
     for node, addresses in members.items():
         for key in Member._fields:
-            if key not in addresses:
+            if key not in addresses and key not in Member._field_defaults:
                 raise ConfigError("is missing", f"members.{one_line(node)}.{key}")
     listen = {path[1]: value for path, value in given.items() if path[0] == "listen"}
     return NodeConfig(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from broker.config.setting import ANY_NODE, Setting
+from broker.config.setting import ANY_NODE, REQUIRED, Setting
 from broker.config.setting_checks import ConfigError
 from dledger.wire.endpoint import Endpoint
 
@@ -14,11 +14,17 @@ VIP_PORT_BELOW = 2
 
 
 class Member(NamedTuple):
-    """The three addresses of one member of the group."""
+    """The addresses of one member of the group. Without ``grpc`` it does not serve gRPC."""
 
     peer: Endpoint
     address: Endpoint
     http: Endpoint
+    grpc: Endpoint | None = None
+
+    @property
+    def endpoints(self) -> dict[str, Endpoint]:
+        """Those that it has, by their key in ``node.toml``."""
+        return {key: value for key, value in self._asdict().items() if value is not None}
 
 
 class Listen(NamedTuple):
@@ -27,12 +33,14 @@ class Listen(NamedTuple):
     peer: Endpoint | None = None
     address: Endpoint | None = None
     http: Endpoint | None = None
+    grpc: Endpoint | None = None
 
 
 _PORTS = {
     "peer": ("Raft", 10915),
     "address": ("RocketMQ's remoting protocol", 10911),
     "http": ("HTTP", 8080),
+    "grpc": ("RocketMQ 5's gRPC protocol", 10916),
 }
 
 LISTEN_SETTINGS = tuple(
@@ -49,6 +57,7 @@ MEMBER_SETTINGS = tuple(
     Setting(
         key=f"{ANY_NODE}.{key}",
         kind=Endpoint,
+        default=Member._field_defaults.get(key, REQUIRED),
         doc=f"Where that node is dialled: {of}.",
         example=Endpoint("127.0.0.1", port),
     )
@@ -65,7 +74,7 @@ def check_distinct(members: Mapping[str, Member], vip: Endpoint | None) -> None:
     """Raises :class:`~broker.config.setting_checks.ConfigError` where two ports are one."""
     seen: dict[Endpoint, str] = {}
     for node, member in members.items():
-        for key, endpoint in member._asdict().items():
+        for key, endpoint in member.endpoints.items():
             other = seen.setdefault(endpoint, f"members.{node}.{key}")
             if other != f"members.{node}.{key}":
                 raise ConfigError(f"{endpoint} is {other} already", f"members.{node}.{key}")

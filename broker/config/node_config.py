@@ -286,6 +286,8 @@ class NodeConfig:
         if self.node not in self.members:
             known = quoted(list(self.members))
             raise ConfigError(f"{self.node} itself is missing from {known}", "members")
+        if self.listen.grpc is not None and self.own.grpc is None:
+            raise ConfigError(f"needs members.{self.node}.grpc, where it is dialled", "listen.grpc")
         check_distinct(self.members, self.vip_address)
         if not self.namesrv:
             raise ConfigError("at least one NameServer is needed", "namesrv")
@@ -308,7 +310,8 @@ class NodeConfig:
     @property
     def listening(self) -> Member:
         """The addresses at which this process listens."""
-        return Member(*(at or own for at, own in zip(self.listen, self.own, strict=True)))
+        given = {key: at for key, at in self.listen._asdict().items() if at is not None}
+        return self.own._replace(**given)
 
     @property
     def vip_address(self) -> Endpoint | None:
@@ -318,7 +321,9 @@ class NodeConfig:
     @property
     def exposed(self) -> bool:
         """Whether others than this machine reach a port that nothing protects."""
-        return not self.security.protects and any(not each.is_loopback for each in self.listening)
+        return not self.security.protects and any(
+            not each.is_loopback for each in self.listening.endpoints.values()
+        )
 
     @property
     def retention(self) -> RetentionPolicy:

@@ -41,11 +41,13 @@ listens, if that is another place: in a container, or behind NAT.
     peer = "broker-0.example.com:10915"
     address = "broker-0.example.com:10911"
     http = "broker-0.example.com:8080"
+    grpc = "broker-0.example.com:10916"
 
     [listen]
     peer = "[::]:10915"
     address = "[::]:10911"
     http = "[::]:8080"
+    grpc = "[::]:10916"
 
 **SIGHUP** has the file read again. Settings that are marked take effect at once. The log says which
 ones changed, and which of the others need a restart. Settings that `dledger config set` changed go

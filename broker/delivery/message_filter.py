@@ -64,7 +64,7 @@ def selected(
     size = 0
     for part in parts:
         for start, end in record_bounds(part):
-            if selector.matches(_properties(part, start, end)):
+            if selector.matches(properties_of(part, start, end)):
                 size += end - start
                 if records and (size > limits.bytes or len(records) == limits.messages):
                     return _of(found, offset, len(records)), records
@@ -73,8 +73,9 @@ def selected(
     return _of(found, found.next_offset, len(records)), records
 
 
-def _properties(part: Bytes, start: int, end: int) -> dict[str, str]:
+def properties_of(part: Bytes, start: int = 0, end: int | None = None) -> dict[str, str]:
     """The properties of the record there, without reading its body, which is the largest part."""
+    end = len(part) if end is None else end
     (body_size,) = _I32.unpack_from(part, start + _BODY_SIZE_AT)
     topic_at = start + _BODY_SIZE_AT + _I32.size + body_size
     if body_size < 0 or topic_at >= end:

@@ -18,7 +18,7 @@ from broker.delivery.message_lookup import MessageLookup
 from broker.delivery.message_reader import MessageReader
 from broker.errors import REFUSALS, Refusal
 from broker.group_commit.batcher import Batcher
-from broker.state.commands import CommitOffset
+from broker.state.commands import Command, CommitOffset, PopForget
 from store.errors import StoreError
 
 RESET_SECONDS = 60.0
@@ -174,7 +174,8 @@ class OffsetReset:
         self._waits_for = len(self._offsets)
         for queue_id, offset in self._offsets.items():
             try:
-                batcher.add_command(CommitOffset(group, topic, queue_id, offset), self._committed)
+                moves = reset_commands(batcher, group, topic, queue_id, offset)
+                batcher.add_in_one_entry((), moves, self._committed)
             except REFUSALS as error:
                 self._committed(error)
             else:
@@ -197,3 +198,14 @@ class OffsetReset:
         self._done(moved, None)
         for queue_id in moved:
             self._resetter.long_polling.wake(topic, queue_id)
+
+
+def reset_commands(
+    batcher: Batcher, group: str, topic: str, queue_id: int, offset: int
+) -> Sequence[Command]:
+    """Moves a group by an operator's wish. What it has received by POP in the queue is forgotten:
+    an offset alone never moves it back."""
+    moves: list[Command] = [CommitOffset(group, topic, queue_id, offset)]
+    if batcher.pop_queue((group, topic, queue_id)) is not None:
+        moves.insert(0, PopForget(group, topic, queue_id))
+    return moves

@@ -102,6 +102,8 @@ class Batcher:
         self._turn_scheduled = False
         self._next_offsets = NextOffsets(applied)
         self._pending_state = PendingState(applied)
+        self.pop_queue = self._pending_state.pop.queue
+        """A group's deliveries by POP, as they will be once everything pending is applied."""
         self._lazy_timer: asyncio.TimerHandle | None = None
 
     # --- what the processors ask and give
@@ -389,6 +391,7 @@ class Batcher:
         self._in_flight.remove(batch)
         self._pending_state.applied(batch)
         if error is not None:
+            self._pending_state.restart_pop([*self._in_flight, *self._closed, self._open])
             batch.fail(error)
         else:
             batch.succeed()

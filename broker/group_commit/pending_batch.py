@@ -136,5 +136,5 @@ class PendingBatch:
 
 def command_bytes(command: Command) -> int:
     """The most bytes of a command in an entry."""
-    names = sum(len(field) for field in command if isinstance(field, str))
+    names = sum(len(field) for field in command if isinstance(field, str | bytes))
     return _COMMAND_BYTES + 4 * names

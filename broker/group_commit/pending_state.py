@@ -9,12 +9,17 @@ from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from broker.group_commit.pending_batch import PendingBatch
+from broker.group_commit.pending_pop import PendingPop
 from broker.group_commit.ports import AppliedState
 from broker.state.commands import (
     Command,
     CommitOffset,
     DeleteGroup,
     DeleteTopic,
+    PopAck,
+    PopChange,
+    PopReceive,
+    PopWait,
     PutGroup,
     PutTopic,
 )
@@ -47,6 +52,7 @@ class PendingState:
         self._groups: _Pending[str, GroupConfig | None] = {}
         self._offsets: _Pending[_OffsetKey, int] = {}
         self._lazy: dict[_OffsetKey, int] = {}
+        self.pop = PendingPop(applied)
         self._totals: Totals | None = None
         """None if they must be counted: while something is pending, they only change by that."""
 
@@ -82,10 +88,18 @@ class PendingState:
 
     def add(self, batch: PendingBatch, command: Command) -> None:
         """``batch`` will bring what ``command`` changes."""
+        self.pop.add(command)
         match command:
             case CommitOffset():
-                self._lazy.pop(command[:3], None)
-                self._offsets[command[:3]] = (batch, command.offset)
+                key = command[:3]
+                self._lazy.pop(key, None)
+                cursor = self.pop.queue(key)
+                offset = command.offset if cursor is None else cursor.queue.committed_offset
+                self._offsets[key] = (batch, offset)
+            case PopReceive() | PopWait() | PopAck() | PopChange():
+                cursor = self.pop.queue(command[:3])
+                if cursor is not None:
+                    self._offsets[command[:3]] = (batch, cursor.queue.committed_offset)
             case PutTopic():
                 self._put_topic(batch, command.name, command.config)
             case DeleteTopic():
@@ -129,10 +143,19 @@ class PendingState:
         self._topics.clear()
         self._groups.clear()
         self._offsets.clear()
+        self.pop.clear()
         self._lazy.clear()
         for batch in but:
             for command in batch.commands:
                 self.add(batch, command)
+
+    def restart_pop(self, pending: Iterable[PendingBatch]) -> None:
+        """A batch will never be: the deliveries are again what the applied state and ``pending``
+        make of them."""
+        self.pop.clear()
+        for batch in pending:
+            for command in batch.commands:
+                self.pop.add(command)
 
     # --- offsets that no batch brings yet
 

@@ -40,6 +40,7 @@ def status_document(context: BrokerContext) -> dict[str, Any]:
         "get_messages": context.stats.get_messages,
         "boot_timestamp": context.stats.boot_ms,
         "flush": context.config.flush,
+        "grpc": status.grpc or None,
         "security": security_settings(context.config),
         "access_refused": context.access.refused if context.access is not None else 0,
     }

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
 
-from aiohttp import web
+from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
 from broker.errors import UnavailableError
 from broker.http.errors import HttpRefusedError, refusal_response
 from broker.limits import HttpLimits
+from store.quoting import shortened
 
 
 class MemoryBudget:
@@ -49,10 +50,15 @@ class MemoryBudget:
     async def read(self, request: web.Request) -> bytearray:
         """The body of the request.
 
-        Raises :class:`~broker.http.errors.HttpRefusedError` where it is too large, too slow, or cut
-        short, and :class:`~broker.errors.UnavailableError` where there is no room for it now.
+        Raises :class:`~broker.http.errors.HttpRefusedError` where it is too large, too slow, cut
+        short or compressed, and :class:`~broker.errors.UnavailableError` where there is no room for
+        it now.
         """
         size_max = self.body_size_max
+        if encoding := request.headers.get(hdrs.CONTENT_ENCODING, ""):
+            raise HttpRefusedError(
+                HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"no body is read as {shortened(encoding)}"
+            )
         if (request.content_length or 0) > size_max:
             raise _too_large(size_max)
         held, limits, time = request[HELD], self._limits, asyncio.get_running_loop().time

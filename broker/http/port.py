@@ -30,6 +30,7 @@ def runner_of(app: web.Application, limits: HttpLimits) -> web.AppRunner:
         keepalive_timeout=limits.idle_seconds,
         max_headers=limits.headers_max,
         handler_cancellation=True,  # who has gone waits for nothing
+        auto_decompress=False,  # a body is as large as it is sent
     )
 
 

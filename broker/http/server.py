@@ -75,10 +75,12 @@ class HttpServer:
         *,
         clock: Callable[[], float] | None = None,
         remoting: PortFigures = NO_PORT,
+        wires: Mapping[str, PortFigures] | None = None,
         nameservers: Mapping[str, str] | None = None,
     ) -> None:
-        """``clock`` gives seconds that never run backward, by default the loop's. ``remoting`` and
-        ``nameservers``, which says how the registration there ended, are told in ``/metrics``."""
+        """``clock`` gives seconds that never run backward, by default the loop's. ``remoting``,
+        further ``wires`` and ``nameservers``, which says how the registration there ended, are told
+        in ``/metrics``."""
         self._context = context
         self._limits = limits
         clock = clock or context.loop.time
@@ -86,7 +88,7 @@ class HttpServer:
         self._refusals: Counter[str] = Counter()
         self._loop_lag = EventLoopLag(context.loop, clock)
         own = PortFigures(lambda: self._port.connections, self._refusals)
-        ports = {"remoting": remoting, "http": own}
+        ports = {"remoting": remoting, "http": own, **(wires or {})}
         self._metrics = BrokerPage(context, self._loop_lag, ports, nameservers or {}, clock).page
 
     def app(self) -> web.Application:
@@ -94,7 +96,10 @@ class HttpServer:
         config = self._context.config
         memory = MemoryBudget(self._limits, _JSON_OVERHEAD * config.max_message_size + (64 << 10))
         guard = OriginGuard(
-            [*config.http_hosts, *(at.host for at in (*config.own, *config.listening))]
+            [
+                *config.http_hosts,
+                *(at.host for of in (config.own, config.listening) for at in of.endpoints.values()),
+            ]
         )
         access = self._context.access
         app = web.Application(

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from random import Random
+from zlib import crc32
 
 from broker.config.node_config import NodeConfig
 from broker.delivery.message_lookup import MessageLookup
@@ -40,6 +41,7 @@ from broker.ingest.message_properties import (
     is_half_message,
     storable_in_batch,
 )
+from broker.ingest.message_types import check_message_type
 from broker.ingest.property_templates import MessageBuilder, origin
 from broker.ingest.send_request import Sender, SendOptions, SendRequest
 from broker.limits import STATE
@@ -55,7 +57,12 @@ from broker.scheduled.republisher import REPUBLISHED_TOPICS, check_republished_s
 from broker.scheduled.scheduled_message_service import ScheduledMessageService
 from broker.state.commands import Command
 from broker.state.state_machine import BrokerStateMachine
-from broker.topics_and_groups import DLQ_PREFIX, RETRY_PREFIX, TopicConfig
+from broker.topics_and_groups import (
+    DLQ_PREFIX,
+    MESSAGE_TYPE_MASK,
+    RETRY_PREFIX,
+    TopicConfig,
+)
 from broker.transactions.half_message import half_message_placement
 from dledger.errors import BusyError
 from store.io.filesystem import Bytes
@@ -118,7 +125,10 @@ class Ingest:
             request
         )
         self.check_body(body)
-        queue_id = waiter.queue_id = self._queue_id(topic, queue_id, options)
+        config = self._topic(topic, options)
+        if config.sys_flag & MESSAGE_TYPE_MASK:
+            check_message_type(config, properties)
+        queue_id = waiter.queue_id = self._queue_id(config, queue_id, options)
         if topic.startswith(RETRY_PREFIX):
             self._submit_routed(request, queue_id, body, born_host, waiter)
             return
@@ -149,7 +159,8 @@ class Ingest:
         if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
             raise IllegalMessageError(f"a batch may not go to the topic {topic}")
         self.check_body(body)
-        queue_id = waiter.queue_id = self._queue_id(topic, queue_id, options)
+        config = self._topic(topic, options)
+        queue_id = waiter.queue_id = self._queue_id(config, queue_id, options)
         of = origin(topic, sys_flag, born_timestamp, born_host, reconsume_times)
         try:
             messages = decode_batch_body(self._batch_message_builder, of, body, properties)
@@ -159,6 +170,9 @@ class Ingest:
             ) from None
         if not messages:
             raise IllegalMessageError("the batch has no message")
+        if config.sys_flag & MESSAGE_TYPE_MASK:
+            for message in messages:
+                check_message_type(config, message.properties)
         self.deduplicator.add(topic, queue_id, messages, waiter)
 
     def check_body(self, body: Bytes) -> None:
@@ -170,18 +184,25 @@ class Ingest:
         if len(body) > self._body_size_max:
             raise BodyTooLargeError(len(body), self._body_size_max)
 
-    def _queue_id(self, topic: str, queue_id: int, options: SendOptions) -> int:
-        """The queue that takes the message: the requested one, or any if that is below 0."""
-        config = self._batcher.topic(topic)
+    def _topic(self, name: str, options: SendOptions) -> TopicConfig:
+        """The topic of a message, made where it is missing and may be."""
+        config = self._batcher.topic(name)
         if config is None:
             config = self.auto_creator.create_topic(
-                topic, options.default_topic, options.default_queues
+                name, options.default_topic, options.default_queues
             )
         if not config.writable:
-            raise ForbiddenError(f"the topic {topic} is not writable")
+            raise ForbiddenError(f"the topic {name} is not writable")
+        return config
+
+    def _queue_id(self, config: TopicConfig, queue_id: int, options: SendOptions) -> int:
+        """The queue that takes the message: the requested one. If that is below 0, the one of its
+        message group, or any."""
         if 0 <= queue_id < config.write_queues:
             return queue_id
         if queue_id < 0:
+            if options.message_group:
+                return crc32(options.message_group) % config.write_queues
             return self._rng.randrange(config.write_queues)
         if queue_id >= config.queues:
             raise _no_queue(config, queue_id)

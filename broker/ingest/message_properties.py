@@ -15,7 +15,7 @@ from store.message.record import PROPERTIES_BYTES_MAX
 _WAIT = re.compile(rb"(?:(?<=\x02)|\A)WAIT\x01[^\x02]*(?:\x02|\Z)")
 _DELAY = re.compile(rb"(?:\x02|\A)DELAY\x01(?!-|0*(?:\x02|\Z))")
 _TIMER = re.compile(rb"(?:\x02|\A)TIMER_(?:DELIVER_MS|DELAY_SEC|DELAY_MS)\x01")
-_HALF = re.compile(rb"(?:\x02|\A)TRAN_MSG\x01true(?:\x02|\Z)")
+HALF = re.compile(rb"(?:\x02|\A)TRAN_MSG\x01true(?:\x02|\Z)")
 
 
 class NeedsRoutingError(Exception):
@@ -42,13 +42,17 @@ def storable_in_batch(properties: bytes) -> bytes:
     :func:`checked_properties`.
     """
     _check_size(properties)
-    if (
-        (b"DELAY\x01" in properties and _DELAY.search(properties))
-        or (b"TIMER_DE" in properties and _TIMER.search(properties))
-        or (b"TRAN_MSG\x01" in properties and _HALF.search(properties))
-    ):
+    if is_delayed(properties) or (b"TRAN_MSG\x01" in properties and HALF.search(properties)):
         raise NeedsRoutingError
     return properties
+
+
+def is_delayed(properties: bytes) -> bool:
+    """Whether the message names a delay level or a time of delivery."""
+    return bool(
+        (b"DELAY\x01" in properties and _DELAY.search(properties))
+        or (b"TIMER_DE" in properties and _TIMER.search(properties))
+    )
 
 
 def checked_properties(properties: bytes) -> bytes:
@@ -86,4 +90,4 @@ def check_keys(words: Sequence[bytes], size: int) -> None:
 
 def is_half_message(properties: bytes) -> bool:
     """Whether the message waits for its producer's decision."""
-    return _HALF.search(properties) is not None
+    return HALF.search(properties) is not None

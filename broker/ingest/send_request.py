@@ -20,6 +20,9 @@ class SendOptions(NamedTuple):
     times_max: int = -1
     """The attempts of a message to a retry topic; below 0 as its group says."""
 
+    message_group: bytes = b""
+    """If the message may go to any queue, those of one group go to the same."""
+
 
 class SendRequest(NamedTuple):
     """One request: its numbers are in their range, its properties as sent."""

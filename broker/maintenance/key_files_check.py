@@ -43,20 +43,23 @@ class KeyFilesCheck:
         self._expired = 0
 
     def begin_pass(self, state: MachineState | None) -> None:
-        """``state``: of the newest checkpoint, whose rows are all in files."""
+        """``state``: of the newest checkpoint. Its rows are in files, and the index knows of them
+        soon after."""
         self._gaps = []
         doubtful, self._keys.doubtful = self._keys.doubtful, {}
         self._look_at(doubtful.values())
         if state is None:
             return
         self._expired = max(state.expired_position, self._keys.expired_position)
-        files = [file for file in self._keys.files if file.first_position < state.applied_end]
+        known = self._keys.files_end
+        end = state.applied_end if known is None else min(state.applied_end, known)
+        files = [file for file in self._keys.files if file.first_position < end]
         begin = 0
         for file in files:
             if file.version == VERSION:
                 self._add_gap(begin, file.first_position)
                 begin = file.last_position + 1
-        self._add_gap(begin, state.applied_end)
+        self._add_gap(begin, end)
         for gap in self._gaps:
             gap.renewed = any(
                 gap.begin <= file.first_position < gap.end

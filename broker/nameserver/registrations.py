@@ -23,6 +23,7 @@ class Registration:
     table: TopicTable
     ha_address: str = ""
     http_address: str = ""
+    grpc_address: str = ""
     term: int | None = None
     members: tuple[str, ...] = ()
     """The addresses of all members of the group; none if the process does not report them."""

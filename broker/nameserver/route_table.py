@@ -230,10 +230,15 @@ class RouteTable:
         }
 
     def cluster_info(self) -> dict[str, Any]:
-        """``ClusterInfo``, with the HTTP address of each broker that has reported it."""
+        """``ClusterInfo``, with the HTTP and gRPC address of each broker that has reported it."""
         return {
             "brokerAddrTable": {name: self._broker_data(name) for name in self._names},
             "clusterAddrTable": self.clusters(),
+            "grpcAddrTable": {
+                address: live.registration.grpc_address
+                for address, live in self._live.items()
+                if live.registration.grpc_address
+            },
             "httpAddrTable": {
                 address: live.registration.http_address
                 for address, live in self._live.items()

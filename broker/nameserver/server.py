@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 import zlib
 from collections.abc import Callable
 
@@ -69,8 +70,10 @@ class NameServer:
         limits: RemotingLimits | None = None,
         access: AccessControl | None = None,
         tls: PortTls | None = None,
+        turn_clock: Callable[[], float] | None = None,
     ) -> None:
-        """With ``access``, only who is of the cluster or an admin may write."""
+        """With ``access``, only who is of the cluster or an admin may write. ``turn_clock``: see
+        :class:`~broker.remoting.turn_limit.TurnLimit`."""
         self._loop = loop
         self.routes = RouteTable(clock or (lambda: int(loop.time() * 1000)))
         self._key_values = KvConfig()
@@ -86,7 +89,9 @@ class NameServer:
         self.dispatch: Handler = dispatch_by_code(self._handlers())
         if access is not None:
             self.dispatch = guarded(self.dispatch, access, {}, without=READS)
-        self.server = RemotingServer(loop, host, port, self.dispatch, limits, tls=tls)
+        self.server = RemotingServer(
+            loop, host, port, self.dispatch, limits, tls=tls, clock=turn_clock
+        )
 
     @property
     def port(self) -> int:
@@ -315,6 +320,7 @@ def read_registration(request: Frame) -> Registration:
         table=table,
         ha_address=_checked(ext_str(request, "haServerAddr", ""), "haServerAddr"),
         http_address=_checked(ext_str(request, "httpAddr", ""), "httpAddr"),
+        grpc_address=_checked(ext_str(request, "grpcAddr", ""), "grpcAddr"),
         term=ext_int(request, "term", None, minimum=0, maximum=NAMESERVER.term_max),
         members=members,
         expiry_ms=ext_int(
@@ -364,7 +370,13 @@ async def serve(
     limits = DescriptorLimits()
     connections = connections_of_name_server(raise_file_limit(limits), limits)
     nameserver = NameServer(
-        asyncio.get_running_loop(), host, port, limits=connections, access=access, tls=tls
+        asyncio.get_running_loop(),
+        host,
+        port,
+        limits=connections,
+        access=access,
+        tls=tls,
+        turn_clock=time.monotonic,
     )
     await nameserver.start()
     return nameserver

@@ -11,18 +11,47 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from broker.filter.subscription import Subscription
 from broker.limits import CLIENTS
-from broker.remoting.connection import Connection
+from broker.remoting.pending_requests import Done
 from broker.remoting.protocol.codes import LanguageCode, RequestCode, ResponseCode
 from broker.remoting.protocol.errors import RequestError
+from store.io.filesystem import Bytes
 
 EXPIRY_SECONDS = 120.0
 SCAN_SECONDS = 10.0
 BROADCASTING = "BROADCASTING"
 NOTIFIED_PER_TURN = 2048
 """Members that are notified of changes before the event loop goes on: some 10 ms."""
+
+
+class ClientConnection(Protocol):
+    """The way to a client: a :class:`~broker.remoting.connection.Connection`, or a client of gRPC.
+    It is the client, too: nothing else is known by it."""
+
+    @property
+    def remote_address(self) -> str: ...
+
+    def on_close(self, callback: Callable[[Any], None], /) -> None: ...
+
+    def push(
+        self, code: int, ext: Mapping[str, str] | None = None, body: Sequence[Bytes] = ()
+    ) -> None: ...
+
+    def call(
+        self,
+        code: int,
+        ext: Mapping[str, str] | None,
+        /,
+        body: Sequence[Bytes] = (),
+        *,
+        timeout: float,
+        done: Done,
+    ) -> None: ...
+
+    def __hash__(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +62,11 @@ class Client:
     language: LanguageCode
     version: int
     heard_at: float
+    shares_queues: bool = True
+    """Whether it takes its part of the queues, as the members of RocketMQ 4 share them out. One
+    that receives by POP does not."""
 
-    def as_json(self, connection: Connection) -> dict[str, object]:
+    def as_json(self, connection: ClientConnection) -> dict[str, object]:
         return {
             "clientAddr": connection.remote_address,
             "clientId": self.client_id,
@@ -57,12 +89,17 @@ class ConsumerGroup:
     """The members of a consumer group that are connected here."""
 
     settings: ConsumerSettings = ConsumerSettings()
-    members: dict[Connection, Client] = field(default_factory=dict)
+    members: dict[ClientConnection, Client] = field(default_factory=dict)
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
 
     def client_ids(self) -> list[str]:
         """Every member once, in a fixed order; a client may have more than one connection."""
         return sorted({client.client_id for client in self.members.values()})
+
+    def queue_sharers(self) -> list[str]:
+        """Those that share out the queues among them."""
+        sharers = (client for client in self.members.values() if client.shares_queues)
+        return sorted({client.client_id for client in sharers})
 
 
 @dataclass(slots=True)
@@ -82,13 +119,13 @@ class ConnectedClients:
         self._loop = loop
         self._notifies = notifies
         self._timer: asyncio.TimerHandle | None = None
-        self._connected: dict[Connection, _Connected] = {}
+        self._connected: dict[ClientConnection, _Connected] = {}
         self._memberships = 0
         self._notified = 0
         self._to_notify: dict[str, None] = {}
         self.consumers: dict[str, ConsumerGroup] = {}
-        self.producers: dict[str, dict[Connection, Client]] = {}
-        self._by_name: dict[str, Connection] = {}
+        self.producers: dict[str, dict[ClientConnection, Client]] = {}
+        self._by_name: dict[str, ClientConnection] = {}
 
     def start(self) -> None:
         """Begins to look for clients that fell silent."""
@@ -101,7 +138,7 @@ class ConnectedClients:
 
     def check_room(
         self,
-        connection: Connection,
+        connection: ClientConnection,
         client_id: str,
         producers: Sequence[str],
         consumers: Sequence[str],
@@ -132,12 +169,12 @@ class ConnectedClients:
 
     @staticmethod
     def _check_member(
-        connection: Connection, group: str, members: Mapping[Connection, Client]
+        connection: ClientConnection, group: str, members: Mapping[ClientConnection, Client]
     ) -> None:
         if connection not in members:
             raise _too_many(f"the group {group} has {len(members)} members", CLIENTS.members_max)
 
-    def add_producer(self, connection: Connection, group: str, client: Client) -> None:
+    def add_producer(self, connection: ClientConnection, group: str, client: Client) -> None:
         """A heartbeat of a producer."""
         connected = self._watch(connection)
         connected.ids[client.client_id] = None
@@ -150,7 +187,7 @@ class ConnectedClients:
 
     def add_consumer(
         self,
-        connection: Connection,
+        connection: ClientConnection,
         group: str,
         client: Client,
         settings: ConsumerSettings,
@@ -170,7 +207,7 @@ class ConnectedClients:
             self._notify(group)
 
     def remove(
-        self, connection: Connection, *, producer_group: str = "", consumer_group: str = ""
+        self, connection: ClientConnection, *, producer_group: str = "", consumer_group: str = ""
     ) -> None:
         """The client says that it leaves those groups."""
         if producer_group:
@@ -188,7 +225,7 @@ class ConnectedClients:
         found = self.consumers.get(group)
         return found is not None and found.settings.message_model == BROADCASTING
 
-    def producer_named(self, client_id: str) -> Connection | None:
+    def producer_named(self, client_id: str) -> ClientConnection | None:
         """The connection over which the latest heartbeat of that producer came, if it is there."""
         return self._by_name.get(client_id)
 
@@ -208,14 +245,14 @@ class ConnectedClients:
             del group.subscriptions[topic]
         return changed
 
-    def _watch(self, connection: Connection) -> _Connected:
+    def _watch(self, connection: ClientConnection) -> _Connected:
         connected = self._connected.get(connection)
         if connected is None:
             connected = self._connected[connection] = _Connected()
             connection.on_close(self._closed)
         return connected
 
-    def _closed(self, connection: Connection) -> None:
+    def _closed(self, connection: ClientConnection) -> None:
         connected = self._connected.get(connection)
         if connected is None:
             return
@@ -228,7 +265,7 @@ class ConnectedClients:
             self._remove_consumer(connection, group)
         del self._connected[connection]
 
-    def _remove_producer(self, connection: Connection, group: str) -> None:
+    def _remove_producer(self, connection: ClientConnection, group: str) -> None:
         members = self.producers.get(group)
         if members is None or members.pop(connection, None) is None:
             return
@@ -237,7 +274,7 @@ class ConnectedClients:
         if not members:
             del self.producers[group]
 
-    def _remove_consumer(self, connection: Connection, group: str) -> None:
+    def _remove_consumer(self, connection: ClientConnection, group: str) -> None:
         found = self.consumers.get(group)
         if found is None or found.members.pop(connection, None) is None:
             return
@@ -284,5 +321,5 @@ def _too_many(what: str, most: int) -> RequestError:
     return RequestError(ResponseCode.SYSTEM_ERROR, f"{what}, at most {most} are allowed")
 
 
-def _silent(members: Mapping[Connection, Client], since: float) -> list[Connection]:
+def _silent(members: Mapping[ClientConnection, Client], since: float) -> list[ClientConnection]:
     return [connection for connection, client in members.items() if client.heard_at <= since]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -11,8 +12,9 @@ from typing import TypeAlias, cast
 
 from broker.errors import Refusal
 from broker.limits import RemotingLimits
+from broker.remoting.byte_budget import ByteBudget
 from broker.remoting.frame_writer import FrameWriter, Sign
-from broker.remoting.incomplete_frames import IncompleteFrame, IncompleteFrameBudget
+from broker.remoting.incomplete_frames import IncompleteFrame
 from broker.remoting.protocol.addresses import NO_HOST, host_bytes
 from broker.remoting.protocol.codes import FLAG_RESPONSE
 from broker.remoting.protocol.errors import (
@@ -29,6 +31,15 @@ from dledger.wire.endpoint import join_host_port
 from store.quoting import FROM_OUTSIDE, shortened
 
 logger = logging.getLogger("dledger.remoting")
+
+HEAVY_SECONDS = 10.0
+"""For so long a connection that took up much of a turn gives way to those that did not."""
+
+UNPROVEN_SECONDS = 1.0
+"""So does a connection that was just made: else who is cut off would come again as a light one."""
+
+UNLIMITED = RemotingLimits(turn_frames=sys.maxsize, turn_seconds=math.inf)
+"""Of what clients read."""
 
 Handler: TypeAlias = "Callable[[Connection, Frame], None]"
 """Takes a request. It answers at once or later, with ``connection.respond``, or raises
@@ -49,9 +60,11 @@ class Connection(FrameWriter, asyncio.Protocol):
     """
 
     __slots__ = (
+        "_budget",
         "_dispatch",
         "_frames",
         "_incomplete_frame",
+        "_last_heavy",
         "_on_close",
         "_reader",
         "_turn_limit",
@@ -70,14 +83,13 @@ class Connection(FrameWriter, asyncio.Protocol):
         address: str = "",
         serialization: int = 0,
         number: int = 0,
-        budget: IncompleteFrameBudget | None = None,
+        budget: ByteBudget | None = None,
         turns: TurnLimit | None = None,
         sign: Sign | None = None,
         refusals: Counter[str] | None = None,
     ) -> None:
-        """``budget``: for frames that are not whole, shared with others of its server; so are
-        ``turns``, for those that are, and ``refusals``, which counts requests that were refused, by
-        reason."""
+        """``budget``: for what has come and is not handled, shared with others of its server; so
+        are ``turns``, and ``refusals``, which counts requests that were refused, by reason."""
         super().__init__(loop, limits, address=address, serialization=serialization, sign=sign)
         self._dispatch = dispatch
         self.number = number
@@ -85,9 +97,12 @@ class Connection(FrameWriter, asyncio.Protocol):
         self.refusals: Counter[str] = Counter() if refusals is None else refusals
         self._incomplete_frame = IncompleteFrame(loop, limits, self.refuse, budget)
         self._reader = FrameReader(self._incomplete_frame.keeps)
-        self._turn_limit = turns or TurnLimit(loop, sys.maxsize)
+        self._turn_limit = turns or TurnLimit(loop, UNLIMITED)
+        self._budget = budget
         self._frames: Iterator[Frame] | None = None
-        """Bytes that wait for another turn; nothing is read meanwhile."""
+        """Those that wait for another turn; nothing is read meanwhile."""
+        self._last_heavy = loop.time() - HEAVY_SECONDS + UNPROVEN_SECONDS
+        """The loop's time when it last took up a large part of a turn."""
         self._on_close: list[Callable[[Connection], None]] | None = []
         """None once the connection is lost."""
         self.remote_host_bytes = NO_HOST
@@ -137,14 +152,21 @@ class Connection(FrameWriter, asyncio.Protocol):
         self._flush()
 
     def data_received(self, data: bytes) -> None:
-        self.last_active = self._loop.time()
-        self._handle(self._reader.feed(data))
-
-    def _handle(self, frames: Iterator[Frame]) -> None:
+        self.last_active = now = self._loop.time()
         turns = self._turn_limit
-        if turns.left <= 0:
-            self._wait_for_turn(frames)
+        frames = self._reader.feed(data)
+        if turns.at != now:
+            turns.begin(now)
+        if turns.left > 0 and self._handle(frames):
             return
+        if self._budget is not None:
+            self._budget.keep(self, len(data))
+        self._wait_for_turn(frames, new=now - self._last_heavy >= HEAVY_SECONDS)
+
+    def _handle(self, frames: Iterator[Frame]) -> bool:
+        """Handles them, and returns True; False if the turn is over before."""
+        turns, clock = self._turn_limit, self._turn_limit.clock
+        began = clock()
         dispatch = self._dispatch
         flushes = not self._flush_due
         self._flush_due = True
@@ -170,13 +192,12 @@ class Connection(FrameWriter, asyncio.Protocol):
                     except HANDLER_FAULTS as error:
                         self.respond_fault(frame, error)
                 if self._closed:
-                    return
+                    return True
                 turns.left -= 1 + len(frame.body) // TURN_BYTES
-                if turns.left <= turns.low:
-                    if turns.left <= 0:
-                        self._wait_for_turn(frames)
-                        return
-                    turns.renew_soon()
+                if (turns.left <= turns.low or clock() > turns.ends_at) and turns.is_over():
+                    if clock() - began > self._limits.turn_seconds / 2:
+                        self._last_heavy = self._loop.time()
+                    return False
         except FrameError as error:
             self.refuse("it does not speak RocketMQ's protocol (%s)", shortened(error))
         except HANDLER_FAULTS as error:  # a peer may send anything, and harms only its connection
@@ -192,19 +213,25 @@ class Connection(FrameWriter, asyncio.Protocol):
                 self._flush()
             elif flushes:
                 self._flush_due = False
+        return True
 
-    def _wait_for_turn(self, frames: Iterator[Frame]) -> None:
+    def _wait_for_turn(self, frames: Iterator[Frame], *, new: bool) -> None:
+        if self._closed:
+            return
         self._frames = frames
         self._set_reading()
-        self._turn_limit.wait(self._go_on)
+        self._turn_limit.wait(self._go_on, new=new)
 
     def _go_on(self) -> None:
         frames, self._frames = self._frames, None
         if frames is None or self._closed:
             return
-        self._handle(frames)
-        if self._frames is None:
-            self._set_reading()
+        if not self._handle(frames):
+            self._wait_for_turn(frames, new=False)
+            return
+        if self._budget is not None:
+            self._budget.keep(self, 0)
+        self._set_reading()
 
     @property
     def _reads(self) -> bool:
@@ -223,6 +250,8 @@ class Connection(FrameWriter, asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed = True
         self._frames = None
+        if self._budget is not None:
+            self._budget.keep(self, 0)
         self._out.clear()
         self._out_size = 0
         self._reader.clear()

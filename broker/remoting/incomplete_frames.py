@@ -1,4 +1,4 @@
-"""Incomplete frames: how many bytes of them are kept, and for how long."""
+"""Incomplete frames: how long they may take. How much is kept of them is in ``byte_budget.py``."""
 
 from __future__ import annotations
 
@@ -7,45 +7,10 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from broker.limits import RemotingLimits
+from broker.remoting.byte_budget import ByteBudget
 
 Refuse: TypeAlias = Callable[..., None]
 """Closes a connection, and logs the reason: a format and its values."""
-
-
-class IncompleteFrameBudget:
-    """Incomplete frames of all connections of a server.
-
-    Each may keep ``incomplete_each`` bytes, which is more than most frames have; what exceeds that
-    counts for ``incomplete_max``. If that is used up, the connection with the oldest frame in
-    progress is closed: a frame over a working link is whole in no time.
-    """
-
-    def __init__(self, limits: RemotingLimits) -> None:
-        self._limits = limits
-        self._kept: dict[IncompleteFrame, int] = {}
-        """Bytes that count; the frame begun first is the first."""
-        self._total = 0
-
-    @property
-    def total(self) -> int:
-        """Bytes that count."""
-        return self._total
-
-    def keep(self, frame: IncompleteFrame, size: int) -> None:
-        """``size`` bytes of it are kept now; 0: it is complete, or dropped."""
-        counts = max(0, size - self._limits.incomplete_each)
-        if counts:
-            self._total += counts - self._kept.get(frame, 0)
-            self._kept[frame] = counts
-        else:
-            self._total -= self._kept.pop(frame, 0)
-        while self._total > self._limits.incomplete_max:
-            oldest = next(iter(self._kept))
-            self._total -= self._kept.pop(oldest)
-            oldest.refuse(
-                "more than %d bytes of unfinished frames are kept, and its own was begun first",
-                self._limits.incomplete_max,
-            )
 
 
 class IncompleteFrame:
@@ -62,7 +27,7 @@ class IncompleteFrame:
         loop: asyncio.AbstractEventLoop,
         limits: RemotingLimits,
         refuse: Refuse,
-        budget: IncompleteFrameBudget | None,
+        budget: ByteBudget | None,
     ) -> None:
         self._loop = loop
         self._limits = limits

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Callable
 
 from broker.limits import RemotingLimits
+from broker.remoting.byte_budget import ByteBudget, Keeper
 from broker.remoting.connection import Connection, Forward, Handler
-from broker.remoting.incomplete_frames import IncompleteFrameBudget
 from broker.remoting.turn_limit import TurnLimit
 from broker.security.port_tls import PortTls, waiting_limits
 from dledger.wire.endpoint import listening_hosts
@@ -21,7 +22,10 @@ logger = logging.getLogger("dledger.remoting")
 class AcceptedConnection(Connection):
     """A connection that stops reading requests while its peer does not read the answers."""
 
-    __slots__ = ("_takes_answers",)
+    __slots__ = ("_takes_answers", "unread")
+
+    unread: ByteBudget
+    """For answers that the peer has not read."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._takes_answers = True
@@ -37,13 +41,24 @@ class AcceptedConnection(Connection):
 
     def resume_writing(self) -> None:
         self._takes_answers = True
+        self.unread.keep(self, 0)
         self._set_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self.unread.keep(self, 0)
 
     def _flush(self) -> None:
         super()._flush()
+        if self._unsent_max > self._limits.unread_each:
+            self.unread.keep(self, self._unsent_max)
         # Requests taken before the pause are still answered, held pulls and pushes included.
         if not self._closed and self.buffered > self._limits.write_buffer_max:
             self.refuse("it does not read its answers")
+
+
+def _buffered(connection: Keeper) -> int:
+    return connection.buffered if isinstance(connection, Connection) else 0
 
 
 class RemotingServer:
@@ -63,9 +78,11 @@ class RemotingServer:
         *,
         forward: Forward | None = None,
         tls: PortTls | None = None,
+        clock: Callable[[], float] | None = None,
         vip_port: int | None = None,
     ) -> None:
-        """Without ``tls`` the port speaks none. ``vip_port`` is a second port, served alike."""
+        """Without ``tls`` the port speaks none. ``vip_port`` is a second port, served alike.
+        ``clock``: see :class:`TurnLimit`."""
         self._loop = loop
         self._host = host
         self._port = port
@@ -79,8 +96,12 @@ class RemotingServer:
         self._accepted = 0
         self.refusals: Counter[str] = Counter()
         """Requests that were refused since the start, by reason."""
-        self._budget = IncompleteFrameBudget(self._limits)
-        self._turn_limit = TurnLimit(loop, self._limits.turn_frames)
+        own = self._limits
+        self._unhandled = ByteBudget("requests", own.unhandled_max, own.unhandled_each)
+        self._unread = ByteBudget(
+            "answers that nobody reads", own.unread_max, own.unread_each, _buffered
+        )
+        self._turn_limit = TurnLimit(loop, own, clock)
         self._idle_timer: asyncio.TimerHandle | None = None
         self._all_closed: asyncio.Future[None] | None = None
 
@@ -102,11 +123,12 @@ class RemotingServer:
             self._dispatch,
             self._limits,
             number=self._accepted,
-            budget=self._budget,
+            budget=self._unhandled,
             turns=self._turn_limit,
             refusals=self.refusals,
         )
         connection.forward = self._forward
+        connection.unread = self._unread
         if len(self._connections) >= self._limits.connections_max:
             logger.warning(
                 "refused a connection: %d are open", len(self._connections), extra=FROM_OUTSIDE

@@ -1,8 +1,13 @@
-"""The frames that a server handles in one turn of the event loop, of all its connections together.
+"""How much a server handles in one turn of the event loop, of all its connections together.
 
 Small requests that were sent without waiting for answers arrive by the thousand. uvloop reads a
 connection up to 32 times before anything else is done, 8 MB in all: more than a second of work. In
 that time no heartbeat leaves, and a leader is deposed.
+
+Connections that find the turn over wait for a later one, as in the scheduler FQ-CoDel (RFC 8290):
+each may use a small share of a turn, and who has just come goes before who has used up a share, or
+took up much of a turn just now. So a client with few requests waits for few turns, however much
+others send.
 """
 
 from __future__ import annotations
@@ -11,48 +16,105 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
+from broker.limits import RemotingLimits
+
 TURN_BYTES = 1024
 """Pace: so many bytes of a body count as one frame more."""
+
+SHARE_MIN = 2
+"""Pace: frames of a connection that has waited, where very many wait."""
 
 
 class TurnLimit:
     """``left`` frames may still be handled; a connection that finds none left comes again in a
-    later turn.
+    later turn. So does one that finds that the turn has lasted too long.
 
-    A user that finds :attr:`low` or fewer left calls :meth:`renew_soon`: the next turn has all of
-    them again. So quiet turns cost nothing, and busy ones one callback.
+    A user calls :meth:`begin` with the loop's time, :meth:`is_over` after a frame with which
+    ``left`` is ``low`` or less, or ``clock()`` beyond ``ends_at``. Quiet turns cost nothing else.
     """
 
-    __slots__ = ("_frames", "_loop", "_renewing", "_waiting", "left", "low")
+    __slots__ = (
+        "_frames",
+        "_loop",
+        "_new",
+        "_old",
+        "_renewing",
+        "_seconds",
+        "_stop",
+        "at",
+        "clock",
+        "ends_at",
+        "left",
+        "low",
+    )
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, frames: int) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        limits: RemotingLimits,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        """``clock`` gives seconds also within a turn; by default it is the loop's, which stands
+        still there."""
         self._loop = loop
-        self._frames = frames
+        self._frames = limits.turn_frames
+        self._seconds = limits.turn_seconds
         self._renewing = False
-        self.left = frames
-        self.low = frames // 2
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._stop = 0
+        """A connection may go on while more than these are left."""
+        self._new: deque[Callable[[], None]] = deque()
+        self._old: deque[Callable[[], None]] = deque()
+        self.clock = clock or loop.time
+        self.at = -1.0
+        """The loop's time in this turn."""
+        self.ends_at = 0.0
+        """By ``clock``."""
+        self.left = self._frames
+        self.low = self._frames // 2
 
-    def renew_soon(self) -> None:
-        """In the next turn of the loop there are as many as at first."""
+    def begin(self, now: float) -> None:
+        """In a turn at ``now`` by the loop, which is not :attr:`at`."""
+        self.at = now
+        self.ends_at = self.clock() + self._seconds
+
+    def is_over(self) -> bool:
+        """Whether the connection that is served has to wait. The next turn has all frames again."""
+        if self.clock() > self.ends_at:
+            self.left = 0
+        self._renew_soon()
+        return self.left <= self._stop
+
+    def wait(self, go_on: Callable[[], None], *, new: bool) -> None:
+        """Calls ``go_on`` once, in a later turn in which there are some left. ``new``: it has used
+        up no share."""
+        (self._new if new else self._old).append(go_on)
+        self._renew_soon()
+
+    def _renew_soon(self) -> None:
         if not self._renewing:
             self._renewing = True
             self._loop.call_soon(self._next)
 
-    def wait(self, go_on: Callable[[], None]) -> None:
-        """Calls ``go_on`` once, in a later turn in which there are some left; first come, first
-        served."""
-        self._waiting.append(go_on)
-        self.renew_soon()
-
     def _next(self) -> None:
         self._renewing = False
         self.left = self._frames
-        # A connection with further frames goes to the end, for the next turn.
-        came, self._waiting = self._waiting, deque()
-        while came and self.left > 0:
-            came.popleft()()
-        if came:
-            came.extend(self._waiting)
-            self._waiting = came
-            self.renew_soon()
+        self.begin(self._loop.time())
+        waiting = len(self._new) + len(self._old)
+        if not waiting:
+            return
+        share = max(SHARE_MIN, self._frames // waiting)
+        # However many come again and again, the others have half of the turn.
+        self._serve(self._new, share, self.left // 2 if self._old else 0)
+        self._serve(self._old, share, 0)
+        self._serve(self._new, share, 0)
+        self._stop, self.low = 0, self._frames // 2
+        if self._new or self._old:
+            self._renew_soon()
+
+    def _serve(self, waiting: deque[Callable[[], None]], share: int, reserve: int) -> None:
+        """As many as have come, each for its share, while more than ``reserve`` are left."""
+        for _ in range(len(waiting)):
+            if self.left <= reserve:
+                break
+            self._stop = self.low = max(0, self.left - share)
+            waiting.popleft()()

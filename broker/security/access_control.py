@@ -133,6 +133,17 @@ class AccessControl:
             raise UnauthenticatedError(str(error)) from None
         return Caller(token.access_key, account)
 
+    def with_hmac_sha1(self, access_key: str, signed: bytes, signature: str, host: str) -> Caller:
+        """Who signed those bytes; ``signature`` is hexadecimal."""
+        known = self._find(access_key, host)
+        if isinstance(known, Caller):
+            return known
+        secret_key, account = known
+        right = hmac.digest(secret_key, signed, "sha1").hex()
+        if not hmac.compare_digest(right, signature.lower()):
+            raise UnauthenticatedError(f"the signature by {quoted(access_key)} is wrong")
+        return Caller(access_key, account)
+
     def unknown(self, host: str) -> Caller:
         """Who says nothing of who it is."""
         return self._unsigned(host, "the request names no account")

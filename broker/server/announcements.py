@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from broker.admin.group_members import client_addresses, member_addresses
+from broker.admin.group_members import client_addresses, grpc_address, member_addresses
 from broker.config.node_config import NodeConfig
 from broker.limits import STATE
 from broker.server.name_server_registration import Announcement
@@ -46,6 +46,7 @@ class Announcements:
             broker_id=0 if node.serving else config.follower_broker_id,
             address=self._address,
             http_address=self._http_address,
+            grpc_address=grpc_address(config),
             term=node.leadership.term,
             data_version={"counter": version.counter, "timestamp": version.timestamp_ms},
             topics=self._topics[1],

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import ClassVar
 
@@ -18,11 +19,13 @@ from broker.context import BrokerContext
 from broker.delivery.message_lookup import MessageLookup
 from broker.delivery.message_reader import MessageReader
 from broker.delivery.replica_selection import ReplicaSelection
+from broker.errors import UnavailableError, WrongStateError
 from broker.group_commit.batcher import Batcher
 from broker.maintenance.derived_files_check import DerivedFilesCheck
 from broker.maintenance.retention import Needs, Retention
 from broker.maintenance.state_proofs import StateProofs
 from broker.metrics.broker_metrics import BrokerMetrics, MessageRates
+from broker.pop.pop import Pop
 from broker.remoting.access_guard import guarded
 from broker.remoting.connected_clients import ConnectedClients
 from broker.remoting.connection import Handler
@@ -49,7 +52,7 @@ from broker.transactions.coordinator import CheckPolicy, TransactionCoordinator
 from dledger.config import RaftConfig
 from dledger.node.node import Node
 from dledger.node.state_machine import Leadership
-from dledger.wire.features import ACCESS_CONTROL
+from dledger.wire.features import ACCESS_CONTROL, POP
 from store.errors import DamagedError
 from store.index_rebuild import rebuild_derived, request_rebuild
 from store.io.disk_watermarks import DiskLevel
@@ -155,6 +158,19 @@ class Broker(StateMachineListener):
             loop=loop,
             clock=environment.clock,
         )
+        pop = Pop(
+            machine=machine,
+            reader=reader,
+            batcher=batcher,
+            replicas=delivery.replica_selection,
+            rates=rates,
+            ensure_group=ingest.auto_creator.ensure_group,
+            known_by_all=partial(node.features.known_by_all, POP),
+            broker_name=config.group,
+            loop=loop,
+            wall_clock=environment.wall_clock,
+            rng=Random(environment.rng.random()),
+        )
         access = make_access_control(config, environment, machine)
         self.context = BrokerContext(
             loop=loop,
@@ -167,6 +183,7 @@ class Broker(StateMachineListener):
             reader=reader,
             lookup=lookup,
             delivery=delivery,
+            pop=pop,
             clients=clients,
             settings=settings,
             stats=stats,
@@ -224,6 +241,8 @@ class Broker(StateMachineListener):
             self.dispatch,
             security=server_security(config, environment),
         )
+        self.on_leadership: Callable[[], None] = lambda: None
+        """Is told of each change, after the parts of the broker."""
         self.handlers[RequestCode.FORWARD] = self.forwarder.serve_forwarded
         self.draining = Draining(loop, node, self.announcements.leads_elsewhere)
         node.health.on_level = self._disk_level_changed
@@ -273,6 +292,7 @@ class Broker(StateMachineListener):
         self.context.transactions.stop()
         self.context.delivery.long_polling.close()
         self.context.batcher.close()
+        self.context.pop.refuse_all(UnavailableError("the broker stops"))
         await self.forwarder.close()
         await self.context.node.stop()
 
@@ -280,6 +300,7 @@ class Broker(StateMachineListener):
 
     def messages_arrived(self, topic: str, queue_id: int, rows: Bytes) -> None:
         self.context.delivery.long_polling.arrived(topic, queue_id, rows)
+        self.context.pop.held.arrived(topic)
         if self.context.batcher.serving:  # what followers and restarts apply was counted before
             self.context.rates.stored(topic, rows)
         if topic in SCHEDULED_TOPICS:
@@ -299,6 +320,9 @@ class Broker(StateMachineListener):
     def access_changed(self, index: int) -> None:
         self.context.node.features.used(ACCESS_CONTROL, index)
 
+    def pop_changed(self, index: int) -> None:
+        self.context.node.features.used(POP, index)
+
     def topics_changed(self) -> None:
         self.announcements.refresh()
 
@@ -315,9 +339,11 @@ class Broker(StateMachineListener):
         self.context.batcher.leadership_changed(leadership)
         self.context.scheduled_messages.leadership_changed(leadership)
         self.context.transactions.leadership_changed(leadership)
+        self.context.pop.leadership_changed(leadership)
         self.context.proofs.leadership_changed(leadership)
         self.forwarder.leadership_changed(leadership.leader)
         self.draining.leadership_changed(leadership)
+        self.on_leadership()
         if self.context.accounts is not None:
             self.context.accounts.leadership_changed(serving=leadership.serving)
         if not leadership.serving:
@@ -330,6 +356,7 @@ class Broker(StateMachineListener):
             if code not in SERVED_WHEN_STATE_DIVERGED:
                 self.handlers[code] = refuse_wrong_state
         self.context.delivery.long_polling.close()
+        self.context.pop.refuse_all(WrongStateError())
 
     def _disk_level_changed(self, level: DiskLevel) -> None:
         no_room = self.context.node.health.no_room

@@ -16,7 +16,7 @@ from broker.prometheus.ports import PortFigures
 from broker.remoting.server import RemotingServer
 from broker.server.access_setup import server_security
 from broker.server.broker import Broker
-from broker.server.environment import BrokerLimits, Environment
+from broker.server.environment import BrokerLimits, Environment, Wire
 from broker.server.name_server_registration import Registrar
 from broker.system.uncaught_errors import fatal_error_of
 from dledger.node.recovering_node import open_replica
@@ -52,6 +52,7 @@ class BrokerServer(Generic[B]):
             limits.remoting,
             forward=self.broker.forwarder.take,
             tls=environment.tls,
+            clock=environment.clock,
             vip_port=config.vip_address.port if config.vip_address else None,
         )
         self._registrar = Registrar(
@@ -60,6 +61,17 @@ class BrokerServer(Generic[B]):
             self.broker.announcements.current,
             security=server_security(config, environment),
         )
+        self._grpc: Wire | None = None
+        wires = {}
+        if environment.make_grpc is not None:
+            self._grpc = grpc = environment.make_grpc(
+                self.broker.context,
+                self.broker.announcements.leader_address,
+                server_security(config, environment),
+            )
+            self.broker.handlers.update(grpc.handlers)
+            self.broker.on_leadership = grpc.leadership_changed
+            wires["grpc"] = PortFigures(grpc.connections, grpc.refusals)
         self._http: HttpServer | None = None
         if limits.http:
             remoting = self._remoting
@@ -69,6 +81,7 @@ class BrokerServer(Generic[B]):
                 environment.tls,
                 clock=environment.clock,
                 remoting=PortFigures(lambda: len(remoting.connections), remoting.refusals),
+                wires=wires,
                 nameservers=self._registrar.states,
             )
 
@@ -76,6 +89,8 @@ class BrokerServer(Generic[B]):
         """Recovers, joins the group, opens the ports, registers. ``OSError`` if a port is taken."""
         await self.broker.start()
         await self._remoting.start()
+        if self._grpc is not None:
+            await self._grpc.start()
         self.broker.announcements.on_changed = self._registrar.register_now
         self._registrar.start()
         if self._http is not None:
@@ -98,6 +113,8 @@ class BrokerServer(Generic[B]):
         """Unregisters at the NameServers, refuses waiting requests, and saves what is in memory."""
         self.broker.announcements.on_changed = lambda: None
         await self._registrar.stop()
+        if self._grpc is not None:
+            await self._grpc.stop()
         if self._http is not None:
             await self._http.stop()
         await self.broker.stop()

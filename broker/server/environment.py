@@ -4,14 +4,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
+from typing import Protocol, TypeAlias
 
+from broker.context import BrokerContext
 from broker.delivery.fetch import Delivery
 from broker.ingest.ingest import Ingest
 from broker.limits import HttpLimits, RemotingLimits
+from broker.remoting.connection import Handler
 from broker.security.cluster_secrets import ClusterSecrets
+from broker.security.credentials import ClientSecurity
 from broker.security.port_tls import PortTls
 from dledger.config import RaftConfig
 from dledger.node.executor import Executors
@@ -20,6 +24,29 @@ from store.errors import DamagedError
 from store.io.filesystem import FileSystem
 from store.log.entry_index import ROWS_PER_FILE
 from store.log.retention_policy import RetentionPolicy
+
+LeaderAddress: TypeAlias = Callable[[], str | None]
+"""The ``host:port`` of the member that leads; None while none is known."""
+
+
+class Wire(Protocol):
+    """One more port to clients. ``handlers`` are those for other brokers, by request code of the
+    remoting port. ``refusals`` counts by reason."""
+
+    @property
+    def handlers(self) -> Mapping[int, Handler]: ...
+
+    @property
+    def refusals(self) -> Mapping[str, int]: ...
+
+    @property
+    def leadership_changed(self) -> Callable[[], None]: ...
+
+    def connections(self) -> int: ...
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +59,9 @@ class Environment:
     time. ``on_hole`` is told what is wrong with a log that peers must fill before the broker
     starts. ``set_log_level`` sets how much this process logs. ``make_ingest`` and ``make_delivery``
     make the two doors of a broker of their parts, traced or not. ``secrets`` are needed if access
-    control is on. ``tls`` is that of the ports of clients, if they speak it. ``close`` releases
+    control is on. ``tls`` is that of the ports of clients, if they speak it. ``make_grpc``
+    makes the gRPC port, if there is one: grpcio has threads and sockets of its own, so it runs in
+    no simulation. ``close`` releases
     everything, when nothing runs any more.
     """
 
@@ -51,6 +80,7 @@ class Environment:
     close: Callable[[], None] = lambda: None
     secrets: ClusterSecrets | None = None
     tls: PortTls | None = None
+    make_grpc: Callable[[BrokerContext, LeaderAddress, ClientSecurity], Wire] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,8 @@ class Announcement:
     the next registration."""
     is_member: bool = True
     """Whether the broker is a member of its group; if not, it does not register."""
+    grpc_address: str = ""
+    """Empty where it serves no gRPC."""
 
     def identity(self) -> dict[str, str]:
         return {
@@ -72,6 +74,7 @@ class Announcement:
             **self.identity(),
             "haServerAddr": self.address,
             "httpAddr": self.http_address,
+            **({"grpcAddr": self.grpc_address} if self.grpc_address else {}),
             "term": str(self.term),
             "members": ";".join(self.members),
             "compressed": "true" if compressed else "false",
@@ -82,7 +85,7 @@ class Announcement:
         """The fields that NameServers use: of a follower neither its topics nor its term."""
         if not self.is_member:
             return (self.identity(),)
-        news = (self.identity(), self.http_address, self.members)
+        news = (self.identity(), self.http_address, self.grpc_address, self.members)
         return news if self.broker_id else (*news, self.term, self.data_version, self.topics)
 
 

@@ -11,12 +11,14 @@ from importlib import import_module
 from random import SystemRandom
 
 from broker.config.node_config import NodeConfig
+from broker.context import BrokerContext
 from broker.delivery.fetch import Delivery
 from broker.ingest.ingest import Ingest
 from broker.limits import HTTP
+from broker.security.credentials import ClientSecurity
 from broker.server.broker import Broker
 from broker.server.broker_server import BrokerServer, open_broker
-from broker.server.environment import BrokerLimits, Environment
+from broker.server.environment import BrokerLimits, Environment, LeaderAddress, Wire
 from broker.server.security_setup import read_peer_security, read_port_tls, read_secrets
 from broker.system.file_descriptor_limits import (
     DescriptorLimits,
@@ -90,6 +92,7 @@ def os_environment(
     return Environment(
         secrets=secrets,
         tls=tls,
+        make_grpc=_grpc(config),
         fs=fs,
         make_transport=_transports(config, peers_max, peer_security),
         executors=executors,
@@ -103,6 +106,23 @@ def os_environment(
         make_delivery=make_delivery,
         close=close,
     )
+
+
+def _grpc(
+    config: NodeConfig,
+) -> Callable[[BrokerContext, LeaderAddress, ClientSecurity], Wire] | None:
+    """What makes the gRPC port; None where the node has none.
+
+    Raises :class:`~broker.config.setting_checks.ConfigError` where its certificate cannot be used.
+    """
+    endpoint = config.listening.grpc
+    if endpoint is None:
+        return None
+    # grpcio takes 0.1 s to import, and a node without that port does not need it.
+    from broker.grpc.tls import grpc_credentials  # noqa: PLC0415 - see above
+    from broker.grpc.wire import GrpcWire  # noqa: PLC0415 - see above
+
+    return partial(GrpcWire, endpoint, grpc_credentials(config.security, config.name))
 
 
 def _flows(

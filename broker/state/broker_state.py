@@ -20,6 +20,12 @@ from broker.state.commands import (
     DeleteTopic,
     EndTransaction,
     Expire,
+    PopAck,
+    PopChange,
+    PopCommand,
+    PopForget,
+    PopReceive,
+    PopWait,
     PutAccess,
     PutGroup,
     PutSetting,
@@ -29,13 +35,14 @@ from broker.state.commands import (
 )
 from broker.state.deduplication_window import RecentRequests
 from broker.state.open_transactions import OpenTransaction
+from broker.state.pop_queues import PopQueue, PopQueues, unpack_runs, unpack_waiting
 from broker.topics_and_groups import AUTO_CREATE_TEMPLATE, SYSTEM_TOPICS, GroupConfig, TopicConfig
 from dledger.errors import InvariantError, SafetyProperty
 
 STATE_VERSION = 2
 STATE_VERSION_WITHOUT_PARTS = 1
 
-_PARTS = frozenset(("access", "requests", "schedule", "settings", "timer", "transactions"))
+_PARTS = frozenset(("access", "pop", "requests", "schedule", "settings", "timer", "transactions"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +101,8 @@ class BrokerState:
     """
     access: dict[str, bytes] = field(default_factory=dict)
     """Definitions of accounts and of the white list (see :mod:`broker.security.accounts`)."""
+    pop: PopQueues = field(default_factory=PopQueues)
+    """What groups have received by POP and not acknowledged."""
     system: Mapping[str, TopicConfig] = field(default_factory=dict, compare=False)
 
     def add_system_topics(self, topics: Mapping[str, TopicConfig]) -> None:
@@ -130,10 +139,12 @@ class BrokerState:
         """Carries out a committed command, as far as it concerns the state."""
         match command:
             case CommitOffset(group, topic, queue_id, offset):
-                queues = self.offsets.setdefault((group, topic), {})
-                self.offset_count -= len(queues)
-                queues[queue_id] = offset
-                self.offset_count += len(queues)
+                if self.pop.queues and (group, topic, queue_id) in self.pop.queues:
+                    self._apply_pop(command)
+                else:
+                    self._put_offset(group, topic, queue_id, offset)
+            case PopReceive() | PopWait() | PopAck() | PopChange() | PopForget():
+                self._apply_pop(command)
             case PutTopic():
                 replaced = self.topics.get(command.name)
                 config = self.topics[command.name] = command.config
@@ -177,6 +188,27 @@ class BrokerState:
                         break
                     del self.transactions[offset]
 
+    def _put_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        queues = self.offsets.setdefault((group, topic), {})
+        self.offset_count -= len(queues)
+        queues[queue_id] = offset
+        self.offset_count += len(queues)
+
+    def _apply_pop(self, command: PopCommand | CommitOffset) -> None:
+        pop, key = self.pop, command[:3]
+        known = pop.queues.get(key)
+        before = 0 if known is None else len(known.deliveries)
+        queue = changed_by(known, command)
+        if isinstance(command, PopReceive | PopChange):
+            pop.time_ms = max(pop.time_ms, command.timestamp_ms)
+        if queue is None:
+            pop.queues.pop(key, None)
+            pop.delivery_count -= before
+            return
+        pop.queues[key] = queue
+        pop.delivery_count += len(queue.deliveries) - before
+        self._put_offset(*key, queue.committed_offset)
+
     def _is_open(self, offset: int, position: int) -> bool:
         found = self.transactions.get(offset)
         return found is not None and found.position == position
@@ -187,6 +219,7 @@ class BrokerState:
         if found is None or found is system:
             return
         del self.topics[command.name]
+        self.pop.drop(topic=command.name)
         self.queue_count -= found.queues
         if system is not None:  # the log had another one, of a time when the name was free
             self.topics[command.name] = system
@@ -199,6 +232,7 @@ class BrokerState:
     def _delete_group(self, command: DeleteGroup) -> None:
         if self.groups.pop(command.name, None) is not None:
             self.groups_version = self.groups_version.next(command.timestamp_ms)
+        self.pop.drop(group=command.name)
         if command.remove_offsets:
             for key in [key for key in self.offsets if key[0] == command.name]:
                 self.offset_count -= len(self.offsets.pop(key))
@@ -231,6 +265,8 @@ class BrokerState:
         parts: dict[str, object] = {}
         if self.access:
             parts["access"] = sorted(self.access.items())
+        if self.pop:
+            parts["pop"] = self.pop.as_rows()
         if self.requests.data:
             parts["requests"] = bytes(self.requests.data)
         if self.schedule:
@@ -274,6 +310,7 @@ class BrokerState:
                     for offset, fields in parts.get("transactions", ())
                 },
                 access=dict(parts.get("access", ())),
+                pop=PopQueues.from_rows(parts.get("pop", (0, []))),
                 requests=RecentRequests(bytearray(parts.get("requests", b""))),
                 schedule=dict(parts.get("schedule", ())),
                 settings=dict(parts.get("settings", ())),
@@ -283,6 +320,27 @@ class BrokerState:
             raise InvariantError(
                 SafetyProperty.SAME_STATE, f"the broker state cannot be read: {error}"
             ) from error
+
+
+def changed_by(queue: PopQueue | None, command: PopCommand | CommitOffset) -> PopQueue | None:
+    """The deliveries of a queue after a command about it; None if the group has no cursor there."""
+    match command:
+        case PopReceive():
+            queue = queue or PopQueue(command.next_offset)
+            offsets = unpack_runs(command.runs)
+            queue.receive(command.next_offset, offsets, command.nonce, command.visible_ms)
+        case PopWait():
+            queue = queue or PopQueue(command.next_offset)
+            queue.wait(command.next_offset, unpack_waiting(command.rows))
+        case PopForget():
+            return None
+        case PopAck() if queue is not None:
+            queue.acknowledge(unpack_runs(command.runs))
+        case PopChange() if queue is not None:
+            queue.change(command.offset, command.nonce, command.visible_ms)
+        case CommitOffset() if queue is not None:
+            queue.commit(command.offset)
+    return queue
 
 
 def fields_of(

@@ -16,13 +16,20 @@ array is a name followed by the fields of the class below, in order::
     ["check-transaction", offset, position, timestamp ms]
     ["setting", name, value]
     ["access", name, definition as binary MessagePack, empty to remove it]
+    ["pop-receive", group, topic, queue id, next offset, runs, nonce, visible ms, timestamp ms]
+    ["pop-wait", group, topic, queue id, next offset, [offset i64, hash u32] of each message]
+    ["pop-ack", group, topic, queue id, runs]
+    ["pop-change", group, topic, queue id, offset, nonce, visible ms, timestamp ms]
+    ["pop-forget", group, topic, queue id]
     ["requests", key hash of the first message of each request in this entry, each as u32]
     ["proof", index of an entry or -1, [[member, its state digests after that entry], ...] as
               binary MessagePack]
 
 The leader takes timestamps once: replicas that apply a command never look at a clock. For ``proof``
-see :mod:`broker.maintenance.state_proofs`, for ``access`` :mod:`broker.security.accounts`. Both are
-written only if all members know them (:mod:`dledger.wire.features`), and so is every later command.
+see :mod:`broker.maintenance.state_proofs`, for ``access`` :mod:`broker.security.accounts`, for
+those of POP :mod:`broker.state.pop_queues`; ``runs`` are ascending offsets, as the first i64 and
+the count u32 of each run. All these are written only if all members know them
+(:mod:`dledger.wire.features`), and so is every later command.
 A name or a shape that this version does not know is a broken invariant and not a bad request.
 Everybody must apply what a majority has committed, or the node has to stop.
 """
@@ -181,6 +188,64 @@ class PutAccess(NamedTuple):
     definition: bytes
 
 
+class PopReceive(NamedTuple):
+    """A member of the group has received these messages: new ones before ``next_offset``, or once
+    more. Nobody else gets them before ``visible_ms``."""
+
+    group: str
+    topic: str
+    queue_id: int
+    next_offset: int
+    runs: bytes
+    nonce: int
+    visible_ms: int
+    timestamp_ms: int
+
+
+class PopWait(NamedTuple):
+    """These messages before ``next_offset`` wait until an earlier one of their message group is
+    acknowledged."""
+
+    group: str
+    topic: str
+    queue_id: int
+    next_offset: int
+    rows: bytes
+
+
+class PopAck(NamedTuple):
+    """The group is done with these messages. One that it gave up is, as a copy for the dead
+    letters, in the same entry."""
+
+    group: str
+    topic: str
+    queue_id: int
+    runs: bytes
+
+
+class PopChange(NamedTuple):
+    """The message stays with who received it until ``visible_ms``, under a new handle."""
+
+    group: str
+    topic: str
+    queue_id: int
+    offset: int
+    nonce: int
+    visible_ms: int
+    timestamp_ms: int
+
+
+class PopForget(NamedTuple):
+    """An operator moves the group in the queue: its cursor and deliveries there are forgotten."""
+
+    group: str
+    topic: str
+    queue_id: int
+
+
+PopCommand: TypeAlias = PopReceive | PopWait | PopAck | PopChange | PopForget
+
+
 class StoreRequests(NamedTuple):
     """The entry holds requests of producers; a retry of one must be known (see
     :mod:`broker.state.deduplication_window`)."""
@@ -211,6 +276,7 @@ Command: TypeAlias = (
     | CheckTransaction
     | PutSetting
     | PutAccess
+    | PopCommand
     | StoreRequests
     | Proof
 )
@@ -228,6 +294,11 @@ _CLASSES: dict[str, type[Command]] = {
     "check-transaction": CheckTransaction,
     "setting": PutSetting,
     "access": PutAccess,
+    "pop-receive": PopReceive,
+    "pop-wait": PopWait,
+    "pop-ack": PopAck,
+    "pop-change": PopChange,
+    "pop-forget": PopForget,
     "requests": StoreRequests,
     PROOF: Proof,
 }

@@ -12,6 +12,7 @@ Until it does, rows that lead to expired records are believed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TypeAlias
 
 from store.errors import DamagedError, DerivedDamageError, OutOfRangeError, StoreError
 from store.index.consume_queue import ConsumeQueue
@@ -22,19 +23,21 @@ from store.replica_reads import ReplicaReads
 
 READ_BYTES = 1 << 20
 
-_Queues = dict[tuple[str, int], ConsumeQueue]
+_Queues: TypeAlias = dict[tuple[str, int], ConsumeQueue]
+QueueFirsts: TypeAlias = list[tuple[ConsumeQueue, int]]
+"""Queues, and the first offset of each."""
 
 
 def first_offsets(
     queues: Iterable[tuple[str, int, ConsumeQueue]], position: int, log: ReplicaReads | None
-) -> list[tuple[ConsumeQueue, int]]:
+) -> QueueFirsts:
     """For each queue (topic, id) the first offset whose record does not lie below ``position``.
 
     At most two records of each queue are read, and the whole log from ``position`` on if a row is
     corrupt. Raises :class:`~store.errors.DerivedDamageError` if the log is damaged, too. Without a
     ``log`` the rows are believed.
     """
-    found: list[tuple[ConsumeQueue, int]] = []
+    found: QueueFirsts = []
     doubtful: _Queues = {}
     for topic, queue_id, queue in queues:
         try:

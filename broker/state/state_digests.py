@@ -21,9 +21,15 @@ from broker.state.commands import (
     DeleteTopic,
     EndTransaction,
     Expire,
+    PopAck,
+    PopChange,
+    PopForget,
+    PopReceive,
+    PopWait,
     PutGroup,
     PutTopic,
 )
+from broker.state.pop_queues import PopKey, unpack_runs, unpack_waiting
 from broker.topics_and_groups import TopicConfig
 from store.index.consume_queues import ConsumeQueues
 from store.state.state_digests import (
@@ -39,6 +45,9 @@ RECHECKED_ITEMS = 64
 
 FOLDED_AT = 1 << 16
 """Items that may wait for their digest; more are digested at once."""
+
+_CURSOR = -1
+"""In the place of the offset of a delivery."""
 
 K = TypeVar("K", bound=Hashable)
 
@@ -105,6 +114,7 @@ class StateDigests:
         self._topics = DigestTable(self._topic, lambda: machine.state.topics)
         self._groups = DigestTable(self._group, lambda: machine.state.groups)
         self._offsets = DigestTable(self._offset, self._offset_keys)
+        self._pop = DigestTable(self._pop_item, self._pop_keys)
         self.queues = DigestTable(self._queue, self._queue_keys)
         self.transactions = DigestTable(self._transaction, lambda: machine.state.transactions)
         self.segments = DigestTable(self._segment, lambda: machine.segment_times)
@@ -117,18 +127,29 @@ class StateDigests:
     def mark_dirty(self, command: Command) -> None:
         """A command is about to be applied, that may change these items."""
         match command:
-            case CommitOffset(group, topic, queue_id, _):
+            case CommitOffset(group, topic, queue_id, _) | PopForget(group, topic, queue_id):
                 self._offsets.dirty[group, topic, queue_id] = None
+                if self._machine.state.pop.queues:
+                    self._mark_pop_queues([(group, topic, queue_id)])
+            case PopReceive() | PopAck():
+                self._mark_deliveries(command[:3], unpack_runs(command.runs))
+            case PopWait():
+                offsets = (offset for offset, _hash in unpack_waiting(command.rows))
+                self._mark_deliveries(command[:3], offsets)
+            case PopChange():
+                self._mark_deliveries(command[:3], (command.offset,))
             case PutTopic(name):
                 self._topics.dirty[name] = None
             case DeleteTopic(name):
                 self._topics.dirty[name] = None
                 for queue_id in self._queues.of_topic(name):
                     self.queues.dirty[name, queue_id] = None
+                self._mark_pop_queues(self._machine.state.pop.keys_of(topic=name))
             case PutGroup(name):
                 self._groups.dirty[name] = None
             case DeleteGroup(name):
                 self._groups.dirty[name] = None
+                self._mark_pop_queues(self._machine.state.pop.keys_of(group=name))
                 for (group, topic), queues in self._machine.state.offsets.items():
                     if group == name:
                         for queue_id in queues:
@@ -139,6 +160,19 @@ class StateDigests:
                 self.queues.dirty.update(dict.fromkeys(self._queue_keys()))
                 self.transactions.dirty.update(dict.fromkeys(self._machine.state.transactions))
                 self.segments.dirty.update(dict.fromkeys(self._machine.segment_times))
+
+    def _mark_deliveries(self, key: PopKey, offsets: Iterable[int]) -> None:
+        self._offsets.dirty[key] = None
+        dirty = self._pop.dirty
+        dirty[*key, _CURSOR] = None
+        for offset in offsets:
+            dirty[*key, offset] = None
+
+    def _mark_pop_queues(self, keys: Iterable[PopKey]) -> None:
+        for key in keys:
+            queue = self._machine.state.pop.queues.get(key)
+            if queue is not None:
+                self._mark_deliveries(key, queue.deliveries)
 
     def fold(self) -> None:
         """Called now and then, so that the list of changes does not grow without end."""
@@ -153,11 +187,12 @@ class StateDigests:
         waiting: list[object] = list(state.schedule.items())
         if state.timer != TimerProgress():
             waiting.append(fields_of(state.timer))
+        pop_times = [("pop", state.pop.time_ms)] if state.pop.time_ms else []
         log = (machine.expired_position, state.store_timestamp_ms)
         sums = (
             self._topics.total() + item_digest(fields_of(state.topics_version)),
             self._groups.total() + item_digest(fields_of(state.groups_version)),
-            self._offsets.total(),
+            self._offsets.total() + self._pop.total() + sum_of(pop_times),
             self.queues.total(),
             self.transactions.total(),
             sum_of(waiting),
@@ -173,6 +208,7 @@ class StateDigests:
             self._topics,
             self._groups,
             self._offsets,
+            self._pop,
             self.queues,
             self.transactions,
             self.segments,
@@ -198,6 +234,22 @@ class StateDigests:
         for (group, topic), queues in self._machine.state.offsets.items():
             for queue_id in queues:
                 yield group, topic, queue_id
+
+    def _pop_item(self, key: tuple[str, str, int, int]) -> object:
+        *of, offset = key
+        queue = self._machine.state.pop.queues.get(key[:3])
+        if queue is None:
+            return None
+        if offset == _CURSOR:
+            return (*of, queue.next_offset, "next")
+        delivery = queue.deliveries.get(offset)
+        return None if delivery is None else (*key, *delivery)
+
+    def _pop_keys(self) -> Iterable[tuple[str, str, int, int]]:
+        for key, queue in self._machine.state.pop.queues.items():
+            yield (*key, _CURSOR)
+            for offset in queue.deliveries:
+                yield (*key, offset)
 
     def _queue(self, key: tuple[str, int]) -> object:
         queue = self._queues.get(*key)

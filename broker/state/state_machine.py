@@ -7,9 +7,8 @@ index lie ready made in the entry (``store/message/batch.py``). Topics and offse
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain
 from struct import Struct
 from typing import ClassVar, TypeAlias
 
@@ -18,6 +17,7 @@ from broker.state.commands import (
     Command,
     DeleteTopic,
     Expire,
+    PopCommand,
     Proof,
     PutAccess,
     PutSetting,
@@ -26,7 +26,7 @@ from broker.state.commands import (
     decode_commands,
 )
 from broker.state.open_transactions import OpenTransaction, open_transaction_of
-from broker.state.queue_expiry import first_offsets
+from broker.state.queue_expiry import QueueFirsts, first_offsets
 from broker.state.recent_entries import RecentEntries
 from broker.state.state_digests import StateDigests
 from broker.topics_and_groups import HALF_TOPIC, TopicConfig
@@ -87,6 +87,9 @@ class StateMachineListener:
 
     def access_changed(self, index: int) -> None:
         """The entry of that index changes an account, or the white list."""
+
+    def pop_changed(self, index: int) -> None:
+        """The entry of that index has commands of POP."""
 
     def leadership_changed(self, leadership: Leadership) -> None:
         """The leader changed, or this node may now serve as leader or no longer."""
@@ -234,7 +237,7 @@ class BrokerStateMachine:
         try:
             batch = decode_batch(entry.body)
         except CorruptBatchError as error:
-            raise _not_applicable(entry, error) from error
+            raise _not_applicable(entry.index, error) from error
         commands = decode_commands(batch.commands)
         # Before anything changes: this may find damage, and then the entry comes again.
         expired = [
@@ -248,13 +251,11 @@ class BrokerStateMachine:
             if batch.runs:
                 self._apply_messages(batch)
         except StoreError as error:
-            raise _not_applicable(entry, error) from error
+            raise _not_applicable(entry.index, error) from error
         segment = segment_start(entry.position, self._segment_size)
         self.segment_times[segment] = self.state.store_timestamp_ms
         self.digests.segments.dirty[segment] = None
-        for queue, first_offset in chain.from_iterable(expired):
-            queue.first_offset = max(queue.first_offset, first_offset)
-        proof = self._apply_commands(commands, entry) if commands else None
+        proof = self._apply_commands(commands, entry, iter(expired)) if commands else None
         if proof is None or batch.runs or len(commands) > 1:
             self.changed_index = entry.index
         if proof is not None:
@@ -322,9 +323,11 @@ class BrokerStateMachine:
             self.digests.transactions.dirty[offset] = None
             self.listener.transaction_opened(offset, opened)
 
-    def _apply_commands(self, commands: Sequence[Command], entry: Entry) -> Proof | None:
-        """Returns the last proof among them."""
-        topics_changed = False
+    def _apply_commands(
+        self, commands: Sequence[Command], entry: Entry, expired: Iterator[QueueFirsts]
+    ) -> Proof | None:
+        """Returns the last proof among them. ``expired``: for each expiry, where queues begin."""
+        topics_changed = pop_changed = False
         proof: Proof | None = None
         for command in commands:
             if isinstance(command, StoreRequests):
@@ -333,6 +336,7 @@ class BrokerStateMachine:
             if isinstance(command, Proof):
                 proof = command
                 continue
+            pop_changed |= isinstance(command, PopCommand)
             self.digests.mark_dirty(command)
             match command:
                 case DeleteTopic():
@@ -343,15 +347,19 @@ class BrokerStateMachine:
                 case PutAccess():
                     self.listener.access_changed(entry.index)
                 case Expire():
-                    self._expire(command.position)
+                    self._expire(command.position, next(expired))
             self.state.apply(command)
             if isinstance(command, PutSetting):
                 self.listener.setting_changed(command.name)
+        if pop_changed:
+            self.listener.pop_changed(entry.index)
         if topics_changed:
             self.listener.topics_changed()
         return proof
 
-    def _expire(self, position: int) -> None:
+    def _expire(self, position: int, firsts: QueueFirsts) -> None:
+        for queue, first_offset in firsts:
+            queue.first_offset = max(queue.first_offset, first_offset)
         self.keys.expire(position)
         kept = segment_start(position, self._segment_size)
         self.segment_times = {
@@ -388,6 +396,5 @@ def _first_offsets(queues: Sequence[QueueLength]) -> _FirstOffsets:
     return {(queue.topic, queue.queue_id): queue.first_offset for queue in queues}
 
 
-def _not_applicable(entry: Entry, error: StoreError) -> InvariantError:
-    what = f"entry {entry.index} cannot be applied: {error}"
-    return InvariantError(SafetyProperty.SAME_STATE, what)
+def _not_applicable(index: int, error: StoreError) -> InvariantError:
+    return InvariantError(SafetyProperty.SAME_STATE, f"entry {index} cannot be applied: {error}")

@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 
 APPLY_BYTES_MAX = 4 << 20
 APPLY_RETRY_SECONDS = 0.3
+REPAIR_SECONDS = 10.0
+"""Peers repair what they have within seconds. What they have expired they repair never."""
 
 
 class Applier:
@@ -50,12 +52,14 @@ class Applier:
         caught_up: Callable[[], None],
         suspect: Callable[[int], None],
         suspect_derived: Callable[[int], None],
+        unrepaired: Callable[[int, str], None],
         advance: Callable[[], None],
     ) -> None:
         """Of each applied entry ``noted`` is told first, then ``configured`` of its index if it is
         a configuration, then ``answered`` with the time. ``caught_up`` is told after some of them.
         ``suspect`` has a damaged entry looked at, ``suspect_derived`` what is derived from the log
-        from a position on, and ``advance`` has done what the core asks for.
+        from a position on. ``unrepaired`` is told of an entry that could not be applied for long,
+        and why. ``advance`` has done what the core asks for.
         ``clock`` gives seconds that never run backward."""
         checkpoint = store.recovered.checkpoint
         self.applied_index = -1 if checkpoint is None else checkpoint.index
@@ -73,11 +77,13 @@ class Applier:
         self._caught_up = caught_up
         self._suspect = suspect
         self._suspect_derived = suspect_derived
+        self._unrepaired = unrepaired
         self._advance = advance
         self._machine = machine
         self._reads = reads
         self._loop = loop
         self._reading = False
+        self._waits_since: float | None = None
         self._due = False
 
     def apply_after(self, ready: Ready) -> None:
@@ -125,6 +131,7 @@ class Applier:
         except DerivedDamageError as error:
             log.error("%s cannot apply entry %d: %s", self._core.node, entry.index, error)
             self._suspect_derived(error.log_position)
+            self._wait_for_repair(error)
             self._try_later()
             return False
         except (InvariantError, StoreError, OSError) as error:
@@ -132,6 +139,7 @@ class Applier:
             # take it for one of its sockets.
             self._lifecycle.fail(error)
             return False
+        self._waits_since = None
         ended_at = self._clock()
         self.apply_seconds.observe(ended_at - began_at)
         self.applied_index = entry.index
@@ -150,6 +158,13 @@ class Applier:
             lambda: store.read_entries(first, last, APPLY_BYTES_MAX), self._entries_read
         )
 
+    def _wait_for_repair(self, error: DamagedError) -> None:
+        now = self._loop.time()
+        if self._waits_since is None:
+            self._waits_since = now
+        elif now - self._waits_since >= REPAIR_SECONDS:
+            self._unrepaired(self.applied_index + 1, str(error))
+
     def _try_later(self) -> None:
         self._reading = True
         self._loop.call_later(APPLY_RETRY_SECONDS, self._retry)
@@ -165,6 +180,7 @@ class Applier:
             log.error("%s cannot apply: %s", self._core.node, error)
             if isinstance(error, DamagedError):
                 self._suspect(self.applied_index + 1)
+                self._wait_for_repair(error)
             self._try_later()
             return
         if error is not None:

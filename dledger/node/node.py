@@ -242,6 +242,7 @@ class Node:
             caught_up=self.reads.applied,
             suspect=self.scrubber.suspect,
             suspect_derived=self.checked_reads.suspect_derived,
+            unrepaired=self.state_divergence.cannot_follow,
             advance=advance,
         )
         self.snapshots = OnlineSnapshots(

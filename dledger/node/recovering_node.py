@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack
 
 from dledger.node.lifecycle import Lifecycle
 from dledger.node.peer_calls import PeerCalls
@@ -51,16 +52,15 @@ async def open_replica(  # noqa: PLR0917 - what a replica is opened with, then w
     fails or the transport's port is taken.
     """
     recovery = Recovery(fs, directory, config)
-    try:
+    with ExitStack() as unless_whole:
+        unless_whole.callback(recovery.close)
         if recovery.hole is not None:
             if config.alone:
                 raise recovery.hole.error
             on_hole(recovery.hole.error)
             others = frozenset(members) - {config.node}
             await RecoveringNode(recovery, make_transport(), loop, config.node, others).run()
-    except BaseException:
-        recovery.close()
-        raise
+        unless_whole.pop_all()
     return ReplicaStore(fs, directory, recovery.finish())
 
 

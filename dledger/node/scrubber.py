@@ -354,4 +354,5 @@ class Scrubber:
         self._background.submit(lambda: self._store.repair_entry(entry), ended)
 
     def expired(self, peer: str, index: int) -> None:
-        """See :class:`~dledger.node.repairer.Holes`. Soon this node expires it, too."""
+        """See :class:`~dledger.node.repairer.Holes`. Soon this node expires it, too,
+        or it takes the leader's checkpoint (:mod:`dledger.node.state_divergence`)."""

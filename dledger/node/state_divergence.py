@@ -12,6 +12,9 @@ checkpoints that may hold what is wrong:
   beginning of the log, if it still has that.
 - Where nothing is left to begin with, the newest checkpoint of the leader takes the place of all
   own ones. The log stays: it is as whole as before, and what it holds was confirmed.
+
+The last way is also that of a node whose next entry needs something damaged that its peers have
+expired, so that nobody can repair it.
 """
 
 from __future__ import annotations
@@ -63,7 +66,10 @@ class StateDivergence:
         ``hand_over`` begins to hand the leadership to another, if one could lead. ``advance`` has
         done what the core asks for."""
         self.wrong = ""
-        """In what the state differs from the group's; empty where it is not known to."""
+        """In what the state differs from the group's, or why it cannot follow it; empty where
+        neither is known."""
+        self.unrepaired = False
+        """Whether it is wrong because nobody repairs what the next entry needs."""
         self.proved = -1
         """The last entry after which the state was proved to be the group's, by this process."""
         self.on_report: Callable[[str, StateReport], None] = lambda _peer, _report: None
@@ -105,6 +111,18 @@ class StateDivergence:
         # The entry that says so is just being applied, and is to be applied to its end.
         self._loop.call_soon(self._stop_serving)
 
+    def cannot_follow(self, index: int, why: str) -> None:
+        """The entry cannot be applied, and no peer has repaired what it needs."""
+        if self.wrong or not self._core.peers:
+            return
+        self.wrong, self.unrepaired = f"entry {index} cannot be applied: {why}", True
+        log.critical(
+            "%s: %s; nobody is served until the leader's checkpoint takes the place of its state",
+            self._core.node,
+            self.wrong,
+        )
+        self._loop.call_soon(self._stop_serving)
+
     def _stop_serving(self) -> None:
         now = self._loop.time()
         if not self._lifecycle.alive:
@@ -139,6 +157,8 @@ class StateDivergence:
     def _last_good(self) -> int | None:
         """The index up to which checkpoints are kept; None where a peer's is needed."""
         store = self._store
+        if self.unrepaired:
+            return None
         if self._found_at_index > self._held_at_start:
             last = max(self.proved, self._began_with)
         elif self._began_with < 0:

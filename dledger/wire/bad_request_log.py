@@ -14,14 +14,16 @@ _TEXT_MAX = 200
 class BadRequestLog(logging.LoggerAdapter[logging.Logger]):
     """The log for a server of aiohttp, which takes a request that is no HTTP for its own fault.
 
-    Anybody may send one: that is one line, and no traceback. And who went away before the answer
+    Anybody may send one, also with bytes in its headers that are no text: that is one line, and no
+    traceback. And who went away before the answer
     is no fault of anybody: a peer that ends does so.
     """
 
     def exception(self, msg: object, *args: object, exc_info: Any = True, **changed: Any) -> None:
         """See :class:`logging.Logger`."""
-        if isinstance(exc_info, HttpProcessingError):
-            what = " ".join(exc_info.message.split())[:_TEXT_MAX]
+        if isinstance(exc_info, HttpProcessingError | UnicodeError):
+            text = exc_info.message if isinstance(exc_info, HttpProcessingError) else str(exc_info)
+            what = " ".join(text.split())[:_TEXT_MAX]
             self.warning(f"{msg}: %s", *args, what)
         elif isinstance(exc_info, ConnectionResetError):
             self.debug(f"{msg}: %s", *args, exc_info)

@@ -13,10 +13,13 @@ from collections.abc import Iterable
 ACCESS_CONTROL = "access-control"
 """The command ``access``."""
 
+POP = "pop"
+"""The commands of POP, whose names begin with ``pop-``."""
+
 STATE_PROOF = "state-proof"
 """The command ``proof``, and the message :class:`~dledger.wire.service_messages.StateReport`."""
 
-FEATURES: tuple[str, ...] = (ACCESS_CONTROL, STATE_PROOF)
+FEATURES: tuple[str, ...] = (ACCESS_CONTROL, POP, STATE_PROOF)
 """What this program knows; sorted."""
 
 FEATURES_MAX = 64

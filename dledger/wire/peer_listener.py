@@ -45,7 +45,11 @@ class PeerListener:
         app = web.Application()
         app.router.add_get(PATH, accept)
         self._runner = web.AppRunner(
-            app, access_log=None, shutdown_timeout=0.1, logger=BadRequestLog(log, FROM_OUTSIDE)
+            app,
+            access_log=None,
+            shutdown_timeout=0.1,
+            logger=BadRequestLog(log, FROM_OUTSIDE),
+            auto_decompress=False,
         )
         await self._runner.setup()
         loop = asyncio.get_running_loop()

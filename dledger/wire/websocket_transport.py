@@ -292,7 +292,10 @@ class WebSocketTransport:
         connection = web.WebSocketResponse(
             max_msg_size=self._limits.greeting_bytes_max, compress=False, autoping=False
         )
-        await connection.prepare(request)
+        try:
+            await connection.prepare(request)
+        except ValueError as error:  # aiohttp's own, for a key that is no base64
+            raise web.HTTPBadRequest(text="no handshake of a WebSocket") from error
         try:
             link = await self._hello(connection, request.remote or "", certified)
         except DLedgerError as error:

@@ -21,6 +21,7 @@ from simulator.bugs.broker import (
     message_fields,
     name_server,
     pending_batch,
+    pop_deliveries,
     request_reply,
     scheduled_messages,
     state_divergence,
@@ -70,6 +71,7 @@ BUGS: tuple[Bug, ...] = (
     *name_server.BUGS,
     *impostors.BUGS,
     *state_divergence.BUGS,
+    *pop_deliveries.BUGS,
 )
 """All of them, in the order of their ids' letters."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import store.log.repair_note
 import store.recovery.recovery
+from broker.state.queue_expiry import QueueFirsts
 from broker.state.state_machine import BrokerCheckpointWork, BrokerStateMachine
 from simulator.bugs.planted_bug import Bug, Patch
 from simulator.worlds.registry import BROKERS, CALM
@@ -43,8 +44,8 @@ def log_cut_before_a_checkpoint_says_so(patch: Patch) -> None:
     """The log is cut when an expiry is applied, though the newest checkpoint needs it."""
     expire = BrokerStateMachine._expire
 
-    def at_once(machine: BrokerStateMachine, position: int) -> None:
-        expire(machine, position)
+    def at_once(machine: BrokerStateMachine, position: int, firsts: QueueFirsts) -> None:
+        expire(machine, position, firsts)
         machine.listener.expired(machine.expired_position)
 
     patch.set(BrokerStateMachine, "_expire", at_once)

@@ -6,24 +6,26 @@ sockets below the remoting port. There is no HTTP port.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from broker.config.node_addresses import Member
 from broker.config.node_config import NodeConfig
+from broker.errors import UnavailableError
 from broker.server.broker import Broker
 from broker.server.broker_server import open_broker
 from broker.server.environment import BrokerLimits
 from broker.server.environment import Environment as BrokerEnvironment
-from broker.state.commands import Command, Expire, Proof
+from broker.state.commands import Command, Expire, PopCommand, Proof
+from broker.state.queue_expiry import QueueFirsts
 from broker.state.recent_entries import RecentEntries
 from broker.state.state_machine import BrokerStateMachine
 from dledger.node.node import Node
 from dledger.node.service import Service
 from dledger.node.state_machine import Leadership
 from dledger.wire.endpoint import Endpoint
-from dledger.wire.features import STATE_PROOF
+from dledger.wire.features import FEATURES, POP, STATE_PROOF
 from simulator.engine.disk_executor import executors_of
 from simulator.engine.violation import Violation
 from simulator.hosts.host import (
@@ -75,8 +77,8 @@ class ObservedStateMachine(BrokerStateMachine):
     tell_applied: Callable[[Entry, bytes], None]
     tell_leadership: Callable[[Leadership], None]
     tell_restored: Callable[[bytes], None]
-    knows_proofs = True
-    """False of an earlier program, which would stop at one."""
+    features: Collection[str] = FEATURES
+    """An earlier program has fewer, and would stop at a command of another one."""
 
     def __init__(self, queues: ConsumeQueues, keys: KeyIndex, segment_size: int) -> None:
         super().__init__(queues, keys, segment_size)
@@ -88,12 +90,17 @@ class ObservedStateMachine(BrokerStateMachine):
         super().restore(state)
         self.tell_restored(self.digest())
 
-    def _apply_commands(self, commands: Sequence[Command], entry: Entry) -> Proof | None:
+    def _apply_commands(
+        self, commands: Sequence[Command], entry: Entry, expired: Iterator[QueueFirsts]
+    ) -> Proof | None:
         """See :class:`BrokerStateMachine`."""
-        proof = super()._apply_commands(commands, entry)
-        if proof is not None and not self.knows_proofs:
-            raise Violation("a program is given a command that it does not know")
-        return proof
+        if len(self.features) < len(FEATURES):
+            for each in commands:
+                if (isinstance(each, Proof) and STATE_PROOF not in self.features) or (
+                    isinstance(each, PopCommand) and POP not in self.features
+                ):
+                    raise Violation("a program is given a command that it does not know")
+        return super()._apply_commands(commands, entry, expired)
 
     def apply(self, entry: Entry) -> None:
         """See :class:`BrokerStateMachine`."""
@@ -190,7 +197,9 @@ class BrokerHost(Host):
         self.state_machine = machine
         machine.tell_applied = self._applied
         machine.tell_leadership = self._leadership
-        machine.knows_proofs = STATE_PROOF in self.features
+        machine.features = self.features
+        if POP not in self.features:
+            server.broker.context.pop.refuse_all(UnavailableError("an earlier program"))
         checkpoint = node.store.recovered.checkpoint
         index = -1 if checkpoint is None else checkpoint.index
         machine.tell_restored = partial(self._machine_restored, index)

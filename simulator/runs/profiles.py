@@ -24,6 +24,7 @@ from simulator.worlds.registry import (
     GROUPS,
     LOOKUPS,
     NODES,
+    POP,
     PUSHING,
     STALE_ROUTES,
     TRANSACTIONS,
@@ -183,6 +184,7 @@ PROFILES = {
         Profile("lookups", "queries by key, position and time", 1 / 3, (1, 100), (LOOKUPS,)),
         Profile("groups", "two broker groups behind one NameServer", 1 / 3, (1, 100), (GROUPS,)),
         Profile("stale-routes", "clients with old routes", 1 / 3, (1, 100), (STALE_ROUTES,)),
+        Profile("pop", "groups that receive by POP", 1 / 3, (1, 100), (POP,)),
         Profile("waiting", "messages that wait for their time", 1 / 3, (1, 100), (WAITING,)),
         Profile(
             "nightly",
@@ -202,6 +204,7 @@ PROFILES = {
                 LOOKUPS,
                 GROUPS,
                 STALE_ROUTES,
+                POP,
             ),
             ALL_KINDS,
             thorough=True,

@@ -19,6 +19,7 @@ from simulator.worlds.message_lookup import MessageLookup
 from simulator.worlds.messages import TOPICS, Messages
 from simulator.worlds.name_service import NameService
 from simulator.worlds.outcome import Outcome
+from simulator.worlds.pop_groups import PopGroups
 from simulator.worlds.push_consumers import PushConsumers
 from simulator.worlds.request_reply import RequestReply
 from simulator.worlds.runner import play
@@ -43,6 +44,8 @@ PUSHING = "pushing"
 LOOKUPS = "lookups"
 GROUPS = "groups"
 STALE_ROUTES = "stale-routes"
+POP = "pop"
+CALM_POP = "calm-pop"
 CALM_WAITING = "calm-waiting"
 CALM_TRANSACTIONS = "calm-transactions"
 CALM_FOLLOWERS = "calm-followers"
@@ -99,6 +102,8 @@ WORLDS: Mapping[str, World[Any]] = {
     LOOKUPS: _brokers(MessageLookup),
     CALM_LOOKUPS: _brokers(MessageLookup, settings=SHARED_CALM),
     STALE_ROUTES: _brokers(StaleRoutes),
+    POP: _brokers(PopGroups),
+    CALM_POP: _brokers(PopGroups, settings=SHARED_CALM),
     GROUPS: World(
         WHOLE_BROKERS,
         (_names, _messages_of_both, SecondGroup),

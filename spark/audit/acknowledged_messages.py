@@ -16,14 +16,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from spark.audit.audit import GroupAudit, GroupFinding
+from spark.audit.log_records import LogRecords
 from spark.errors import ReplicaError
 from spark.remote_file_system import open_file_system
 from store.errors import CorruptRecordError, DamagedError, DataFormatError
 from store.io.filesystem import FileSystem
-from store.log.layout import segment_name, segment_start
 from store.message.properties import UNIQUE_KEY, find_property
-from store.message.record import MessageRecord, decode_record
-from store.verify import Finding, FindingKind
+from store.message.record import MessageRecord
+from store.verify import FindingKind
 from store.verify.files.audit_files import AuditFiles
 from store.verify.findings import FindingLog
 from store.verify.state.state_reader import read_state
@@ -164,7 +164,6 @@ class CommittedLog:
     """The replica of a group that knows most of it."""
 
     def __init__(self, fs: FileSystem, audit: GroupAudit) -> None:
-        self._files = AuditFiles(fs)  # what cannot be read holds no message
         self._group = audit.plan
         self._replica = max(audit.plan.replicas, key=lambda replica: replica.known_index)
         try:
@@ -175,29 +174,22 @@ class CommittedLog:
             raise ReplicaError(str(error)) from error
         self._first = state.mark.first_position
         self._end = state.durable_position
-
-    def path(self, position: int) -> tuple[str, int]:
-        start = segment_start(position, self._group.segment_size)
-        return f"{self._replica.directory}/commitlog/{segment_name(start)}", position - start
+        # A file that cannot be read holds no message.
+        files, directory = AuditFiles(fs), self._replica.directory
+        self._records = LogRecords(files, directory, self._group.segment_size)
 
     def mismatch(self, one: Acknowledged) -> str | None:
-        """The record in the place of the message; ``None`` if it is the message, or has expired."""
+        """What stands in the place of the message. ``None`` if it is there, or has expired."""
         if one.position < self._first:
             return None
         if one.position >= self._end:
             return f"the end of the committed log at {self._end}"
-        path, byte = self.path(one.position)
         try:
-            file = self._files.open(path, writable=False)
-        except FileNotFoundError:
-            return "no such segment"
-        try:
-            size = int.from_bytes(file.pread(4, byte), "big")
-            record = decode_record(file.pread(min(size, self._group.segment_size), byte))
+            record = self._records.read(one.position)
         except CorruptRecordError as error:
             return f"no message: {error}"
-        finally:
-            file.close()
+        if record is None:
+            return "no such segment"
         if one.fits(record):
             return None
         return (
@@ -206,16 +198,8 @@ class CommittedLog:
         )
 
     def tell(self, one: Acknowledged, found: str) -> GroupFinding:
-        path, byte = self.path(one.position)
-        finding = Finding(
-            FindingKind.ENTRY,
-            self._replica.name,
-            None,
-            None,
-            path,
-            byte,
-            str(one),
-            found,
-            "the message is lost unless the list is newer than the snapshot: report it",
-        )
-        return GroupFinding(finding, self._group.group, listed=True)
+        path, byte = self._records.locate(one.position)
+        advice = "the message is lost unless the list is newer than the snapshot: report it"
+        log = FindingLog(self._replica.name)
+        log.add(FindingKind.ENTRY, path, byte, str(one), found, advice)
+        return GroupFinding(log.findings[0], self._group.group, listed=True)

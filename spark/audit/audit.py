@@ -1,9 +1,8 @@
 """The audit as Spark jobs: one task checks one range of the log over all replicas of a group.
 
-One job plans all groups, the next checks their ranges, and one more their derived files, so groups
-are audited side by side. Tasks read the replicas themselves and give back a summary of a range. No
-row of the log goes through Spark, and nothing is shuffled. The check is the one of ``dledger
-verify`` (:mod:`store.verify`), so both find the same.
+One job plans all groups, the next one checks their ranges, the third one their derived files.
+Tasks read the replicas themselves and return a summary of a range. No row of the log passes through
+Spark, and nothing is shuffled. ``dledger verify`` runs the same check (:mod:`store.verify`).
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ from store.verify.plan.replica_identities import distinct_directories
 from store.verify.plan.replica_locks import lock_replicas, without_unlocked
 
 RANGES_AT_ONCE = 4096
-"""For all groups together. Each gives some 50 bytes for a queue with messages, and up to 512 KiB
-about the effects of its commands on the broker's state."""
+"""Of all groups together. The result of a range has about 50 bytes for each queue with messages,
+and up to 512 KiB about the effects of its commands on the broker's state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,7 @@ class GroupFinding:
 
 @dataclass(slots=True)
 class GroupAudit:
-    """The result of the audit of one group; ``seconds`` of each range are those of its task.
+    """The result of the audit of one group. ``seconds``: of the task of each range.
 
     Results are without their parts, which the findings are made of.
     """
@@ -117,13 +116,12 @@ def run_audit(
 
 
 def task_size(session: SparkSession, fs: FileSystem, paths: Sequence[str]) -> int:
-    """Bytes of log in a task, where nobody says."""
+    """The default of the bytes of log in a task."""
     return range_bytes_for(log_bytes(fs, paths), count_cores(session))
 
 
 def waves(groups: Sequence[GroupPlan]) -> Iterator[list[GroupPlan]]:
-    """Groups that are audited side by side: enough for any cluster, and not too many for a
-    driver."""
+    """Groups to audit side by side: enough for any cluster, and not too many for a driver."""
     some: list[GroupPlan] = []
     ranges = 0
     for group in groups:
@@ -147,7 +145,7 @@ def audit_groups(fs: FileSystem, run: SparkRun, groups: Sequence[GroupPlan], aud
         told = list(pool.map(partial(finish_audit, fs), groups, results, derived))
     for group, some, files, found in zip(groups, checked, derived, told, strict=True):
         seconds = {result.number: taken for result, taken in some}
-        # Findings across ranges are made by now, and need most of what the ranges gave.
+        # Only findings across ranges needed the parts, and these are complete.
         kept = [replace(result, parts=()) for result in files.results]
         audit.groups.append(GroupAudit(group, kept, seconds))
         audit.findings += [GroupFinding(finding, group.group) for finding in found]

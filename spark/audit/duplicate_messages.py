@@ -13,10 +13,10 @@ from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
 from spark.audit.audit import GroupAudit, GroupFinding
+from spark.audit.duplicate_search import HASHES, DuplicateSearch
 from spark.errors import ReplicaError
 from spark.remote_file_system import open_file_system
 from store.verify import FindingKind
-from store.verify.index.duplicate_messages import HASHES, DuplicateSearch
 
 MESSAGES_OF_A_SLICE = 1 << 22
 SCHEMA = "findings binary"

@@ -1,7 +1,7 @@
-"""The tasks of a check as Spark jobs: of all groups together, so that all cores have work.
+"""Runs the tasks of a check as Spark jobs, those of all groups in one, so that all cores have work.
 
-A job is a row a task; the plans of groups go to the executors once, and a task unpacks that of its
-own group. Nothing is shuffled.
+A job has a row for each task. The plans of groups go to the executors once, and a task unpacks the
+plan of its own group. Nothing is shuffled.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from store.verify.plan.task_runner import Result, Shared, Task
 
 RESULT_SCHEMA = "number bigint, result binary"
 JOB_BYTES = 64 << 20
-"""The limit for the payloads of a job's tasks, which go to each executor."""
+"""Bytes. The limit for the payloads of a job: each executor gets all of them."""
 JOB_TASKS = 100_000
 
 
@@ -38,7 +38,7 @@ class SparkRun:
         shared: Sequence[Shared],
         tasks: Sequence[tuple[int, Task]],
     ) -> list[Result]:
-        """The results in the order of the tasks. A single one runs here: a job costs more."""
+        """The results in the order of the tasks. A single task runs here: a job would cost more."""
         if len(tasks) > 1:
             return self.on_executors(check, shared, tasks)
         fs, _ = open_file_system(self._root)
@@ -94,7 +94,7 @@ def run_tasks(
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if not gc.get_freeze_count():
-            # Spark collects garbage after each task: modules that are loaded by now need no look.
+            # Spark collects garbage after each task. Loaded modules need no collection.
             gc.freeze()
         fs, _ = open_file_system(root)
         for batch in batches:
@@ -113,5 +113,5 @@ def run_tasks(
 
 @cache
 def buffers() -> Buffers:
-    """A worker runs many tasks, one at a time."""
+    """The buffers of a worker, which runs many tasks, one at a time."""
     return Buffers()

@@ -1,4 +1,4 @@
-"""The replicas that the directories of a command line mean."""
+"""The replicas below the directories of a command line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def find_targets(directories: Sequence[str]) -> list[str]:
         except DataFormatError as error:
             raise ReplicaError(str(error).replace(inner, directory, 1)) from error
         if "://" in directory:
-            # The part behind the path says how to reach the store, for example where it is.
+            # The part behind the path says how to reach the store.
             outer, mark, query = directory.partition("?")
             found += [f"{outer.rstrip('/')}{path[len(inner) :]}{mark}{query}" for path in below]
         else:

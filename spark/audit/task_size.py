@@ -1,8 +1,8 @@
 """The default size of a task: how much of the log it checks.
 
-A task costs a twentieth to a tenth of a second beside its check, as much as the check of 100 to 200
-MB of replicas. So few large tasks waste least. But each core needs one, and a failure or a damaged
-entry costs a whole range again.
+A task takes 0.05 to 0.1 s besides its check, as long as the check of 100 to 200 MB of replicas. So
+few large tasks waste least. But each core needs one, and a failure or a damaged entry costs a whole
+range again.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ from store.verify.files.audit_files import AuditFiles
 RANGE_BYTES_MIN = 64 << 20
 RANGE_BYTES_MAX = 1 << 30
 REQUESTS_AT_ONCE = 16
-"""Of the driver: a store lets each request wait."""
+"""Of the driver. A store lets each request wait."""
 UNKNOWN_CORES = 64
-"""The cores of a Connect server, which does not tell: small tasks cost little on few cores."""
+"""Assumed for a Connect server, which does not tell. Small tasks cost little on few cores."""
 
 
 def range_bytes_for(log_bytes: int, cores: int) -> int:
-    """Bytes of log in a range: the same number of ranges for each core, and none above the largest
-    size."""
+    """Bytes of log in a range. Each core gets equally many, and none is above the maximum."""
     rounds = -(-log_bytes // (cores * RANGE_BYTES_MAX))
     return max(RANGE_BYTES_MIN, -(-log_bytes // max(cores * rounds, 1)))
 

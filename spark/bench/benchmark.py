@@ -1,8 +1,8 @@
-"""The speed of the audit: in Spark, and in plain processes with the same checks and no Spark.
+"""The speed of the audit in Spark, and of the same check in plain processes.
 
-The start of a session and its first query do not count. The data are in the page cache as far as
-they fit. Rates are bytes of log of all replicas a second, by the clock and by CPU time of all
-processes, Spark's own included. CPU time does not depend on other users of the machine.
+The start of a session and its first query do not count. The page cache holds the data if they fit.
+Rates are bytes of log of all replicas per second, by the clock and by CPU time of all processes,
+with Spark's own. CPU time depends less on other users of the machine.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def run_benchmark(
     repeats: int = 3,
     linked: bool = False,
 ) -> dict[str, Any]:
-    """A row for each size of uniform and of mixed messages, and a line about each kind.
+    """A row for each size of uniform and of mixed messages, and the marginal rates of each kind.
 
     The data are deleted after each.
     """
@@ -97,7 +97,7 @@ def shuffled(events: str) -> int:
 
 
 def measure(session: SparkSession, root: str, group: GroupPlan, repeats: int) -> dict[str, Any]:
-    """Plain processes and Spark alternate; the best run of each counts."""
+    """Runs plain processes and Spark in turn. The best run of each counts."""
     plain, spark = [], []
     with plain_workers(WORKERS) as pool:
         check_plain(pool, group)  # fills the page cache
@@ -117,7 +117,7 @@ def measure(session: SparkSession, root: str, group: GroupPlan, repeats: int) ->
 
 
 def measure_alone(group: GroupPlan, repeats: int) -> dict[str, float]:
-    """The CPU time of one process: the median of runs that alternate.
+    """The CPU time of one process: the median of alternating runs.
 
     ``check_to_read`` is the rate of the check divided by that of reading and summing up.
     """
@@ -156,8 +156,8 @@ def timed(run: Callable[[], Sequence[RangeResult]]) -> tuple[float, float, int]:
 
 
 def together(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Rates of each size, and from the first to the last, which leaves out what a job costs
-    once."""
+    """Rates of each size, and marginal rates from the first to the last size, without the constant
+    cost of a job."""
     first, last = rows[0], rows[-1]
     found: dict[str, Any] = {}
     for row in rows:

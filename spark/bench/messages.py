@@ -32,14 +32,14 @@ KEYS_MAX = 2
 
 
 class Messages(StrEnum):
-    """Which messages the data hold."""
+    """The kind of messages in the data."""
 
     UNIFORM = "uniform"
     MIXED = "mixed"
 
 
 def batches(messages: Messages, body_size: int) -> Iterator[list[QueueRun]]:
-    """The runs of one entry after the other, without end; the same ones each time."""
+    """The runs of entries, without end, the same ones each time."""
     return uniform_batches(body_size) if messages is Messages.UNIFORM else mixed_batches()
 
 

@@ -1,6 +1,6 @@
 """Resources that child processes have used, from Linux's ``/proc``.
 
-Time by the clock says little on a machine that others use too. CPU time is the same on each day.
+CPU time depends less on other users of a machine than time by the clock.
 """
 
 from __future__ import annotations
@@ -9,26 +9,26 @@ import os
 from collections.abc import Iterator
 
 _TICKS = os.sysconf("SC_CLK_TCK")
-# Fields of /proc/<pid>/stat behind the name of the command, which is in parentheses. The times are
-# its own, user's and system's, and those of its ended children: Spark ends workers that are idle
-# for a minute, and their time must not be lost.
+# Fields of /proc/<pid>/stat behind the name of the command in parentheses. The times are user and
+# system time of the process and of its ended children. Spark ends idle workers after a minute, and
+# their time counts.
 _PARENT, _TIMES = 1, slice(11, 15)
 
 
 def cpu_seconds() -> float:
-    """Seconds of CPU time of this process and of all below it, ended ones included."""
+    """Seconds of CPU time of this process and of all its descendants, with ended ones."""
     return sum(
         sum(map(int, stat_fields(pid)[_TIMES])) / _TICKS for pid in (os.getpid(), *descendants())
     )
 
 
 def peak_memory(command: str) -> int:
-    """The most resident bytes of one process below, among those with a word in their command."""
+    """The largest resident size in bytes of a descendant with a word in its command."""
     return max((peak_of(pid) for pid in descendants() if command in command_line(pid)), default=0)
 
 
 def descendants() -> Iterator[int]:
-    """The processes that this one has started, and their children."""
+    """All descendants of this process."""
     parents = {
         int(name): int(fields[_PARENT])
         for name in os.listdir("/proc")

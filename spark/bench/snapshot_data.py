@@ -25,8 +25,8 @@ from store.state.snapshot_manifest import MANIFEST_NAME, decode_manifest, encode
 GROUP = "broker-a"
 NODES = ("n0", "n1", "n2")
 SEGMENT_SIZE = 256 << 20
-# As a node does it at its checkpoints.
 FLUSH_BYTES = 128 << 20
+"""Bytes of log between two flushes of derived files, as in a node."""
 
 
 def write_snapshots(
@@ -103,7 +103,7 @@ def flush(queues: ConsumeQueues, keys: KeyIndex) -> None:
 
 
 def copy_as(source: str, target: str, node: str, *, linked: bool = False) -> str:
-    """The snapshot as another node would have made it."""
+    """The snapshot as if another node had made it."""
 
     def copy(one: str, other: str) -> None:
         if linked and "/commitlog/" in one:
@@ -127,7 +127,7 @@ def copy_as(source: str, target: str, node: str, *, linked: bool = False) -> str
 
 
 def give_to(directory: str, owner: str) -> None:
-    """Makes the vote and the mark of a replica name that node as their owner."""
+    """Changes the owner in vote and mark of a replica."""
     for name in (VOTE_NAME, MARK_NAME):
         path = os.path.join(directory, "state", name)
         with open(path, "rb") as file:

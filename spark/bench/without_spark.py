@@ -1,4 +1,4 @@
-"""The audit's check in processes without Spark, for the comparison.
+"""The check of the audit in processes without Spark, for comparison.
 
 One process also reads the same files with a CRC32C over them (``cat | crc32c``, without the pipe):
 no check can take less.
@@ -27,7 +27,7 @@ from store.verify.derived_files import check_derived
 from store.verify.plan.task_runner import Result, Shared, Task, TaskRunner, run_here
 
 ROW_PARTS = 4
-"""The number of parts, of those that Spark would hand out, that shows what a row costs."""
+"""Parts of the view that are read to measure the cost of a row."""
 
 
 @contextmanager
@@ -96,7 +96,7 @@ def check_cost(group: GroupPlan) -> Cost:
 
 
 def read_cost(group: GroupPlan) -> Cost:
-    """All files of the replicas, read and summed up in this process."""
+    """Reads all files of the replicas in this process, with a CRC32C over them."""
     view = memoryview(buffers().piece.octets)
     began = process_time()
     size = 0
@@ -116,7 +116,7 @@ def files_of(group: GroupPlan) -> Iterator[str]:
 
 
 def row_cost(directory: str, columns: str) -> Cost:
-    """The view ``messages`` of one snapshot, made into Arrow's columns in this process.
+    """Reads the view ``messages`` of one snapshot into Arrow columns in this process.
 
     ``columns`` are those that are wanted, none for all.
     """

@@ -1,6 +1,6 @@
 """The meaning of each column. Spark shows it in ``DESCRIBE`` and keeps it in Parquet.
 
-No comment has an apostrophe: they stand in DDL as they are.
+No comment may have an apostrophe: DDL contains them unquoted.
 """
 
 from __future__ import annotations

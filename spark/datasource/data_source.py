@@ -1,9 +1,8 @@
 """``spark.read.format("dledger").load(path)``: snapshots of replicas as tables.
 
 Options and columns are in :mod:`spark.datasource.options` and :mod:`spark.datasource.schemas`.
-Tasks read the snapshots themselves and hand Arrow batches to Spark; the driver reads manifests and
-a few rows of the entry index. Several snapshots of one replica below the path count as the newest
-of them.
+Tasks read the snapshots themselves and give Arrow batches to Spark. The driver reads manifests and
+a few rows of the entry index. Of several snapshots of one replica below the path the newest counts.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ INDEX_RANGE_FACTOR = 16
 
 @dataclass
 class Part(InputPartition):
-    """The piece that one task reads: of the log, of a queue, of the key index, or a state."""
+    """What one task reads: a piece of the log, a queue, a file of the key index, or a state."""
 
     piece: Piece | None = None
     snapshot: Snapshot | None = None
@@ -141,7 +140,7 @@ class StreamReader(DataSourceStreamReader):
         return read_part(partition, self._options)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing here removes snapshots."""
+        """Does nothing: snapshots stay."""
 
 
 def wanted(roots: list[str], options: ReadOptions) -> list[Snapshot]:
@@ -197,7 +196,7 @@ def read_part(partition: InputPartition, options: ReadOptions) -> Iterator[pa.Re
 
 
 def message_batches(piece: Piece, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """The messages of some entries at a time, as columns if they allow it."""
+    """The messages of a piece, some entries at a time, as columns where possible."""
     topics = TopicNumbers()
     gathered: list[LogEntry] = []
     size = 0

@@ -1,8 +1,7 @@
-"""Cutting a snapshot's log into pieces of about equal size, and reading such a piece.
+"""Cuts the log of a snapshot into pieces of about equal size, and reads a piece.
 
-A piece is a range of entries and need not end with a segment: many tasks read a big segment. The
-entry index says where an entry lies; a snapshot holds it up to its last entry. Each header must
-then be the one that the index states.
+A piece is a range of entries. It need not end with a segment, so many tasks may read one segment.
+The entry index of a snapshot has all of its entries. Each header must be as the index says.
 """
 
 from __future__ import annotations
@@ -13,10 +12,10 @@ from itertools import pairwise
 
 from spark.datasource.snapshots import Snapshot
 from spark.errors import ReplicaError
-from store.io.filesystem import File, FileSystem
+from store.io.filesystem import FileSystem
 from store.log.entry import HEADER, HEADER_SIZE, KINDS
 from store.log.entry_index import ROW, ROW_SIZE, EntryIndexRow
-from store.log.layout import segment_name, segment_start
+from store.log.log_reader import HoleReason, LogReader, SegmentFiles
 from store.verify.files.row_files import RowFiles
 
 ROWS_AT_ONCE = 1 << 14
@@ -24,7 +23,7 @@ ROWS_AT_ONCE = 1 << 14
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Entries ``first`` to ``last`` of a snapshot: what one task reads."""
+    """Entries ``first`` to ``last`` of a snapshot, for one task."""
 
     snapshot: Snapshot
     first: int
@@ -33,7 +32,7 @@ class Piece:
 
 @dataclass(slots=True)
 class LogEntry:
-    """One entry as it lies there; ``body`` is unchecked."""
+    """One entry. The CRC of ``body`` is not checked."""
 
     index: int
     term: int
@@ -71,7 +70,7 @@ def cut(snapshot: Snapshot, first: int, last: int, range_bytes: int) -> list[Pie
 
 
 class IndexRows:
-    """The entry index of a snapshot, each row checked to be the one asked for."""
+    """The entry index of a snapshot. Each row must have the index that is asked for."""
 
     def __init__(self, fs: FileSystem, snapshot: Snapshot) -> None:
         self._files = RowFiles(fs, f"{snapshot.path}/index", ROW_SIZE)
@@ -105,50 +104,27 @@ def read_entries(piece: Piece) -> Iterator[LogEntry]:
     Raises :class:`~spark.errors.ReplicaError` with file and byte for a missing entry.
     """
     fs = piece.snapshot.open()
-    size = piece.snapshot.segment_size
-    file: File | None = None
+    segments = SegmentFiles(fs, piece.snapshot.path, piece.snapshot.segment_size)
+    reader = LogReader(segments)
     try:
         for row in IndexRows(fs, piece.snapshot).rows(piece.first, piece.last):
-            start = segment_start(row.position, size)
-            path = f"{piece.snapshot.path}/commitlog/{segment_name(start)}"
-            if file is None or file.path != path:
-                if file is not None:
-                    file.close()
-                file = open_segment(fs, path, row.position - start)
-            yield read_entry(file, row, row.position - start)
+            path, byte = segments.locate(row.position)
+            yield read_entry(reader, row, path, byte)
     finally:
-        if file is not None:
-            file.close()
+        segments.close()
 
 
-def open_segment(fs: FileSystem, path: str, byte: int) -> File:
-    try:
-        return fs.open(path, writable=False)
-    except FileNotFoundError as error:
-        raise ReplicaError(f"{path}, byte {byte}: the segment is missing") from error
-
-
-def read_entry(file: File, row: EntryIndexRow, byte: int) -> LogEntry:
-    where = f"{file.path}, byte {byte}: entry {row.entry_index}"
-    there = file.size() - byte
-    if row.size < HEADER_SIZE or there < row.size:
-        raise ReplicaError(f"{where} has {row.size} bytes, of which the file holds {max(0, there)}")
-    data = file.pread(row.size, byte)
-    if len(data) < row.size:
+def read_entry(reader: LogReader, row: EntryIndexRow, path: str, byte: int) -> LogEntry:
+    """The entry of a row of the entry index, its header checked against the row."""
+    where = f"{path}, byte {byte}: entry {row.entry_index}"
+    data, missing = reader.read(row.position, max(row.size, HEADER_SIZE))
+    if missing is HoleReason.MISSING:
+        raise ReplicaError(f"{path}, byte {byte}: the segment is missing")
+    if len(data) < row.size or row.size < HEADER_SIZE:
         raise ReplicaError(f"{where} has {row.size} bytes, of which {len(data)} can be read")
     magic, size, index, term, position, _channel, chain, crc, length = HEADER.unpack_from(data)
     stated = (row.magic, row.size, row.entry_index, row.term, row.position, row.size - HEADER_SIZE)
     if stated != (magic, size, index, term, position, length) or magic not in KINDS:
         raise ReplicaError(f"{where}: the header there is not the one that the entry index states")
-    return LogEntry(
-        index,
-        term,
-        KINDS[magic].name.lower(),
-        position,
-        size,
-        chain,
-        crc,
-        file.path,
-        byte,
-        data[HEADER_SIZE:],
-    )
+    kind, body = KINDS[magic].name.lower(), bytes(memoryview(data)[HEADER_SIZE:])
+    return LogEntry(index, term, kind, position, size, chain, crc, path, byte, body)

@@ -1,7 +1,7 @@
-"""The messages of many entries as Arrow columns, each column made at once.
+"""The messages of many entries as Arrow columns, a whole column at a time.
 
-Numbers are copied as they are. Arrow cuts a column of text out of the entries' bytes: every second
-element of an array over all bytes is text of the column. So no text becomes a Python object.
+Arrow cuts a column of text out of the entries' bytes: every second element of an array over all
+bytes is text of the column. So no text becomes a Python object.
 :mod:`spark.datasource.view_rows` reads unusual messages: records that the leader's rows do not lead
 to, hosts of IPv6, a property twice, bytes that are not UTF-8.
 """
@@ -32,7 +32,7 @@ _NAME_SIZE = 8
 
 
 class UnusualError(Exception):
-    """These messages are to be taken one by one."""
+    """Columns cannot hold these messages. Read them one by one."""
 
 
 class MessageColumns:
@@ -131,7 +131,7 @@ class _Pairs:
 
     def __init__(self, octets: Octets, begins: Numbers, ends: Numbers) -> None:
         self._count = len(begins)
-        # The strings one behind the other, each with an end that it may lack.
+        # All strings, one behind the other. Each gets an end, which it may lack.
         sizes = ends - begins + 1
         firsts = np.cumsum(sizes) - sizes
         texts = _cut_out(octets.data, begins, ends + 1).buffers()[2]
@@ -141,7 +141,7 @@ class _Pairs:
         marks = marks[flat[marks] > 0]
         is_end = flat[marks] == PAIR_END[0]
         stops = np.flatnonzero(is_end)
-        # A pair has the mark that ends a name, and the first such mark counts.
+        # The first end of a name in a pair counts.
         befores = np.append(-1, stops[:-1])
         pairs = np.flatnonzero(stops - befores > 1)
         begin = np.append(-1, marks[stops[:-1]])[pairs] + 1

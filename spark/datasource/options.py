@@ -1,4 +1,4 @@
-"""The options of the data source, checked: an unknown name or an impossible value is an error."""
+"""The options of the data source. Unknown names and impossible values are errors."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ OPTIONS = {
     "rangebytes": "bytes of log that one task reads, default 64 MiB",
     "pushdown": "true or false, without effect: the options above narrow what is read",
 }
-# Options that Spark itself adds.
+# Spark itself adds these options.
 _GIVEN = frozenset({"path", "paths"})
 
 

@@ -1,4 +1,4 @@
-"""The columns of each view, for Arrow and for Spark, which must agree to the letter.
+"""The columns of each view, for Arrow and for Spark. Both must be equal.
 
 Indexes, positions and offsets have the meaning of ``docs/format.md``. Positions and sizes are
 bytes, CRCs are unsigned and therefore ``bigint``, times are ``timestamp`` with milliseconds. Spark

@@ -1,4 +1,4 @@
-"""The snapshots below a path. Each may be read up to its manifest's commit index."""
+"""The snapshots below a path. Entries up to the commit index of the manifest count."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DEPTH = 3
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One snapshot of one replica; ``path`` is within the file system that ``root`` names."""
+    """One snapshot of one replica. ``path`` is within the file system of ``root``."""
 
     root: str
     path: str
@@ -37,7 +37,7 @@ class Snapshot:
 
 
 def split_paths(options: Mapping[str, str]) -> list[str]:
-    """The paths of ``load``: one, or the list that Spark hands on as JSON."""
+    """The paths of ``load``: one, or the list that Spark passes as JSON."""
     if "paths" in options:
         return [str(path) for path in json.loads(options["paths"])]
     if options.get("path"):

@@ -111,7 +111,7 @@ def message_row(replica: str, index: int, record: MessageRecord) -> tuple[Any, .
 
 
 def moment(time_ms: int) -> datetime | None:
-    """A time for Arrow; nothing for one that no calendar holds."""
+    """A time for Arrow, ``None`` outside of the years 1 to 9999."""
     try:
         return _EPOCH + timedelta(milliseconds=time_ms)
     except OverflowError:

@@ -14,7 +14,7 @@ LABEL = 130
 ROW = 30
 # More columns than this look alike.
 COLUMNS = 250
-# The worst of the ranges that share a column is shown.
+# If ranges share a column, it shows the worst one.
 WORDS = ("same", "behind", "damaged", "differs")
 BINS = 60
 TOPICS = 6
@@ -60,7 +60,7 @@ def share(results: Sequence[RangeResult]) -> list[Sequence[RangeResult]]:
 
 
 def topic_totals(audits: Sequence[GroupAudit]) -> dict[str, int]:
-    """Messages by topic, the most first."""
+    """Messages by topic, the largest number first."""
     totals: dict[str, int] = {}
     for audit in audits:
         for result in audit.results:
@@ -70,7 +70,7 @@ def topic_totals(audits: Sequence[GroupAudit]) -> dict[str, int]:
 
 
 def messages_over_time(audits: Sequence[GroupAudit]) -> str:
-    """Stacked bars by the minute of storing, with the biggest topics apart."""
+    """Stacked bars by minute of the store time. The largest topics have colors of their own."""
     topics = list(topic_totals(audits))[:TOPICS]
     minutes = [
         minute for audit in audits for result in audit.results for _, minute in result.counts
@@ -125,7 +125,7 @@ def bars(bins: list[list[int]], topics: list[str], first: int, span: int) -> str
 
 
 def clock(minute: int) -> str:
-    """A minute of the epoch, in UTC."""
+    """A time in minutes since 1970, as text in UTC."""
     try:
         return f"{datetime.fromtimestamp(minute * 60, UTC):%Y-%m-%d %H:%M} UTC"
     except (OverflowError, ValueError, OSError):

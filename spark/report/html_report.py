@@ -1,4 +1,4 @@
-"""``report.html``: one page that needs nothing beside it."""
+"""``report.html``: one page without other files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spark.audit.audit import Audit
 from spark.report.charts import WORDS, agreement_map, messages_over_time, topic_totals
 from store.verify.findings import UNKNOWN_REPLICA
 
-# The tables go on in Parquet.
+# Parquet has the rest of the tables.
 FINDINGS_SHOWN = 200
 TASKS_SHOWN = 20
 TOPICS_SHOWN = 50
@@ -129,7 +129,7 @@ def finding_card(finding: dict[str, Any]) -> str:
 
 
 def hex_dump(data: bytes, start: int, marked: int) -> str:
-    """Sixteen bytes a line, the byte at ``marked`` set off."""
+    """Sixteen bytes a line, with the byte at ``marked`` highlighted."""
     if not data:
         return ""
     lines = []
@@ -217,7 +217,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def size(count: float) -> str:
-    """Bytes in decimal units, as rates are given."""
+    """Bytes in decimal units."""
     for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= factor:
             return f"{count / factor:.3g} {unit}"

@@ -1,8 +1,8 @@
 """The files that an audit leaves: ``findings.parquet``, ``ranges.parquet`` and ``summary.json``.
 
 The columns are those of the two schemas below. ``ranges`` has a row for each range and replica.
-``seconds`` and ``bytes_read`` belong to the range's task, over all replicas. ``summary.json`` is
-written last: if it is there, the rest is whole.
+``seconds`` and ``bytes_read`` are those of the task, over all replicas. ``summary.json`` is written
+last: if it exists, the rest is complete.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ RANGES = pa.schema(
 
 
 def read_context(fs: FileSystem, path: str, position: int) -> tuple[int, bytes]:
-    """The bytes around a place and where they begin; none if the file cannot be read."""
+    """The bytes around a place, and their first byte. Empty if the file cannot be read."""
     start = max(0, position - CONTEXT_BYTES)
     try:
         file = fs.open(path, writable=False)
@@ -136,7 +136,7 @@ def range_rows(audit: Audit) -> list[dict[str, Any]]:
 
 
 def summarize(audit: Audit) -> dict[str, Any]:
-    """The whole in one document, with the findings by kind in ``findings``."""
+    """The summary as one document. ``findings`` has the number of findings by kind."""
     kinds = Counter(told.kind for told in audit.findings)
     return {
         "consistent": not audit.findings,
@@ -175,7 +175,7 @@ def summarize(audit: Audit) -> dict[str, Any]:
 def write_tables(
     directory: str, findings: list[dict[str, Any]], ranges: list[dict[str, Any]]
 ) -> None:
-    """Writes both Parquet files; makes a missing directory."""
+    """Writes both Parquet files. Makes the directory if it is missing."""
     os.makedirs(directory, exist_ok=True)
     pq.write_table(pa.Table.from_pylist(findings, FINDINGS), f"{directory}/findings.parquet")
     pq.write_table(pa.Table.from_pylist(ranges, RANGES), f"{directory}/ranges.parquet")

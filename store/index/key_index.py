@@ -77,6 +77,13 @@ class KeyIndex:
         """What is wrong with the other files, by their first position. Any thread."""
         return dict(self._pending)
 
+    @property
+    def files_end(self) -> int | None:
+        """The position of the first record whose rows no file is known to have; None if all are in
+        files. Any thread. Ask for it before :attr:`files`: a flush may end in between."""
+        first = bytes(self._recent[4:12])
+        return int.from_bytes(first, "big") if first else None
+
     def append(self, key_rows: Bytes) -> None:
         """Adds rows, of records behind all before."""
         self._recent += key_rows

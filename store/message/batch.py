@@ -11,8 +11,8 @@ Big-endian, in this order::
     footer         24 bytes: u32 size of the records, u32 records, u32 key rows,
                    u32 size of the runs, u32 size of the commands, u32 version (1)
 
-A *run* is the consecutive records of one queue. The leader makes the rows once; every replica
-appends them to its derived files as they are, without looking into a record.
+A *run* is the consecutive records of one queue. The leader makes the rows once. Every replica
+appends them to its derived files unchanged, and reads no record.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ KEY_ROW = struct.Struct(">IqI")
 RUN_HEADER = struct.Struct(">qiiB")
 FOOTER = struct.Struct(">IIIIII")
 
-# Fields of a staged message by their place: sums over them then run without a loop of ours.
+# Fields of a pending message by place, so that sums over them need no loop in Python.
 _SIZE = itemgetter(PendingMessage._fields.index("size"))
 _KEY_HASHES = itemgetter(PendingMessage._fields.index("key_hashes"))
 
@@ -50,7 +50,7 @@ class QueueRun(NamedTuple):
 
 @dataclass(slots=True)
 class QueueRunHeader:
-    """Where the records and rows of one run lie; record bytes are relative to the body."""
+    """The header of one run, and the number of its first row."""
 
     topic: str
     queue_id: int
@@ -60,7 +60,7 @@ class QueueRunHeader:
 
 
 class Batch(NamedTuple):
-    """A decoded body; the views share its bytes."""
+    """A decoded body. The views share its bytes."""
 
     records: memoryview
     rows: memoryview
@@ -70,7 +70,7 @@ class Batch(NamedTuple):
 
 
 def batch_size(topics: Iterable[str], message_bytes: int, commands: Bytes) -> int:
-    """The exact size of the body, known before its position is.
+    """The exact size of a body. It does not depend on the position.
 
     ``topics`` are those of its runs, and ``message_bytes`` the :func:`pending_bytes` of all of
     them.
@@ -82,7 +82,7 @@ def batch_size(topics: Iterable[str], message_bytes: int, commands: Bytes) -> in
 
 
 def pending_bytes(messages: Sequence[PendingMessage]) -> int:
-    """What the records of ``messages`` and their rows take in a body."""
+    """The bytes of the records of ``messages`` and of their rows in a body."""
     records: int = sum(map(_SIZE, messages))
     keys: int = sum(map(len, map(_KEY_HASHES, messages)))
     return records + QUEUE_ROW.size * len(messages) + KEY_ROW.size * keys
@@ -95,7 +95,7 @@ def encode_batch(
     runs: Sequence[QueueRun],
     commands: Bytes,
 ) -> list[Bytes]:
-    """The parts of the body of an entry at ``position``; ``store_host`` is IPv4 and port."""
+    """The parts of the body of an entry at ``position``. ``store_host``: IPv4 and port."""
     parts: list[Bytes] = []
     rows: list[bytes] = []
     key_rows: list[bytes] = []
@@ -156,7 +156,7 @@ def encode_batch(
 
 
 def decode_batch(body: Bytes) -> Batch:
-    """Cuts a body into its parts. Raises :class:`CorruptBatchError` where they do not add up."""
+    """Cuts a body into its parts. Raises :class:`CorruptBatchError` if they do not add up."""
     view = memoryview(body)
     if len(view) < FOOTER.size:
         raise CorruptBatchError(f"{len(view)} bytes are fewer than the footer of a batch")

@@ -5,14 +5,13 @@ from __future__ import annotations
 from functools import lru_cache
 
 CACHED_SIZE_MAX = 128
-"""Characters of a tag whose code is remembered: the tags of others are as long as they like."""
+"""Characters. Codes of longer tags are not cached: clients choose the length."""
 
 
 def tags_code(tag: str) -> int:
     """The hash of a tag as a ConsumeQueue row holds it: ``h = 31 * h + c`` over UTF-16 code units.
 
-    Kept to 32 bits and read as signed; 0 for no tag. Few tags are in use at a time, so the loop
-    is paid once for each.
+    32 bits, signed, 0 without a tag. Few tags are in use at a time, so codes are cached.
     """
     return _cached(tag) if len(tag) <= CACHED_SIZE_MAX else _hash(tag)
 

@@ -17,7 +17,7 @@ UNIQUE_KEY = b"UNIQ_KEY"
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
-    """The string of a mapping. ``ValueError`` where a name or value holds a separator."""
+    """The string of a mapping. Raises ``ValueError`` if a name or value has a separator."""
     for name, value in properties.items():
         if any(separator in text for text in (name, value) for separator in "\x01\x02"):
             raise ValueError(f"property {name!r}={value!r} contains a separator (0x01 or 0x02)")
@@ -25,7 +25,7 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
 
 
 def decode_properties(encoded: bytes) -> dict[str, str]:
-    """The mapping of a string; bytes that are not UTF-8 become replacement characters."""
+    """The mapping of a string. Bytes that are not UTF-8 become replacement characters."""
     properties: dict[str, str] = {}
     for pair in encoded.decode(errors="replace").split("\x02"):
         name, separator, value = pair.partition("\x01")
@@ -35,7 +35,7 @@ def decode_properties(encoded: bytes) -> dict[str, str]:
 
 
 def find_property(encoded: bytes, name: bytes) -> bytes | None:
-    """The value of one property without decoding the others, or None."""
+    """The value of one property, ``None`` without it. Decodes no other."""
     if name not in encoded:
         return None
     _, mark, rest = (PAIR_END + encoded).partition(PAIR_END + name + NAME_END)

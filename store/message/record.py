@@ -21,7 +21,7 @@
           i8         length of the topic, the topic
           i16        length of the properties, the properties
 
-What this broker writes always has IPv4 hosts; both kinds are read.
+This broker writes IPv4 hosts only, and reads both kinds.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ PROPERTIES_BYTES_MAX = 32767
 
 # Up to and with the length of the body; hosts are 8 bytes each.
 HEAD = struct.Struct(">iiiiiqqiq8sq8siqi")
-# The same bytes, of which a staged message has BORN and RECONSUMED, and all of an entry STORED.
+# The same bytes. BORN and RECONSUMED are known with a message, STORED is that of its entry.
 PENDING_HEAD = struct.Struct(">iiiiiqq20s16s12si")
 BORN = struct.Struct(">iq8s")
 STORED = struct.Struct(">q8s")
@@ -63,7 +63,7 @@ V6_HOSTS = _BORN_V6 | _STORE_V6
 
 
 class PendingMessage(NamedTuple):
-    """A message with all that can be computed before its place in the log is known."""
+    """A message with everything that does not depend on its place in the log."""
 
     size: int
     """Of its record, in bytes."""
@@ -84,17 +84,17 @@ class PendingMessage(NamedTuple):
 
 @lru_cache(maxsize=65536)
 def key_prefix(topic: str) -> int:
-    """The CRC32C of ``topic#``, on which the hash of each of its keys goes on."""
+    """The CRC32C of ``topic#``. The hash of each key of the topic goes on from it."""
     return crc32c(b"%b#" % topic.encode())
 
 
 def key_hash(topic: str, key: bytes) -> int:
-    """The hash under which the key index knows a key: CRC32C of ``topic#key``."""
+    """The hash of a key in the key index: CRC32C of ``topic#key``."""
     return crc32c(key, key_prefix(topic))
 
 
 def derive(prefix: int, properties: bytes) -> tuple[int, tuple[int, ...]]:
-    """Tag code and key hashes of a message: of its unique key, then of each word of its keys.
+    """Tags code and key hashes of a message: first its unique key, then each word of its keys.
 
     ``prefix`` is the :func:`key_prefix` of its topic.
     """
@@ -106,7 +106,7 @@ def derive(prefix: int, properties: bytes) -> tuple[int, tuple[int, ...]]:
 
 
 def tag_and_keys(properties: bytes) -> tuple[int, tuple[bytes, ...]]:
-    """The code of the tag, 0 where there is none, and the words of the keys."""
+    """The code of the tag, 0 without one, and the words of the keys."""
     tag = find_property(properties, TAGS)
     keys = find_property(properties, KEYS)
     return (
@@ -129,7 +129,7 @@ def make_pending_message(
 ) -> PendingMessage:
     """Computes checksum, tag code and key hashes, once, on the leader.
 
-    ``born_host`` is 4 bytes of IPv4 and the port as i32; limits are the caller's to check.
+    ``born_host`` is 4 bytes of IPv4 and the port as i32. The caller checks the limits.
     """
     code, hashes = derive(key_prefix(topic), properties) if properties else (0, ())
     return PendingMessage(
@@ -178,7 +178,7 @@ class MessageRecord:
 
 
 def decode_record(buffer: Bytes, offset: int = 0) -> MessageRecord:
-    """The record at ``offset``. Raises :class:`CorruptRecordError` saying what is wrong."""
+    """The record at ``offset``. Raises :class:`CorruptRecordError` with the reason."""
     view = memoryview(buffer)[offset:]
     try:
         return _decode(view)
@@ -247,7 +247,7 @@ def _decode(view: memoryview) -> MessageRecord:
 def is_record_of(
     buffer: Bytes, start: int, *, size: int, queue_id: int, queue_offset: int, position: int
 ) -> bool:
-    """Whether the record that begins at ``start`` says of itself what a row of a queue says of it.
+    """Whether the record at ``start`` has the values that a row of its queue states.
 
     There must be :data:`RECORD_FIXED_SIZE` bytes.
     """
@@ -256,9 +256,9 @@ def is_record_of(
 
 
 def record_bounds(buffer: Bytes) -> list[tuple[int, int]]:
-    """Start and end of each record in bytes that hold records back to back, bodies unread.
+    """Start and end of each record in ``buffer``, where records lie back to back. Reads no body.
 
-    Raises :class:`CorruptRecordError` where a size leads astray.
+    Raises :class:`CorruptRecordError` for a wrong size or magic.
     """
     bounds: list[tuple[int, int]] = []
     start = 0

@@ -1,12 +1,11 @@
-"""Topics whose messages wait for a time: what the tags code of their ConsumeQueue rows holds.
+"""Topics of scheduled messages, and the tags code in their ConsumeQueue rows.
 
-It is the time of delivery, ms since 1970, instead of the hash of a tag (RocketMQ's
-``CommitLog.checkMessageAndReturnSize``), so that nobody has to read a record to know when it is
-due:
+It is the time of delivery in ms since 1970 in place of the hash of a tag (RocketMQ's
+``CommitLog.checkMessageAndReturnSize``). So a row alone tells when its message is due:
 
-- in ``SCHEDULE_TOPIC_XXXX``, of which queue *n* is delay level *n + 1*: the time at which the
-  record was stored, and that level's delay;
-- in ``rmq_sys_wheel_timer``: what the property ``TIMER_OUT_MS`` says.
+- in ``SCHEDULE_TOPIC_XXXX``: the store time plus the delay of the level. Queue *n* is delay level
+  *n + 1*;
+- in ``rmq_sys_wheel_timer``: the property ``TIMER_OUT_MS``.
 """
 
 from __future__ import annotations
@@ -46,9 +45,9 @@ def with_deliver_times(
 def row_code(
     topic: str, queue_id: int, properties: bytes, store_timestamp: int, tags_code: int
 ) -> int:
-    """What the row of a record in one of :data:`SCHEDULED_TOPICS` holds.
+    """The tags code in the row of a record in one of :data:`SCHEDULED_TOPICS`.
 
-    ``tags_code`` is that of its tag, for a record that no leader has put there.
+    ``tags_code`` is that of its tag. It counts for a record that no leader has put there.
     """
     if topic == SCHEDULE_TOPIC:
         return store_timestamp + DELAYS_MS[queue_id] if 0 <= queue_id < LEVEL_MAX else tags_code

@@ -11,9 +11,9 @@ refilled, and counts again once it holds all that it may have confirmed.
 
 from __future__ import annotations
 
-from store.errors import DamagedError
+from store.errors import CorruptEntryError, DamagedError
 from store.log.commit_log import CommitLog
-from store.log.entry import PADDING_SIZE, Entry
+from store.log.entry import PADDING_SIZE, Entry, check_chain
 from store.log.entry_index import EntryIndex
 from store.log.entry_reader import index_at
 from store.log.layout import segment_start
@@ -113,10 +113,20 @@ def displaced(log: CommitLog, position: int, durable_position: int) -> bool:
 def _whole_entry(log: CommitLog, position: int) -> Entry | None:
     """What stands there, if it is an entry that stood at this place of a segment before.
 
-    Half a header may seem to be an empty entry at the log's beginning, or at that of some segment.
-    But the chain CRC is zero there: in a header it comes behind the place.
+    Half a header may look like an empty entry at position 0, where its own position is not written
+    yet. No half of a header has the chain CRC that entry 0 has.
     """
     found = log.reader.entry_at(position)
     if isinstance(found, Hole) or not found.chain_crc:
         return None
+    if found.position == 0 and not _begins_a_log(found):
+        return None
     return found if (found.position - position) % log.segment_size == 0 else None
+
+
+def _begins_a_log(entry: Entry) -> bool:
+    try:
+        check_chain(entry, 0)
+    except CorruptEntryError:
+        return False
+    return entry.index == 0

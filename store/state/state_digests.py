@@ -7,7 +7,9 @@ of an item is BLAKE2b of 8 bytes over the item as a MessagePack array:
 ============  ====================================================================================
 topics        the fields of each topic; ``[counter, timestamp]`` of the table's data version
 groups        the fields of each subscription group; likewise
-offsets       ``[group, topic, queue id, offset]``
+offsets       ``[group, topic, queue id, offset]``; of POP ``[group, topic, queue id, next offset,
+              "next"]`` of each cursor, ``[group, topic, queue id, offset, visible ms, attempt,
+              nonce, hash of the message group]`` of each delivery, and ``["pop", newest time]``
 queues        ``[topic, queue id, first offset, end offset]`` of each ConsumeQueue
 transactions  ``[offset of the half message, position, group, stored ms, immunity ms, checks,
               checked ms]`` of each that is open
@@ -86,15 +88,20 @@ def digests_of(machine: MachineState) -> bytes:
         topics, groups, offsets, topics_version, groups_version, stored_ms = fields
         if not isinstance(parts, dict):
             raise DataFormatError("the parts of the state are no map")
+        pop_ms, pop_queues = array(parts.get("pop", [0, []]), 2)
         timer = array(parts.get("timer", []))
         requests = binary(parts.get("requests", b""))
         tables = (
             [*array(topics), topics_version],
             [*array(groups), groups_version],
             [
-                [text(group), text(topic), *array(each, 2)]
-                for group, topic, queues in (array(row, 3) for row in array(offsets))
-                for each in array(queues)
+                *[
+                    [text(group), text(topic), *array(each, 2)]
+                    for group, topic, queues in (array(row, 3) for row in array(offsets))
+                    for each in array(queues)
+                ],
+                *_pop_items(array(pop_queues)),
+                *([("pop", integer(pop_ms))] if pop_ms else []),
             ],
             machine.queues,
             [
@@ -111,6 +118,15 @@ def digests_of(machine: MachineState) -> bytes:
         return pack_digests([sum_of(items) for items in tables])
     except (ValueError, msgpack.UnpackException) as error:
         raise DataFormatError(f"the state of the broker cannot be read: {error}") from error
+
+
+def _pop_items(queues: Sequence[object]) -> Iterable[object]:
+    for row in queues:
+        group, topic, queue_id, next_offset, deliveries = array(row, 5)
+        of = text(group), text(topic), integer(queue_id)
+        yield (*of, integer(next_offset), "next")
+        for delivery in array(deliveries):
+            yield (*of, *array(delivery, 5))
 
 
 _FIELDS_WITH_PARTS = 7

@@ -1,8 +1,17 @@
-"""The check of stored data: stopped replicas and snapshots, each alone and against each other.
+"""The check of stopped replicas and snapshots, of each alone and against each other.
 
-Every entry is read and every CRC recomputed, with everything that is derived from the log made
-again and compared. Files are only read. What a crash may leave behind is no finding: derived files
-may lag the log, a torn tail may follow what is known to be durable, replicas may lag each other.
+``dledger verify`` and the audit in Spark both run it. It reads every entry, computes every CRC, and
+compares all derived files with the log. It shares the reader and the layouts with the product, but
+not the code that builds a file: it derives everything by code of its own, so that a mistake of a
+builder does not hide itself. It writes nothing.
+
+The remains of a crash are no findings: derived files may lag behind the log, a torn tail may follow
+the durable part, replicas may lag behind each other.
+
+1. *Plan* (:mod:`store.verify.plan.audit_plan`): read small files, cut the log into ranges.
+2. *Ranges* (:mod:`store.verify.range_check`): walk over the log of all replicas, once.
+3. *Derived files* (:mod:`store.verify.derived_files`): compare files with digests of the ranges.
+4. *Group* (:mod:`store.verify.group_findings`): check what spans ranges.
 """
 
 from __future__ import annotations
@@ -43,14 +52,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What the check of several replicas found, and what it covered."""
+    """The result of the check of several replicas."""
 
     replicas: list[ReplicaReport]
     divergences: list[Finding]
 
     @property
     def findings(self) -> list[Finding]:
-        """All of them, replica by replica, and then what differs between replicas."""
+        """All findings: replica by replica, then differences between replicas."""
         return [
             *(finding for report in self.replicas for finding in report.findings),
             *self.divergences,
@@ -67,11 +76,10 @@ class Verification:
 def verify_replica(
     fs: FileSystem, directory: str, progress: Callable[[int], None] = lambda _size: None
 ) -> ReplicaReport:
-    """Checks one replica; ``progress`` is told the bytes of log that were read.
+    """Checks one replica. ``progress`` gets the bytes of log that were read.
 
-    Raises :class:`~store.errors.DataLockedError` where a process has the data open, and
-    :class:`~store.errors.DataFormatError` where the directory is no replica of a format that this
-    program knows.
+    Raises :class:`~store.errors.DataLockedError` if a process has the data open, and
+    :class:`~store.errors.DataFormatError` if the directory is no replica of a known format.
     """
     return verify_replicas(fs, [directory], progress).replicas[0]
 
@@ -84,7 +92,7 @@ def verify_replicas(
 ) -> Verification:
     """Checks each replica, and compares those of the same group. Raises as :func:`verify_replica`.
 
-    All of them stay locked until the end. The log is read in ranges of about ``range_bytes``.
+    All are locked until the end. Ranges of the log have about ``range_bytes``.
     """
     directories, findings = distinct_directories(fs, directories)
     with ExitStack() as locks:
@@ -132,7 +140,7 @@ def _report(place: int, group: GroupPlan, results: Sequence[RangeResult]) -> Rep
 
 
 def log_size(fs: ReadableFileSystem, directory: str) -> int:
-    """Bytes of the files of a replica's log, for showing progress."""
+    """Bytes of the files of a replica's log, to show progress."""
     files = AuditFiles(fs)
     path = f"{directory}/commitlog"
     size = 0

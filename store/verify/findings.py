@@ -1,13 +1,15 @@
-"""What a check of stored data finds wrong: where, what was expected, what is there, what to do."""
+"""The findings of a check: where, what was expected, what was found, what to do."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
+from store.errors import DamagedError, UnreadableError
+
 TEXT_MAX = 2000
 UNKNOWN_REPLICA = "unknown"
-"""Stands for the replica of a finding where no majority says which of them is wrong."""
+"""The replica of a finding if nothing proves which replica is wrong."""
 
 INCOMPLETE = "take the snapshot again into a new directory"
 
@@ -22,7 +24,7 @@ REBUILD = (
 
 
 class FindingKind(StrEnum):
-    """Which of the things that a replica keeps is wrong."""
+    """The part of a replica that is wrong."""
 
     FORMAT = "format"
     """``state/format`` or ``manifest.json``: whose data this is."""
@@ -31,17 +33,17 @@ class FindingKind(StrEnum):
     MARK = "mark"
     """``state/mark``: what of the log is durable and committed."""
     HELD = "held"
-    """``state/held``: what other members are known to hold."""
+    """``state/held``: entries that other members hold."""
     CHECKPOINT = "checkpoint"
     """A checkpoint cannot be read, or contradicts the log."""
     SEGMENT = "segment"
     """A file of the commit log is missing, misplaced or of a wrong size."""
     PADDING = "padding"
-    """What closes a segment is not what it should be."""
+    """The padding at the end of a segment."""
     ENTRY = "entry"
     """A log entry: header, place, CRC or chain."""
     BATCH = "batch"
-    """The body of an intact entry contradicts itself: records, their rows, runs."""
+    """The body of an entry contradicts itself: records, rows, runs."""
     QUEUE_OFFSET = "queue-offset"
     """A message does not have the offset that follows in its queue."""
     ENTRY_INDEX = "entry-index"
@@ -51,21 +53,20 @@ class FindingKind(StrEnum):
     KEY_INDEX = "key-index"
     """The key index contradicts the log."""
     DIVERGENCE = "divergence"
-    """Replicas disagree on entries that each of them knows to be committed."""
+    """Replicas differ in entries that each knows to be committed."""
     DUPLICATE = "duplicate"
-    """A message is in the log twice: looked for where that is asked, and no fault of a replica."""
+    """A message is in the log twice. Only ``--duplicates`` of the audit looks for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong.
+    """One thing that is wrong, or could not be read.
 
-    ``replica`` is ``group/node``. ``index_first`` to ``index_last`` are the log entries that it
-    concerns, ``None`` where it concerns none in particular. ``position`` is a byte of the file
-    ``path``. ``expected``, ``found`` and ``advice`` (what to do) are for people to read.
-    ``majority`` are the replicas that agree with each other against this one, where replicas
-    disagree and there is such a side. ``unread`` says that nothing was found to be wrong: it could
-    not be looked at, or only hangs on what could not.
+    ``replica`` is ``group/node``. ``index_first`` to ``index_last`` are the log entries concerned,
+    ``None`` without any in particular. ``position`` is a byte of the file ``path``. ``expected``,
+    ``found`` and ``advice`` are for people to read. ``majority`` are the replicas that agree
+    against this one, if replicas differ and most agree. ``unread``: nothing is known to be wrong,
+    but something could not be read.
     """
 
     kind: FindingKind
@@ -84,7 +85,7 @@ class Finding:
         return self.line(self.kind)
 
     def line(self, kind: str) -> str:
-        """One line that calls the kind of finding so."""
+        """The finding as one line, with this name for its kind."""
         if self.index_first is None:
             entries = ""
         elif self.index_first == self.index_last:
@@ -97,19 +98,19 @@ class Finding:
         )
 
     def to_json(self) -> dict[str, object]:
-        """The fields by name, as JSON can hold them."""
+        """The fields by name, for JSON."""
         return asdict(self)
 
 
 def one_line(text: str) -> str:
-    """Text that any terminal and any table takes: names of files and nodes can be any bytes."""
+    """Printable text in one line. Names of files and nodes can be any bytes."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
 def clipped(found: object) -> str:
-    """What is told of something that may be of any size."""
+    """Text of at most about :data:`TEXT_MAX` characters."""
     text = str(found)
     return text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}..."
 
@@ -121,31 +122,30 @@ class FindingLog:
         self.replica = replica
         self.findings: list[Finding] = []
 
-    def add(
+    def add(  # noqa: PLR0917 - the order in which a finding is read
         self,
         kind: FindingKind,
         path: str,
         position: int,
-        *,
         expected: object,
         found: object,
         advice: str = RESTORE,
+        *,
         first: int | None = None,
         last: int | None = None,
+        majority: tuple[str, ...] = (),
         unread: bool = False,
     ) -> None:
-        """Notes one finding; ``last`` is ``first`` where it is left out."""
+        """Adds a finding. ``last`` is ``first`` by default. Long texts are cut."""
+        last = first if last is None else last
+        texts = (clipped(expected), clipped(found), advice)
         self.findings.append(
-            Finding(
-                kind,
-                self.replica,
-                first,
-                first if last is None else last,
-                path,
-                position,
-                clipped(expected),
-                clipped(found),
-                advice,
-                unread=unread,
-            )
+            Finding(kind, self.replica, first, last, path, position, *texts, majority, unread)
         )
+
+    def add_damage(
+        self, kind: FindingKind, error: DamagedError, expected: str, advice: str = RESTORE
+    ) -> None:
+        """Adds the reason why a file could not be read as ``expected``."""
+        unread = isinstance(error, UnreadableError)
+        self.add(kind, error.path, error.position, expected, error.what, advice, unread=unread)

@@ -1,4 +1,4 @@
-"""What the ranges of a group tell together: offsets across them, and files as a whole."""
+"""The findings of a group from the results of all ranges: what spans ranges or whole files."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ from store.verify.files.audit_files import READABLE, AuditFiles
 from store.verify.files.first_difference import first_difference
 from store.verify.files.unread_files import hang_on_unread
 from store.verify.findings import RESTORE, UNKNOWN_REPLICA, Finding, FindingKind, FindingLog
-from store.verify.index.consume_queue_digests import QueueFindings
-from store.verify.index.index_checks import open_queue_check
-from store.verify.index.key_index_check import tell_missing
-from store.verify.plan.ranges import GroupPlan, RangeResult, ReplicaRange
+from store.verify.index.consume_queue_check import ADVICE, open_queue_check
+from store.verify.plan.ranges import GroupPlan, RangeKeys, RangeResult, ReplicaRange
 from store.verify.plan.task_runner import run_here
 from store.verify.replay.broker_state_check import check_broker
 from store.verify.replay.commit_claims import ClaimingReplica, check_claims
@@ -30,7 +28,7 @@ from store.verify.state.stray_files import check_segments_behind
 
 PIECE_SIZE = 256 << 10
 LOST = frozenset({FindingKind.ENTRY, FindingKind.SEGMENT})
-# Damage of these kinds that goes on over the end of a range is one and the same.
+# Damage of these kinds that continues in the next range is one finding.
 CONTINUING = LOST | {FindingKind.ENTRY_INDEX, FindingKind.DIVERGENCE}
 
 
@@ -40,58 +38,32 @@ def finish_audit(
     results: Sequence[RangeResult],
     derived: DerivedResults | None = None,
 ) -> list[Finding]:
-    """All findings of a group but those of the plan, from the results of all its ranges.
+    """All findings of a group without those of the plan, from the results of all its ranges.
 
-    ``derived`` is what :func:`~store.verify.derived_files.check_derived` gave for them; where it is
-    left out, derived files are checked here.
+    ``derived`` is the result of :func:`~store.verify.derived_files.check_derived`, which runs here
+    by default.
     """
     if derived is None:
         (derived,) = check_derived(fs, run_here(fs), [group], [results])
-    ordered = derived.results
-    findings = merge_findings(ordered)
+    findings = merge_findings(derived.results)
     files = AuditFiles(fs, group.listing)
     planned: list[Finding] = []
     holders: list[ClaimingReplica] = []
     proofs: set[tuple[int, int]] = set()
     for place, replica in enumerate(group.replicas):
-        parts = [part for result in ordered for part in result.parts if part.place == place]
-        small = FindingLog(replica.name)
+        small, log = FindingLog(replica.name), FindingLog(replica.name)
         state = read_state(fs, replica.directory, replica.identity, small)
         planned += small.findings
-        log = FindingLog(replica.name)
-        log.findings += derived.segments.get(place, ())
-        if state.machine is not None or state.checkpoint is None:
-            found = derived.queues.get(place, {})
-            _finish_derived(files, replica.directory, state, parts, log, found=found)
-        there = [
-            part.last_index
-            for result in ordered
-            for part in result.parts
-            if part.place == place and part.last_index >= result.first_index
-        ]
-        check_named(state, max(there, default=state.mark.first_index - 1), log)
-        check_state(state, parts, log)
-        check_proofs(files, state, parts, log)
-        proofs |= {(place, index) for index in check_broker(fs, state, parts, log)}
-        check_beginning(state, parts, log)
-        _check_older(files, replica.directory, state, parts, log)
-        end = max((part.end_position for part in parts), default=0)
-        end = max(end, state.durable_position)
-        commitlog = f"{replica.directory}/commitlog"
-        check_segments_behind(fs, commitlog, group.listing, state, log, end=end)
-        holders.append(ClaimingReplica(replica.name, state, max(there, default=-1)))
+        last_index, proved = _finish_replica(files, group, place, state, derived, log)
+        holders.append(ClaimingReplica(replica.name, state, last_index))
+        proofs |= {(place, index) for index in proved}
+        parts = derived.parts_of(place)
         last_term = max((part.last_term for part in parts), default=0)
-        if last_term > state.hard_state.term and not any(
-            finding.kind is FindingKind.VOTE for finding in small.findings
-        ):
-            log.add(
-                FindingKind.VOTE,
-                state.vote_path,
-                0,
-                expected=f"at least the log's last term, {last_term}",
-                found=f"term {state.hard_state.term}",
-                first=max(part.last_index for part in parts),
-            )
+        has_told = any(finding.kind is FindingKind.VOTE for finding in small.findings)
+        if last_term > state.hard_state.term and not has_told:
+            expected = f"at least the log's last term, {last_term}"
+            found, last = f"term {state.hard_state.term}", max(part.last_index for part in parts)
+            log.add(FindingKind.VOTE, state.vote_path, 0, expected, found, first=last)
         findings += log.findings
     findings += check_claims(holders)
     findings += check_states(group, [*planned, *findings], proofs)
@@ -108,13 +80,52 @@ def finish_audit(
     return hang_on_unread(fs, placed, planned)
 
 
+def _finish_replica(  # noqa: PLR0917 - one replica, as the caller has it
+    files: AuditFiles,
+    group: GroupPlan,
+    place: int,
+    state: StateFiles,
+    derived: DerivedResults,
+    log: FindingLog,
+) -> tuple[int, set[int]]:
+    """Checks one replica over all ranges.
+
+    Returns its last entry, lost ones included, and the entries of the checkpoints that follow from
+    the log.
+    """
+    fs, directory = files.below, group.replicas[place].directory
+    parts = derived.parts_of(place)
+    log.findings += derived.segments.get(place, ())
+    end = max([state.durable_position, *(part.end_position for part in parts)])
+    if state.machine is not None or state.checkpoint is None:
+        queues = open_queue_check(files, state, directory, log)
+        for part in parts:
+            queues.absorb(part.queues)
+        queues.finish(end, derived.queues.get(place, {}), derived.wrong.get(place, {}))
+        _tell_missing(directory, [part.keys for part in parts], log)
+    there = [
+        part.last_index
+        for result in derived.results
+        for part in result.parts
+        if part.place == place and part.last_index >= result.first_index
+    ]
+    check_named(state, max(there, default=state.mark.first_index - 1), log)
+    check_state(state, parts, log)
+    check_proofs(files, state, parts, log)
+    proved = check_broker(fs, state, parts, log)
+    check_beginning(state, parts, log)
+    _check_older(files, directory, state, parts, log)
+    check_segments_behind(fs, f"{directory}/commitlog", group.listing, state, log, end=end)
+    return max(there, default=-1), proved
+
+
 def _break_behind(
     finding: Finding,
     group: GroupPlan,
     by_replica: Mapping[tuple[str, FindingKind], Sequence[Finding]],
 ) -> Finding:
-    """Accuses a replica of an entry that the others do not have, where its own next entry does not
-    follow from it: the log contradicts itself."""
+    """Accuses a replica of an entry that the others lack if its own next entry does not continue
+    the chain: its log contradicts itself."""
     if finding.kind is not FindingKind.DIVERGENCE or finding.replica != UNKNOWN_REPLICA:
         return finding
     for replica in group.replicas:
@@ -131,9 +142,9 @@ def _with_majority(
     group: GroupPlan,
     by_replica: Mapping[tuple[str, FindingKind], Sequence[Finding]],
 ) -> Finding:
-    """Names the replicas that agree where the finding is, if they are a majority of the group.
+    """Names the replicas that agree against the finding, if they are a majority of the group.
 
-    Those are the others which know these entries and have no finding of that kind there.
+    These are the others that know these entries and have no such finding there.
     """
     first, last = finding.index_first, finding.index_last
     if finding.majority or finding.replica == UNKNOWN_REPLICA or first is None or last is None:
@@ -158,9 +169,9 @@ def _with_majority(
 
 
 def _at_first_difference(fs: ReadableFileSystem, finding: Finding, group: GroupPlan) -> Finding:
-    """A damaged entry's finding at the very byte, as far as the majority's file shows it.
+    """Moves the finding of a damaged entry to the first byte that differs from the majority's file.
 
-    By itself an entry only tells that its CRC is wrong, and where it begins.
+    The entry alone tells only that its CRC is wrong.
     """
     if finding.kind is not FindingKind.ENTRY or not finding.majority:
         return finding
@@ -181,33 +192,33 @@ def _at_first_difference(fs: ReadableFileSystem, finding: Finding, group: GroupP
                 if not one.data:
                     break
         except (OSError, UnreadableError):
-            pass  # the bytes that cannot be read are the finding
+            pass  # the unreadable bytes are the finding
     return finding
 
 
 def _overlap(one: Finding, other: Finding) -> bool:
-    """Whether two findings are about the same entries."""
+    """Whether two findings have entries in common."""
     if one.index_first is None or one.index_last is None:
         return False
     first, last = other.index_first or 0, other.index_last or 0
     return one.index_first <= last and first <= one.index_last
 
 
-def _finish_derived(
-    fs: ReadableFileSystem,
-    directory: str,
-    state: StateFiles,
-    parts: Sequence[ReplicaRange],
-    log: FindingLog,
-    *,
-    found: Mapping[tuple[str, int], QueueFindings],
-) -> None:
-    queues = open_queue_check(fs, state, directory, log)
-    for part in parts:
-        queues.absorb(part.queues)
-    end_position = max((part.end_position for part in parts), default=0)
-    queues.finish(max(end_position, state.durable_position), found)
-    tell_missing(directory, [part.keys for part in parts], log)
+def _tell_missing(directory: str, ranges: Sequence[RangeKeys], log: FindingLog) -> None:
+    """Tells key rows that no file has, unless they have expired since."""
+    missing = [keys.missing for keys in ranges if keys.missing is not None]
+    expired = max((keys.expired_position for keys in ranges), default=0)
+    if missing and missing[-1].position >= expired:
+        log.add(
+            FindingKind.KEY_INDEX,
+            f"{directory}/keyindex",
+            0,
+            f"a file with the keys of the record at position {missing[-1].position}",
+            "none",
+            ADVICE,
+            first=missing[0].index_first,
+            last=missing[-1].index_last,
+        )
 
 
 def _check_older(
@@ -217,15 +228,15 @@ def _check_older(
     parts: Sequence[ReplicaRange],
     log: FindingLog,
 ) -> None:
-    """What older checkpoints say of queues: where they end, and where they begin if no more was
-    given up since."""
-    for older in state.older:
+    """Checks the queues in older checkpoints: where they end, and where they begin if nothing has
+    expired since."""
+    for place, older in enumerate(state.older, 1):
         if older.machine is None or state.machine is None:
             continue
-        at_once = replace(state, machine=older.machine, checkpoint_path=older.path, older=[])
+        at_once = replace(state, checkpoints=state.checkpoints[:place])
         queues = open_queue_check(fs, at_once, directory, log)
         for part in parts:
-            if part.last_index <= older.checkpoint.index:
+            if part.last_index <= older.index:
                 queues.absorb(part.queues, told=True)
         queues.check_lengths(
             begins=older.machine.expired_position == state.machine.expired_position
@@ -233,7 +244,7 @@ def _check_older(
 
 
 def merge_findings(ordered: Sequence[RangeResult]) -> list[Finding]:
-    """The findings of all ranges; what goes on from one range to the next is one finding."""
+    """The findings of all ranges. Damage that continues in the next range is one finding."""
     merged: list[Finding] = []
     for result in ordered:
         for finding in result.findings:
@@ -256,13 +267,13 @@ def merge_findings(ordered: Sequence[RangeResult]) -> list[Finding]:
 
 
 def _continues(before: Finding, finding: Finding, first_index: int) -> bool:
-    """Whether ``finding``, of a range that begins with ``first_index``, goes on with another."""
+    """Whether ``finding``, of a range that begins with ``first_index``, continues ``before``."""
     if before.replica != finding.replica:
         return False
     if READABLE in {before.expected, finding.expected}:
         return before == finding
     if finding.kind is FindingKind.PADDING:
-        # Behind an entry that is lost its segment is not looked at any further.
+        # The rest of a segment behind a lost entry is not read.
         return before.kind in LOST and before.index_last == first_index - 1
     same_file = before.path == finding.path
     if before.kind is finding.kind and finding.kind not in CONTINUING:
@@ -272,9 +283,9 @@ def _continues(before: Finding, finding: Finding, first_index: int) -> bool:
         return follows
     if before.kind is not finding.kind or not follows:
         return False
-    # Bytes that differ under one chain are told entry by entry, with the file they are in. That a
-    # replica has left the others' log is told again in each range behind, of its directory.
-    # Replicas without a majority go on to differ in whichever file.
+    # Different bytes with equal chain CRCs are findings entry by entry, of their file. A replica
+    # with another log has a finding in each later range, of its directory. Replicas without a
+    # majority differ in any file.
     still = before.path.startswith(f"{finding.path}/") or (
         before.expected == finding.expected == ONE_CHAIN
     )

@@ -1,12 +1,10 @@
-"""Where replicas differ: which of them are proved to be wrong, and which ones agree.
+"""Who is right if replicas differ.
 
-That more of them agree proves nothing, as two may have been changed alike. A replica is proved to
-be wrong by what it says itself, where it contradicts itself: its log leads elsewhere than its own
-mark, checkpoints or manifest say. Among those that do not, the finding says that they differ, and
-names the side that has the majority, if there is one.
+A replica is proved to be wrong if it contradicts itself: its own mark, checkpoints or manifest name
+another log than it has. If the others agree, they are right. Otherwise the finding names the side
+of the majority, if there is one, and accuses nobody: two replicas may have been changed alike.
 
-Copies of one node are one voice: they say what that node said once. Where they contradict each
-other it says nothing.
+Copies of one node have one voice, and none if they contradict each other.
 """
 
 from __future__ import annotations
@@ -15,21 +13,27 @@ from collections import Counter
 from collections.abc import Container, Hashable, Sequence
 from typing import TypeVar
 
-Said = TypeVar("Said", bound=Hashable)
+Value = TypeVar("Value", bound=Hashable)
 Speaker = TypeVar("Speaker", bound=Hashable)
 
 
-def proved(said: Sequence[tuple[Said, Speaker]], contradicting: Container[Speaker]) -> Said | None:
-    """What is right as all say it who do not contradict themselves, and some who do say otherwise;
-    ``None`` where nobody can tell. ``said`` are pairs of what was said, and by whom."""
+def proved(
+    said: Sequence[tuple[Value, Speaker]], contradicting: Container[Speaker]
+) -> Value | None:
+    """The value of all who do not contradict themselves, if they agree.
+
+    ``said`` are pairs of value and speaker.
+    """
     voices = {value for value, speaker in said if speaker not in contradicting}
     return voices.pop() if len(voices) == 1 else None
 
 
-def majority(said: Sequence[tuple[Said, str]], *, at_least: int = 2) -> Said | None:
-    """What more than half of the nodes say, if at least ``at_least`` do; ``None`` where there is
-    no such. ``said`` are pairs of what was said and the name of the node."""
-    voices: dict[str, set[Said]] = {}
+def majority(said: Sequence[tuple[Value, str]], *, at_least: int = 2) -> Value | None:
+    """The value of more than half of the nodes, and of at least ``at_least``, if there is one.
+
+    ``said`` are pairs of value and name of the node.
+    """
+    voices: dict[str, set[Value]] = {}
     for value, node in said:
         voices.setdefault(node, set()).add(value)
     votes = Counter(value for values in voices.values() if len(values) == 1 for value in values)
@@ -37,3 +41,17 @@ def majority(said: Sequence[tuple[Said, str]], *, at_least: int = 2) -> Said | N
         return None
     (value, count), *_ = votes.most_common(1)
     return value if count >= at_least and 2 * count > len(voices) else None
+
+
+def right_value(
+    said: Sequence[tuple[Value, Speaker, str]], contradicting: Container[Speaker]
+) -> Value | None:
+    """What is proved to be right, else what the majority says.
+
+    ``said`` are value, speaker, and name of the speaker's node.
+    """
+    right = proved([(value, speaker) for value, speaker, _ in said], contradicting)
+    if right is not None:
+        return right
+    others = [(value, node) for value, speaker, node in said if speaker not in contradicting]
+    return majority(others)

@@ -12,35 +12,32 @@ from store.verify.files.read_buffers import Buffers
 from store.verify.findings import UNKNOWN_REPLICA, Finding
 from store.verify.plan.ranges import (
     GroupPlan,
-    RangeKeys,
     RangePlan,
-    RangeQueues,
     RangeResult,
-    RangeState,
     ReplicaRange,
 )
 from store.verify.replica_check import ReplicaCheck
 from store.verify.replica_comparison import compare_replicas
 from store.verify.replica_report import ReplicaReport
 
-Outcome = tuple[ReplicaReport, RangeQueues, RangeKeys, RangeState | None]
+Outcome = tuple[ReplicaReport, ReplicaRange]
 
 
 def check_range(
     fs: ReadableFileSystem, group: GroupPlan, number: int, buffers: Buffers | None = None
 ) -> RangeResult:
-    """Checks range ``number`` of a group: every replica's part of it, and that they are equal.
+    """Checks range ``number`` of a group: the part of each replica, and that they are equal.
 
-    Needs no other range, so ranges may be checked in any order and in many processes. Where all
-    replicas have the same bytes, one of them is checked for all: equal bytes have equal CRCs.
-    Where they have not, each is checked by itself, and then entry against entry. ``buffers`` are
-    for whoever checks many ranges, one after the other.
+    If all replicas have the same bytes, one is checked for all: equal bytes have equal CRCs.
+    Otherwise each is checked alone, and then entry against entry. Give the same ``buffers`` for
+    many ranges, one after the other.
     """
     plan = group.ranges[number]
     files = AuditFiles(fs, group.listing)
-    result = _check_alike(files, group, plan, buffers or Buffers())
+    buffers = buffers or Buffers()
+    result = _check_alike(files, group, plan, buffers)
     if result is None:
-        result = _check_each(files, group, plan)
+        result = _check_each(files, group, plan, buffers)
     unread = files.findings({replica.directory: replica.name for replica in group.replicas})
     if not unread:
         return result
@@ -55,13 +52,15 @@ def check_range(
     )
 
 
-def _check_each(files: AuditFiles, group: GroupPlan, plan: RangePlan) -> RangeResult:
-    """The result where each replica is checked by itself, and then entry against entry."""
-    checks = _checks(files, group, plan)
+def _check_each(
+    files: AuditFiles, group: GroupPlan, plan: RangePlan, buffers: Buffers
+) -> RangeResult:
+    """Checks each replica alone, and then entry against entry."""
+    checks = _checks(files, group, plan, buffers)
     outcomes = {}
     for place, check in checks.items():
         check.run()
-        outcomes[place] = check.end()
+        outcomes[place] = check.end(place)
     reports = {place: outcome[0] for place, outcome in outcomes.items()}
     divergences: list[Finding] = []
     if plan.last_index is not None:
@@ -75,21 +74,23 @@ def _check_each(files: AuditFiles, group: GroupPlan, plan: RangePlan) -> RangeRe
 def _check_alike(
     files: AuditFiles, group: GroupPlan, plan: RangePlan, buffers: Buffers
 ) -> RangeResult | None:
-    """The result where the log is whole and the same in all; ``None`` where it is not."""
+    """Checks all together. ``None`` if a log is damaged or differs."""
     borders = [border for border in plan.borders if border is not None]
     if plan.last_index is None or plan.diverged or any(border != borders[0] for border in borders):
         return None
-    checks = _checks(files, group, plan)
+    checks = _checks(files, group, plan, buffers)
     first, *others = checks.values()
     try:
-        first.run_shared(others, plan.last_index, buffers)
-        outcomes = {place: check.end() for place, check in checks.items()}
+        first.run_shared(others, plan.last_index)
+        outcomes = {place: check.end(place) for place, check in checks.items()}
     except (StoreError, OSError):
-        return None  # told by the check of each
+        return None  # the check of each tells why
     return _result(group, plan, outcomes, first.counts, [])
 
 
-def _checks(files: AuditFiles, group: GroupPlan, plan: RangePlan) -> dict[int, ReplicaCheck]:
+def _checks(
+    files: AuditFiles, group: GroupPlan, plan: RangePlan, buffers: Buffers
+) -> dict[int, ReplicaCheck]:
     return {
         place: ReplicaCheck(
             files,
@@ -97,6 +98,7 @@ def _checks(files: AuditFiles, group: GroupPlan, plan: RangePlan) -> dict[int, R
             border,
             last_index=plan.last_index,
             end_position=group.range_end(plan, place),
+            buffers=buffers,
         )
         for place, border in enumerate(plan.borders)
         if border is not None
@@ -110,10 +112,10 @@ def _result(
     counts: dict[tuple[str, int], int],
     divergences: Sequence[Finding],
 ) -> RangeResult:
-    reports = [outcome[0] for outcome in outcomes.values()]
+    reports, parts = zip(*outcomes.values(), strict=True)
     last_index = max(report.last_index for report in reports)
     begins = {place: border.position for place, border in enumerate(plan.borders) if border}
-    spans = next(iter(outcomes.values()))[1]
+    queues = parts[0].queues
     return RangeResult(
         plan.number,
         plan.first_index,
@@ -126,20 +128,8 @@ def _result(
             _agreement(outcomes[place][0], divergences) if place in outcomes else "behind"
             for place in range(len(group.replicas))
         ),
-        tuple(
-            ReplicaRange(
-                place,
-                report.last_index,
-                report.last_term,
-                report.end_position,
-                report.messages,
-                spans if queues == spans else queues,  # what is the same is packed once
-                keys,
-                state,
-                tuple(report.proofs),
-            )
-            for place, (report, queues, keys, state) in outcomes.items()
-        ),
+        # Equal queues are pickled once.
+        tuple(replace(part, queues=queues) if part.queues == queues else part for part in parts),
         counts,
     )
 

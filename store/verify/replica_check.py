@@ -1,4 +1,4 @@
-"""One replica's part of a range: its entries in order, and all that is derived on the way."""
+"""The check of one replica's part of a range, or of several parts with equal bytes."""
 
 from __future__ import annotations
 
@@ -11,39 +11,35 @@ from store.message.batch import decode_batch
 from store.verify.files.audit_files import AuditFiles
 from store.verify.files.read_buffers import Buffers
 from store.verify.findings import FindingKind, FindingLog
+from store.verify.index.consume_queue_check import open_queue_check
 from store.verify.index.entry_index_check import EntryIndexCheck, index_row
-from store.verify.index.index_checks import open_key_check, open_queue_check
 from store.verify.index.key_index_digests import KeyDigests
 from store.verify.log.batch_check import BatchMismatchError, check_batch
 from store.verify.log.batch_columns import BatchColumns, TopicNumbers, plain_columns, read_columns
-from store.verify.log.log_commands import FileCommand, StatedProof, file_commands, unpack_commands
-from store.verify.log.log_walk import LogWalk
+from store.verify.log.log_commands import EntryCommands, FileCommand, StatedProof, commands_of
+from store.verify.log.log_walk import DamagedLogWalk, LogWalk
 from store.verify.log.queue_row_runs import QueueRowRuns
-from store.verify.log.shared_log import SharedLog
 from store.verify.named_entries_check import NamedEntriesCheck
 from store.verify.plan.ranges import (
     Border,
-    Compared,
+    ProvedCheckpoint,
     RangeKeys,
-    RangeQueues,
     RangeState,
     ReplicaPlan,
+    ReplicaRange,
 )
 from store.verify.replay.state_check import SegmentTimes
 from store.verify.replay.state_proof_check import proved_checkpoints
 from store.verify.replica_report import ReplicaReport
 from store.verify.state.broker_state import COUNTED_TOPICS, BrokerEffects
-from store.verify.state.state_files import StateFiles
 
 LEADER_FAULT = "the entry is as a leader made it: report it; all replicas should have the same"
-
-NOTHING = Compared()
 ROWS_AT_ONCE = 1 << 16
-"""Rows of ConsumeQueues that are gathered before files are read to compare them."""
+"""Queue rows that are collected before their CRCs are computed."""
 
 
 class ReplicaCheck:
-    """The check of one replica's part of a range, entry by entry. See the module."""
+    """Takes the entries of a range in order, and derives from them what other files must hold."""
 
     def __init__(
         self,
@@ -53,100 +49,78 @@ class ReplicaCheck:
         *,
         last_index: int | None,
         end_position: int | None,
-        compared: Compared = NOTHING,
+        buffers: Buffers,
     ) -> None:
-        """``compared`` are the derived files to be compared with the log row by row; of others it
-        is digested what they must hold."""
-        directory = plan.directory
+        directory, identity = plan.directory, plan.identity
         self._report = ReplicaReport(
-            directory, plan.identity.group, plan.identity.node, plan.identity.segment_size
+            directory, identity.group, identity.node, identity.segment_size
         )
         self._log = FindingLog(self._report.name)
         self._report.findings = self._log.findings
-        # What the small files themselves have wrong was told with the plan.
-        self._state = state = plan.state or StateFiles(plan.identity)
-        self._border = border
-        self._fs = fs
-        self._own = LogWalk(fs, directory, state, self._log, border=border, last_index=last_index)
-        self._walk: LogWalk | SharedLog = self._own
-        checkpoint = state.checkpoint
-        self._covered_index = -1 if checkpoint is None else checkpoint.index
-        self._is_covered = last_index is not None and last_index <= self._covered_index
-        indexed = 0 if state.rebuilds else self._covered_index + 1
+        # Findings about the small files themselves belong to the plan.
+        self._state = state = plan.state
+        self._border, self._last_index = border, last_index
+        self._fs, self._buffers = fs, buffers
+        self._walk: LogWalk = DamagedLogWalk(
+            fs, directory, state, self._log, border=border, last_index=last_index, buffers=buffers
+        )
+        self._is_covered = last_index is not None and last_index <= state.checkpoint_index
+        """Whether the newest checkpoint includes the range. A range ends where a checkpoint does.
+        """
+        indexed = 0 if state.rebuilds else state.checkpoint_index + 1
         self._index = EntryIndexCheck(fs, directory, indexed, self._log)
-        self._queues = open_queue_check(fs, state, directory, self._log, compared.queues)
-        self._keys = open_key_check(
+        self._queues = open_queue_check(fs, state, directory, self._log)
+        covered_end = state.covered_end
+        self._keys = KeyDigests(
             fs,
-            state,
             directory,
-            self._log,
-            positions=(border.position, end_position),
-            lost=self._walk.lost,
-            compared=compared.keys,
+            range_position=border.position,
+            range_end=covered_end if end_position is None else min(covered_end, end_position),
+            end_position=covered_end,
         )
         self._named = NamedEntriesCheck(state, self._log)
         self._topics = TopicNumbers()
         self._runs = QueueRowRuns(self._topics)
         self._term_starts: list[tuple[int, int]] = []
         self._last_term = max(border.term, 0)
-        self._times = SegmentTimes(plan.identity.segment_size)
+        self._times = SegmentTimes(identity.segment_size)
         self._configuration: bytes | None = None
         self._effects = BrokerEffects()
+        self._proofs: list[ProvedCheckpoint] = []
         self.counts: dict[tuple[str, int], int] = {}
 
     def run(self) -> None:
-        """Reads the log of this replica and checks all of it, telling what is damaged."""
-        walk = self._own
-        lost = 0
-        for entry in walk.entries():
-            if len(walk.lost) != lost:
-                lost = len(walk.lost)
-                self._queues.lose()
-            try:
-                self._check_entry(entry)
-            except CorruptBatchError as error:
-                self._queues.lose()
-                self._tell_batch(entry, 0, expected="a batch", found=error)
-            except BatchMismatchError as error:
-                expected = f"{error.what} {error.expected}"
-                self._tell_batch(entry, error.byte, expected=expected, found=error.found)
-        if len(walk.lost) != lost:
-            self._queues.lose()
+        """Checks this replica alone. Damage becomes findings."""
+        self._walk_with([self], CorruptBatchError, BatchMismatchError)
 
-    def run_shared(
-        self, followers: Sequence[ReplicaCheck], last_index: int, buffers: Buffers
-    ) -> None:
-        """The same where nothing is wrong with the log, for others that have the same bytes too.
+    def run_shared(self, followers: Sequence[ReplicaCheck], last_index: int) -> None:
+        """Checks replicas whose logs have equal bytes and no damage. Derived files may differ.
 
-        What is derived is checked for each replica, and may be wrong. Raises
-        :class:`~store.errors.StoreError` or ``OSError`` for anything else; then what was found
-        here is of no use.
+        Raises :class:`~store.errors.StoreError` or ``OSError`` for anything wrong in the log. The
+        findings of this check are of no use then.
         """
         everyone = [self, *followers]
         if self._has_keys:
             for follower in followers:
-                if isinstance(self._keys, KeyDigests) and isinstance(follower._keys, KeyDigests):
-                    follower._keys.follow(self._keys)
-        log = SharedLog(
+                follower._keys.follow(self._keys)
+        self._walk = LogWalk(
             self._fs,
             [check._report.directory for check in everyone],
             self._report.segment_size,
             border=self._border,
             last_index=last_index,
-            buffers=buffers,
+            buffers=self._buffers,
         )
-        for window in log.windows():
-            self._check_window(window, everyone)
-        self._take_runs(everyone)
+        self._walk_with(everyone)
         for check in everyone:
-            check._walk = log
+            check._walk = self._walk
             check._term_starts, check._last_term = self._term_starts, self._last_term
             check._times, check._configuration = self._times, self._configuration
             check._effects = self._effects
             check._report.messages, check.counts = self._report.messages, self.counts
 
-    def end(self) -> tuple[ReplicaReport, RangeQueues, RangeKeys, RangeState | None]:
-        """What came out, once all entries were taken."""
+    def end(self, place: int) -> tuple[ReplicaReport, ReplicaRange]:
+        """The results, once all entries were taken. ``place``: that of the replica in its group."""
         self._index.finish()
         walk = self._walk
         if self._is_covered and not walk.lost:
@@ -159,7 +133,7 @@ class ReplicaCheck:
         queues = self._queues.end_range(covered=self._is_covered)
         if self._has_keys:
             keys = self._keys.end_range()
-        else:  # what was given up here may lack to files that earlier ranges compare
+        else:  # files of earlier ranges may lack what this range says to have expired
             keys = RangeKeys(expired_position=self._keys.expired_position)
         report = self._report
         report.first_index, report.last_index = walk.first_index, walk.last_index
@@ -177,7 +151,17 @@ class ReplicaCheck:
                 bool(walk.lost),
                 self._effects,
             )
-        return report, queues, keys, state
+        return report, ReplicaRange(
+            place,
+            report.last_index,
+            report.last_term,
+            report.end_position,
+            report.messages,
+            queues,
+            keys,
+            state,
+            tuple(self._proofs),
+        )
 
     @property
     def _has_keys(self) -> bool:
@@ -186,65 +170,89 @@ class ReplicaCheck:
 
     # --- entries
 
-    def _check_entry(self, entry: Entry) -> None:
-        """Raises :class:`BatchMismatchError` and :class:`CorruptBatchError`."""
-        self._note_terms([entry])
-        self._take_headers([entry], index_row(entry))
-        if entry.kind is not EntryKind.DATA:
-            self._take_others([entry])
-            return
-        batch = decode_batch(entry.body)
-        columns = plain_columns(entry, batch, self._topics)
-        self._times.take(entry.position, columns.last_ms)
-        commands = unpack_commands(batch.commands)
-        covered = entry.index <= self._covered_index
-        # Readable or not, what the entry's rows say is what was put into the files.
-        self._runs.add(columns)
-        self._queues.take(self._runs.take(), covered=covered)
-        if covered:
-            self._keys.take(columns.key_rows, [(entry.position, entry.index)])
-        self._obey(file_commands(commands), columns, 0, covered=covered)
-        if self._is_covered:
-            self._effects.take(batch, commands, entry.position)
-        self._count(columns)
-        check_batch(entry, batch)
+    def _walk_with(self, everyone: Sequence[ReplicaCheck], *told: type[Exception]) -> None:
+        """Takes all entries. Errors of the types ``told`` become findings, others are raised."""
+        lost = 0
+        for window in self._walk.windows():
+            if len(self._walk.lost) != lost:
+                lost = len(self._walk.lost)
+                self._lose(everyone)
+            self._take_headers(window, everyone)
+            data = [entry for entry in window.entries if entry.kind is EntryKind.DATA]
+            if not data or self._take_together(window, data, everyone):
+                continue
+            for entry in data:
+                try:
+                    self._take_alone(entry, everyone)
+                except told as error:
+                    self._tell_batch(entry, error)
+        self._take_runs(everyone)
+        if len(self._walk.lost) != lost:
+            self._lose(everyone)
 
-    def _check_window(self, window: Window, everyone: Sequence[ReplicaCheck]) -> None:
-        self._note_terms(window.entries)
-        index_rows = b"".join(map(index_row, window.entries))
+    def _take_headers(self, window: Window, everyone: Sequence[ReplicaCheck]) -> None:
+        entries = window.entries
+        first, rows = entries[0].index, b"".join(map(index_row, entries))
+        for entry in entries:
+            if entry.term != self._last_term:
+                self._term_starts.append((entry.term, entry.index))
+                self._last_term = entry.term
+            if entry.kind is EntryKind.CONFIGURATION:
+                self._configuration = bytes(entry.body)
         for check in everyone:
-            check._take_headers(window.entries, index_rows)
-        data = [entry for entry in window.entries if entry.kind is EntryKind.DATA]
-        if len(data) < len(window.entries):
-            self._take_others(window.entries)
-        if not data:
-            return
-        proved = read_columns(window.data, window.position, data, self._topics)
-        if proved is not None:
-            self._take_columns(proved, everyone)
-            return
-        for entry in data:
-            batch = decode_batch(entry.body)
-            check_batch(entry, batch)
-            self._take_columns(plain_columns(entry, batch, self._topics), everyone)
+            check._index.take(first, rows)
+            for index in check._named.indexes:
+                if 0 <= index - first < len(entries):
+                    check._named.check(entries[index - first])
 
-    def _take_columns(self, columns: BatchColumns, everyone: Sequence[ReplicaCheck]) -> None:
-        """Takes what batches that are right say of the files and of the broker's state."""
+    def _take_together(
+        self, window: Window, data: Sequence[Entry], everyone: Sequence[ReplicaCheck]
+    ) -> bool:
+        """Takes the data entries of a window, if the columns prove that all of them are right."""
+        columns = read_columns(window.data, window.position, data, self._topics)
+        if columns is None:
+            return False
+        try:
+            commands = commands_of(columns, self._topics)
+        except CorruptBatchError:
+            return False
+        self._take_columns(columns, commands, everyone)
+        return True
+
+    def _take_alone(self, entry: Entry, everyone: Sequence[ReplicaCheck]) -> None:
+        """Takes one data entry.
+
+        Raises :class:`BatchMismatchError` and :class:`~store.errors.CorruptBatchError`.
+        """
+        batch = decode_batch(entry.body)
+        proved = read_columns(entry.data, entry.position, [entry], self._topics)
+        columns = proved or plain_columns(entry, batch, self._topics)
+        self._times.take(entry.position, columns.last_ms)
+        # The rows of the entry went into the files, whatever its records say.
+        self._take_columns(columns, commands_of(columns, self._topics), everyone)
+        if proved is None:
+            check_batch(entry, batch)
+
+    def _take_columns(
+        self,
+        columns: BatchColumns,
+        commands: dict[int, EntryCommands],
+        everyone: Sequence[ReplicaCheck],
+    ) -> None:
+        """Takes what batches say about derived files and about the broker's state."""
         begun = 0
-        packed = dict(columns.commands)
         counting = columns.entries_with(self._topics.numbers_known(COUNTED_TOPICS))
-        for number in sorted(counting.union(packed)):
+        for number in sorted(counting.union(commands)):
             entry = columns.entries[number]
-            commands = unpack_commands(packed.get(number, b""))
+            said = commands.get(number, EntryCommands([], []))
             batch = decode_batch(entry.body) if number in counting else None
-            self._effects.take(batch, commands, entry.position)
-            of_files = file_commands(commands)
-            if of_files:
+            self._effects.take(batch, said.all, entry.position)
+            if said.of_files:
                 self._runs.add(columns, begun, number + 1)
                 begun = number + 1
                 self._take_runs(everyone)
                 for check in everyone:
-                    check._obey(of_files, columns, number, covered=check._is_covered)
+                    check._obey(said.of_files, columns, number)
         self._runs.add(columns, begun)
         if self._runs.count >= ROWS_AT_ONCE:
             self._take_runs(everyone)
@@ -253,64 +261,42 @@ class ReplicaCheck:
         for check in everyone:
             if check._is_covered:
                 check._keys.take(columns.key_rows, places)
-        self._count(columns)
-
-    def _take_others(self, entries: Sequence[Entry]) -> None:
-        """Takes entries that are no batches."""
-        for entry in entries:
-            if entry.kind is EntryKind.CONFIGURATION:
-                self._configuration = bytes(entry.body)
+        self._report.messages += len(columns.rows)
+        for key, messages in columns.count_messages(self._topics):
+            self.counts[key] = self.counts.get(key, 0) + messages
 
     def _take_runs(self, everyone: Sequence[ReplicaCheck]) -> None:
-        """Compares the rows of ConsumeQueues that were gathered."""
+        """Hands over the queue rows that were collected."""
         runs = self._runs.take()
         for check in everyone:
             check._queues.take(runs, covered=check._is_covered)
 
-    def _note_terms(self, entries: Sequence[Entry]) -> None:
-        for entry in entries:
-            if entry.term != self._last_term:
-                self._term_starts.append((entry.term, entry.index))
-                self._last_term = entry.term
+    def _lose(self, everyone: Sequence[ReplicaCheck]) -> None:
+        """Entries could not be read: where queues go on is unknown until their next message."""
+        self._take_runs(everyone)
+        self._queues.lose()
 
-    def _take_headers(self, entries: Sequence[Entry], rows: bytes) -> None:
-        """``rows`` are those of the entry index."""
-        first = entries[0].index
-        self._index.take(first, rows)
-        for index in self._named.indexes:
-            if 0 <= index - first < len(entries):
-                self._named.check(entries[index - first])
-
-    def _obey(
-        self, commands: Sequence[FileCommand], columns: BatchColumns, number: int, *, covered: bool
-    ) -> None:
-        """Does what the commands say of files; they are of the entry of that number."""
+    def _obey(self, commands: Sequence[FileCommand], columns: BatchColumns, number: int) -> None:
+        """Applies commands about files, of the entry of that number."""
         for command in commands:
             if isinstance(command, StatedProof):
-                self._report.proofs += proved_checkpoints(
+                self._proofs += proved_checkpoints(
                     command,
                     columns.entries[number],
                     self._state,
                     has_messages=bool((columns.runs.entries == number).any()),
                 )
             elif isinstance(command, str):
-                self._queues.empty(command, covered=covered)
+                self._queues.empty(command, covered=self._is_covered)
             else:
                 self._keys.expired_position = max(self._keys.expired_position, command)
 
-    def _count(self, columns: BatchColumns) -> None:
-        self._report.messages += len(columns.rows)
-        for key, messages in columns.count_messages(self._topics):
-            self.counts[key] = self.counts.get(key, 0) + messages
-
-    def _tell_batch(self, entry: Entry, byte: int, *, expected: object, found: object) -> None:
+    def _tell_batch(self, entry: Entry, error: Exception) -> None:
+        byte, expected, found = 0, "a batch", str(error)
+        if isinstance(error, BatchMismatchError):
+            byte, expected, found = error.byte, f"{error.what} {error.expected}", str(error.found)
+        else:
+            self._lose([self])
         path, start = self._walk.segment_path(entry.position)
-        self._log.add(
-            FindingKind.BATCH,
-            path,
-            start + byte,
-            expected=expected,
-            found=found,
-            advice=LEADER_FAULT,
-            first=entry.index,
-        )
+        kind, at = FindingKind.BATCH, start + byte
+        self._log.add(kind, path, at, expected, found, LEADER_FAULT, first=entry.index)

@@ -1,18 +1,23 @@
-"""Compares replicas of one group over the entries that each knows to be committed."""
+"""Compares replicas of one group over the entries that each knows to be committed.
+
+First by chain CRC, and entries with equal chain CRCs byte by byte: equal CRCs leave a chance of
+2^-32 for each entry.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Container, Hashable, Sequence
-from typing import TypeVar
+from bisect import bisect_left, bisect_right
+from collections.abc import Container, Iterator, Sequence
 
 from store.io.filesystem import ReadableFileSystem
-from store.log.layout import segment_name, segment_start
-from store.verify.byte_comparison import differing_entries, read_position
+from store.log.layout import segment_start
+from store.log.log_reader import LogReader, SegmentFiles
 from store.verify.files.first_difference import first_difference
-from store.verify.findings import RESTORE, UNKNOWN_REPLICA, Finding, FindingKind
-from store.verify.majority import majority, proved
+from store.verify.findings import RESTORE, UNKNOWN_REPLICA, Finding, FindingKind, FindingLog
+from store.verify.majority import right_value
 from store.verify.replica_report import ReplicaReport
 
+READ_SIZE = 4 << 20
 BYTES_SHOWN = 8
 ONE_CHAIN = "one chain CRC in all replicas"
 NO_MAJORITY = "no majority says which replica is right: stop the group, keep all copies, report it"
@@ -20,7 +25,6 @@ NOT_PROVED = (
     "each is whole by itself, so nothing proves which is right: keep all copies, report it; "
     "if nobody can have changed the ones that agree, replace the other"
 )
-Said = TypeVar("Said", bound=Hashable)
 
 
 def compare_replicas(
@@ -29,76 +33,173 @@ def compare_replicas(
     diverged: Sequence[ReplicaReport] = (),
     contradicting: Sequence[ReplicaReport] = (),
 ) -> list[Finding]:
-    """Where committed entries differ: first by chain CRC, and where those agree byte by byte.
+    """Findings where committed entries differ.
 
-    A replica that lags, or does not know yet that an entry is committed, has no say about it, and
-    nor have those ``diverged`` before. Only those ``contradicting`` themselves are accused.
+    A replica has no say about an entry that it lacks or does not know to be committed. Replicas
+    that ``diverged`` in an earlier range have no say at all. Only replicas ``contradicting``
+    themselves are accused.
     """
-    by_chain: list[ReplicaReport] = [
-        report for report in reports if all(report is not other for other in diverged)
-    ]
+    comparison = _Comparison(fs)
+    others = [report for report in reports if all(report is not other for other in diverged)]
     guilty = frozenset(map(id, contradicting))
-    findings = [_still_diverged(report, by_chain, guilty) for report in diverged]
-    while len(by_chain) > 1:
-        index = _first_divergence(by_chain)
-        if index is None:
-            break
-        said = [
-            (report, chain) for report in by_chain if (chain := report.chain(index)) is not None
-        ]
-        right = _right([(chain, report) for report, chain in said], guilty)
+    for report in diverged:
+        comparison.tell_still_diverged(report, others, guilty)
+    while (index := _first_divergence(others)) is not None:
+        said = [(report, chain) for report in others if (chain := report.chain(index)) is not None]
+        right = right_value([(chain, id(one), one.name) for one, chain in said], guilty)
         wrong = [report for report, chain in said if chain != right]
-        if right is None:
-            findings.append(_undecided(fs, index, said))
+        agreeing = [report for report, chain in said if chain == right]
+        if agreeing:
+            for report in wrong:
+                comparison.tell_chain(report, index, agreeing, guilty)
         else:
-            agreeing = [report for report, chain in said if chain == right]
-            findings += [_divergence(fs, report, index, agreeing, guilty) for report in wrong]
-        by_chain = [report for report in by_chain if report not in wrong]
-    return findings + _compare_bytes(fs, by_chain)
+            comparison.tell_undecided(index, said)
+        others = [report for report in others if report not in wrong]
+    comparison.compare_bytes(others)
+    return comparison.findings
 
 
-def _right(said: Sequence[tuple[Said, ReplicaReport]], guilty: Container[int]) -> Said | None:
-    """What is proved to be right, else what the majority says; see :mod:`store.verify.majority`."""
-    right = proved([(value, id(report)) for value, report in said], guilty)
-    if right is None:
-        right = majority(
-            [(value, report.name) for value, report in said if id(report) not in guilty]
+class _Comparison:
+    """Collects the findings."""
+
+    def __init__(self, fs: ReadableFileSystem) -> None:
+        self._fs = fs
+        self.findings: list[Finding] = []
+
+    def compare_bytes(self, reports: Sequence[ReplicaReport]) -> None:
+        """Entries with equal chain CRCs and different bytes."""
+        differing: set[int] = set()
+        for place, left in enumerate(reports):
+            # All are compared with the first, and with each other where the first has no entries.
+            for other in reports[place + 1 :]:
+                if place == 0 or other.first_index < reports[0].first_index:
+                    differing.update(self._differing(left, other))
+        for index in sorted(differing):
+            said = [
+                (one, self._bytes_of(one, index)) for one in reports if one.chain(index) is not None
+            ]
+            guilty = frozenset(id(one) for one in reports if _contradicts(one, index))
+            right = right_value([(data, id(one), one.name) for one, data in said], guilty)
+            if right is None:
+                self._tell_bytes(said[0], said[1], index, (), guilty)
+                continue
+            agreeing = [one for one, data in said if data == right]
+            names = tuple(one.name for one in agreeing)
+            for one, data in said:
+                if data != right:
+                    self._tell_bytes((one, data), (agreeing[0], right), index, names, guilty)
+
+    def _differing(self, left: ReplicaReport, right: ReplicaReport) -> Iterator[int]:
+        """Entries that both know with different bytes. A long one may come more than once."""
+        low = max(left.first_index, right.first_index)
+        high = min(left.known_index, right.known_index, left.first_index + len(left.ends) - 1)
+        if low > high:
+            return
+        begin, end = left.positions[low - left.first_index], left.ends[high - left.first_index]
+        while begin < end:
+            stop = segment_start(begin, left.segment_size) + left.segment_size
+            stop = min(stop, end, begin + READ_SIZE)
+            ours, theirs = (self._read(one, begin, stop - begin) for one in (left, right))
+            if ours != theirs:
+                for index, first, last in _entries_between(left, begin, stop, (low, high)):
+                    place = slice(first - begin, last - begin)
+                    if ours[place] != theirs[place] and right.chain(index) is not None:
+                        yield index
+            begin = stop
+
+    def _read(self, report: ReplicaReport, position: int, size: int) -> bytes:
+        """Bytes of a replica's log: fewer if its file ends, none if that is missing."""
+        files = SegmentFiles(self._fs, report.directory, report.segment_size)
+        try:
+            return bytes(LogReader(files).read(position, size).data)
+        finally:
+            files.close()
+
+    def _bytes_of(self, report: ReplicaReport, index: int) -> bytes:
+        place = index - report.first_index
+        position = report.positions[place]
+        return self._read(report, position, report.ends[place] - position)
+
+    def _tell(
+        self,
+        accused: ReplicaReport | None,
+        place: tuple[str, int],
+        texts: tuple[str, str, str],
+        indexes: tuple[int, int],
+        agreeing: tuple[str, ...],
+    ) -> None:
+        """``texts``: expected, found, and the advice if nobody is accused."""
+        log = FindingLog(UNKNOWN_REPLICA if accused is None else accused.name)
+        expected, found, advice = texts
+        log.add(
+            FindingKind.DIVERGENCE,
+            *place,
+            expected,
+            found,
+            advice if accused is None or advice == NO_MAJORITY else RESTORE,
+            first=indexes[0],
+            last=indexes[1],
+            majority=agreeing,
         )
-    return right
+        self.findings += log.findings
 
+    def _place(self, report: ReplicaReport, other: ReplicaReport, index: int) -> tuple[str, int]:
+        """File and byte at which an entry of a replica differs from that of another one."""
+        at = first_difference(self._bytes_of(report, index), self._bytes_of(other, index))
+        position = report.positions[index - report.first_index] + at
+        return SegmentFiles(self._fs, report.directory, report.segment_size).locate(position)
 
-def _accused(report: ReplicaReport, guilty: Container[int]) -> tuple[str, str]:
-    """The replica of a finding, and what to do about it."""
-    return (report.name, RESTORE) if id(report) in guilty else (UNKNOWN_REPLICA, NOT_PROVED)
+    def tell_still_diverged(
+        self, report: ReplicaReport, others: Sequence[ReplicaReport], guilty: Container[int]
+    ) -> None:
+        agreeing = tuple(other.name for other in others)
+        expected = f"the log of {', '.join(agreeing)}"
+        if not agreeing:
+            expected = "the log that the majority had before"
+        found = f"another log since an earlier entry in {report.name}"
+        indexes = (report.first_index, report.known_index)
+        accused = report if id(report) in guilty else None
+        self._tell(accused, (report.directory, 0), (expected, found, NOT_PROVED), indexes, agreeing)
 
+    def tell_chain(
+        self,
+        report: ReplicaReport,
+        index: int,
+        agreeing: Sequence[ReplicaReport],
+        guilty: Container[int],
+    ) -> None:
+        names = tuple(other.name for other in agreeing)
+        expected = f"chain {agreeing[0].chain(index):08x} as in {', '.join(names)}"
+        found = f"chain {report.chain(index):08x} in {report.name}"
+        accused = report if id(report) in guilty else None
+        place = self._place(report, agreeing[0], index)
+        texts = (expected, found, NOT_PROVED)
+        self._tell(accused, place, texts, (index, report.known_index), names)
 
-def _compare_bytes(fs: ReadableFileSystem, reports: Sequence[ReplicaReport]) -> list[Finding]:
-    """Entries with equal chains and different bytes."""
-    differing: set[int] = set()
-    for place, left in enumerate(reports):
-        # All are compared with the first, and with the others only what the first does not have.
-        for other in reports[place + 1 :]:
-            if place == 0 or other.first_index < reports[0].first_index:
-                differing.update(differing_entries(fs, left, other))
-    findings: list[Finding] = []
-    for index in sorted(differing):
-        said = [
-            (report, _bytes_of(fs, report, index))
-            for report in reports
-            if report.chain(index) is not None
-        ]
-        guilty = frozenset(id(report) for report in reports if _contradicts(report, index))
-        wanted = _right([(data, report) for report, data in said], guilty)
-        if wanted is None:
-            findings.append(_other_bytes(said[0], said[1], index, (), guilty))
-            continue
-        agreeing = [report for report, data in said if data == wanted]
-        right = (agreeing[0], wanted)
-        names = tuple(report.name for report in agreeing)
-        findings += [
-            _other_bytes(one, right, index, names, guilty) for one in said if one[1] != wanted
-        ]
-    return findings
+    def tell_undecided(self, index: int, said: Sequence[tuple[ReplicaReport, int]]) -> None:
+        """Names the file of the first replica, which may be right."""
+        first, chain = said[0]
+        other = next(report for report, another in said if another != chain)
+        found = ", ".join(f"{chain:08x} in {report.name}" for report, chain in said)
+        last = min(report.known_index for report, _ in said)
+        place = self._place(first, other, index)
+        self._tell(None, place, (ONE_CHAIN, found, NO_MAJORITY), (index, last), ())
+
+    def _tell_bytes(
+        self,
+        one: tuple[ReplicaReport, bytes],
+        right: tuple[ReplicaReport, bytes],
+        index: int,
+        agreeing: tuple[str, ...],
+        guilty: Container[int],
+    ) -> None:
+        (report, data), (other, wanted) = one, right
+        at = first_difference(data, wanted)
+        shown, wrong = (each[at : at + BYTES_SHOWN].hex() or "the end" for each in (wanted, data))
+        expected = f"the same bytes in all replicas, as their CRCs say: {shown} as in {other.name}"
+        texts = (expected, f"{wrong} in {report.name}", NOT_PROVED if agreeing else NO_MAJORITY)
+        accused = report if id(report) in guilty else None
+        self._tell(accused, self._place(report, other, index), texts, (index, index), agreeing)
 
 
 def _contradicts(report: ReplicaReport, index: int) -> bool:
@@ -109,137 +210,40 @@ def _contradicts(report: ReplicaReport, index: int) -> bool:
     )
 
 
-def _bytes_of(fs: ReadableFileSystem, report: ReplicaReport, index: int) -> bytes:
-    place = index - report.first_index
-    position = report.positions[place]
-    return read_position(fs, report, position, report.ends[place] - position)
-
-
-def _place(report: ReplicaReport, index: int, one: bytes, other: bytes) -> tuple[str, int]:
-    """File and byte at which an entry of a replica differs from another one."""
-    position = report.positions[index - report.first_index] + first_difference(one, other)
-    start = segment_start(position, report.segment_size)
-    return f"{report.directory}/commitlog/{segment_name(start)}", position - start
-
-
-def _other_bytes(
-    one: tuple[ReplicaReport, bytes],
-    right: tuple[ReplicaReport, bytes],
-    index: int,
-    agreeing: tuple[str, ...],
-    guilty: Container[int],
-) -> Finding:
-    report, data = one
-    other, wanted = right
-    path, byte = _place(report, index, data, wanted)
-    at = first_difference(data, wanted)
-    replica, advice = _accused(report, guilty)
-    return Finding(
-        FindingKind.DIVERGENCE,
-        replica,
-        index,
-        index,
-        path,
-        byte,
-        f"the same bytes in all replicas, as their CRCs say: {_hex(wanted, at)} as in {other.name}",
-        f"{_hex(data, at)} in {report.name}",
-        advice if agreeing else NO_MAJORITY,
-        agreeing,
-    )
-
-
-def _hex(data: bytes, at: int) -> str:
-    return data[at : at + BYTES_SHOWN].hex() or "the end"
+def _entries_between(
+    report: ReplicaReport, begin: int, stop: int, indexes: tuple[int, int]
+) -> Iterator[tuple[int, int, int]]:
+    """Readable entries that overlap a range: index, and begin and end of the part in the range."""
+    low, high = indexes
+    place = bisect_right(report.ends, begin, low - report.first_index)
+    last = bisect_left(report.positions, stop, place, high + 1 - report.first_index)
+    for number in range(place, last):
+        index = number + report.first_index
+        if report.chain(index) is not None:
+            yield index, max(report.positions[number], begin), min(report.ends[number], stop)
 
 
 def _first_divergence(reports: Sequence[ReplicaReport]) -> int | None:
-    """The first committed entry about which two replicas disagree.
+    """The first committed entry with different chain CRCs in two replicas.
 
-    Chain CRCs cover all that came before, so equal ones at the end settle the whole range.
+    A chain CRC covers all entries before, so equal ones at the end settle the whole range.
     """
-    first = None
+    found = []
     for place, left in enumerate(reports):
         for right in reports[place + 1 :]:
             low = max(left.first_index, right.first_index)
             high = min(left.known_index, right.known_index)
-            differing = _first_in(left, right, low, high)
-            if differing is not None and (first is None or differing < first):
-                first = differing
-    return first
+            ours, theirs = (
+                one.chains[low - one.first_index : max(high, low - 1) + 1 - one.first_index]
+                for one in (left, right)
+            )
+            if ours != theirs:
+                pairs = enumerate(zip(ours, theirs, strict=False), low)
+                differ = (index for index, (one, other) in pairs if one != other)
+                readable = (index for index in differ if _both_known(left, right, index))
+                found += [index for index in (next(readable, None),) if index is not None]
+    return min(found, default=None)
 
 
-def _first_in(left: ReplicaReport, right: ReplicaReport, low: int, high: int) -> int | None:
-    if low > high:
-        return None
-    left_chains = left.chains[low - left.first_index : high + 1 - left.first_index]
-    right_chains = right.chains[low - right.first_index : high + 1 - right.first_index]
-    if left_chains == right_chains:
-        return None
-    for index, (one, other) in enumerate(zip(left_chains, right_chains, strict=False), low):
-        if one != other and one >= 0 and other >= 0:
-            return index
-    return None
-
-
-def _still_diverged(
-    report: ReplicaReport, others: Sequence[ReplicaReport], guilty: Container[int]
-) -> Finding:
-    agreeing = tuple(other.name for other in others)
-    replica, advice = _accused(report, guilty)
-    return Finding(
-        FindingKind.DIVERGENCE,
-        replica,
-        report.first_index,
-        report.known_index,
-        report.directory,
-        0,
-        f"the log of {', '.join(agreeing)}" if agreeing else "the log that the majority had before",
-        f"another log since an earlier entry in {report.name}",
-        advice,
-        agreeing,
-    )
-
-
-def _divergence(
-    fs: ReadableFileSystem,
-    report: ReplicaReport,
-    index: int,
-    agreeing: Sequence[ReplicaReport],
-    guilty: Container[int],
-) -> Finding:
-    right = agreeing[0]
-    replica, advice = _accused(report, guilty)
-    path, byte = _place(report, index, _bytes_of(fs, report, index), _bytes_of(fs, right, index))
-    names = tuple(other.name for other in agreeing)
-    return Finding(
-        FindingKind.DIVERGENCE,
-        replica,
-        index,
-        report.known_index,
-        path,
-        byte,
-        f"chain {right.chain(index):08x} as in {', '.join(names)}",
-        f"chain {report.chain(index):08x} in {report.name}",
-        advice,
-        names,
-    )
-
-
-def _undecided(
-    fs: ReadableFileSystem, index: int, said: Sequence[tuple[ReplicaReport, int]]
-) -> Finding:
-    """The file named is that of the first replica, which need not be the wrong one."""
-    first, chain = said[0]
-    other = next(report for report, another in said if another != chain)
-    path, byte = _place(first, index, _bytes_of(fs, first, index), _bytes_of(fs, other, index))
-    return Finding(
-        FindingKind.DIVERGENCE,
-        UNKNOWN_REPLICA,
-        index,
-        min(report.known_index for report, _ in said),
-        path,
-        byte,
-        ONE_CHAIN,
-        ", ".join(f"{chain:08x} in {report.name}" for report, chain in said),
-        NO_MAJORITY,
-    )
+def _both_known(left: ReplicaReport, right: ReplicaReport, index: int) -> bool:
+    return left.chain(index) is not None and right.chain(index) is not None

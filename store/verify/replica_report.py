@@ -1,4 +1,4 @@
-"""What the check of one replica comes to."""
+"""The result of the check of one replica."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from array import array
 from dataclasses import dataclass, field
 
 from store.verify.findings import Finding
-from store.verify.plan.ranges import ProvedCheckpoint
 
 
 @dataclass(slots=True)
 class ReplicaReport:
-    """What was checked, and what was found."""
+    """The extent of the check, and its findings: of a range, or of the whole log."""
 
     directory: str
     group: str
@@ -24,28 +23,27 @@ class ReplicaReport:
     last_term: int = 0
     messages: int = 0
     state: str = "unknown"
-    """Whether another replica has the same state: see :mod:`store.verify.replay.state_check`."""
+    """Whether another replica has the same state (:mod:`store.verify.replay.state_check`)."""
     findings: list[Finding] = field(default_factory=list)
     chains: array[int] = field(default_factory=lambda: array("q"), repr=False)
-    """By index from ``first_index`` on: the chain CRC of the entry, -1 where it is unreadable. What
-    was lost to the end is left out."""
+    """The chain CRC of each entry from ``first_index`` on, -1 of an unreadable one. It ends before
+    entries that are lost up to the end."""
     positions: array[int] = field(default_factory=lambda: array("q"), repr=False)
     ends: array[int] = field(default_factory=lambda: array("q"), repr=False)
-    """Likewise: where each entry begins and ends."""
-    proofs: list[ProvedCheckpoint] = field(default_factory=list, repr=False)
+    """Begin and end of each entry, as ``chains``."""
 
     @property
     def name(self) -> str:
-        """``group/node``; the directory, where that is unknown as the format file is unreadable."""
+        """``group/node``, or the directory if the format file cannot be read."""
         return f"{self.group}/{self.node}" if self.group else self.directory
 
     @property
     def known_index(self) -> int:
-        """The last entry that this replica has and knows to be committed."""
+        """The last entry that the replica has and knows to be committed."""
         return min(self.commit_index, self.last_index)
 
     def chain(self, index: int) -> int | None:
-        """The chain CRC of a committed entry; ``None`` where this replica cannot tell it."""
+        """The chain CRC of a committed entry, ``None`` if the replica does not have it."""
         if not self.first_index <= index <= self.known_index:
             return None
         if index - self.first_index >= len(self.chains):
@@ -54,7 +52,7 @@ class ReplicaReport:
         return None if crc < 0 else crc
 
     def to_json(self) -> dict[str, object]:
-        """All but the findings and the chains."""
+        """Everything but findings and chains."""
         return {
             "replica": self.name,
             "directory": self.directory,

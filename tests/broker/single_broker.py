@@ -31,6 +31,7 @@ from store.io.os_filesystem import OsFileSystem
 from store.log.retention_policy import RetentionPolicy
 from store.message.record import MessageRecord, iter_records
 from store.replica import ReplicaStore, StoreConfig
+from tests.support.fake_executor import FakeExecutor
 from tests.support.virtual_network import VirtualLoop
 
 T = TypeVar("T")
@@ -41,42 +42,6 @@ ELECTION_SECONDS = 2.0
 """In virtual time, in which a node that is alone has elected itself."""
 
 NOW_MS = 1_700_000_000_000
-
-
-class LoopExecutor:
-    """Disk work without a thread, while a test does not hold it back."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self.held: list[Callable[[], None]] | None = None
-
-    def submit(
-        self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]
-    ) -> None:
-        def job() -> None:
-            try:
-                result = work()
-            except Exception as error:  # noqa: BLE001 - handed to `done`, as the real one does
-                self._loop.call_soon(done, None, error)
-            else:
-                self._loop.call_soon(done, result, None)
-
-        if self.held is None:
-            job()
-        else:
-            self.held.append(job)
-
-    def hold(self) -> None:
-        """From now on nothing is done."""
-        self.held = []
-
-    def release(self) -> None:
-        """All that was held back is done, and what comes from now on at once."""
-        jobs, self.held = self.held or [], None
-        for job in jobs:
-            job()
-
-    def close(self) -> None: ...
 
 
 class NoPeers:
@@ -157,12 +122,12 @@ class SingleBroker:
                 incarnation=incarnation,
             ),
         )
-        self.log_executor = LoopExecutor(loop)
-        self.read_executor = LoopExecutor(loop)
+        self.log_executor = FakeExecutor(loop)
+        self.read_executor = FakeExecutor(loop)
         environment = Environment(
             fs=fs,
             make_transport=NoPeers,
-            executors=Executors(self.log_executor, self.read_executor, LoopExecutor(loop)),
+            executors=Executors(self.log_executor, self.read_executor, FakeExecutor(loop)),
             loop=loop,
             rng=Random(1),
             wall_clock=self.wall_ms,
@@ -213,7 +178,7 @@ class SingleBroker:
         """The answer to one request."""
         return await self.client.invoke(ADDRESS, code, ext or {}, (body,), timeout=seconds)
 
-    async def create_topic(self, name: str, queues: int = 4, perm: int = 6) -> None:
+    async def create_topic(self, name: str, queues: int = 4, perm: int = 6, **changed: str) -> None:
         answer = await self.ask(
             RequestCode.UPDATE_AND_CREATE_TOPIC,
             {
@@ -224,7 +189,8 @@ class SingleBroker:
                 "perm": str(perm),
                 "topicFilterType": "SINGLE_TAG",
                 "order": "false",
-            },
+            }
+            | changed,
         )
         assert answer.code == 0, answer.remark
 

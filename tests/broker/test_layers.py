@@ -44,10 +44,14 @@ ROOMS: dict[str, frozenset[str]] = {
             "config delivery errors group_commit limits metrics retry scheduled state"
             " topics_and_groups transactions"
         ),
+        "pop": (
+            "delivery errors group_commit ingest limits metrics retry scheduled state"
+            " topics_and_groups"
+        ),
         "maintenance": "config errors group_commit limits security state topics_and_groups",
         # All parts of one broker by name: what the wires and the answers to operators reach.
         "context": (
-            "config delivery group_commit ingest maintenance metrics remoting remoting/protocol"
+            "config delivery group_commit ingest maintenance metrics pop remoting remoting/protocol"
             " scheduled security state transactions"
         ),
         "admin": "config context limits remoting remoting/protocol state topics_and_groups",
@@ -55,19 +59,24 @@ ROOMS: dict[str, frozenset[str]] = {
         # The wires.
         "remoting/processors": (
             "admin config context delivery errors filter group_commit ingest limits maintenance"
-            " metrics remoting remoting/protocol security state topics_and_groups"
+            " metrics pop remoting remoting/protocol security state topics_and_groups"
         ),
         "http": (
             "admin config context delivery errors group_commit ingest limits metrics prometheus"
             " remoting remoting/protocol security"
         ),
+        "grpc/protocol": "",
+        "grpc": (
+            "config context delivery errors filter group_commit grpc/protocol ingest limits pop"
+            " remoting remoting/processors remoting/protocol security system topics_and_groups"
+        ),
         # OpenTelemetry: the doors of ingest and delivery, traced.
         "tracing": "delivery errors group_commit ingest",
         # One broker, assembled; and one NameServer.
         "server": (
-            "admin config context delivery group_commit http ingest limits maintenance metrics"
-            " prometheus remoting remoting/processors remoting/protocol scheduled security state"
-            " system topics_and_groups tracing transactions"
+            "admin config context delivery errors grpc group_commit http ingest limits maintenance"
+            " metrics pop prometheus remoting remoting/processors remoting/protocol scheduled"
+            " security state system topics_and_groups tracing transactions"
         ),
         "nameserver": "http limits metrics prometheus remoting remoting/protocol security system",
         # The library.

@@ -86,6 +86,13 @@ class RunningCluster:
         assert pid is not None
         return pid
 
+    @property
+    def namesrv_pid(self) -> int:
+        """Of the NameServer's process, which runs."""
+        pid = self._raft_log.namesrv_process.pid
+        assert pid is not None
+        return pid
+
     def kill(self, node: str) -> None:
         """kill -9; returns when the process is gone."""
         assert end_processes([self._raft_log.node(node).process], kill=True)

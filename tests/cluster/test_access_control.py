@@ -12,7 +12,12 @@ from broker.cli.cluster_admin.admin_client import RefusedError, run_admin
 from broker.cli.cluster_admin.cluster_view import view_groups
 from broker.remoting.protocol.codes import RequestCode
 from broker.security.credentials import read_profile
-from tests.cluster.running_cluster import RunningCluster, cluster
+from tests.cluster.running_cluster import (
+    RunningCluster,
+    admin_profile,
+    cluster,
+    start_cluster,
+)
 from tests.cluster.test_peer_security import steady_producer
 
 __all__ = ["cluster"]
@@ -136,3 +141,17 @@ def no_key_is_readable(cluster: RunningCluster, *keys: str) -> None:
         if path.is_file() and path.suffix != ".toml":
             data = path.read_bytes()
             assert not any(key.encode() in data for key in keys), path
+
+
+def test_a_secured_cluster_starts_for_who_has_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command that starts it reads the profile of the first admin beside the certificates."""
+    monkeypatch.delenv("DLEDGER_PROFILE", raising=False)
+    started = start_cluster(tmp_path / "data", True, nodes=1)
+    try:
+        started.dledger("group", "list", code=1)  # nobody else is let in
+        monkeypatch.setenv("DLEDGER_PROFILE", str(admin_profile(tmp_path / "data")))
+        started.dledger("group", "list")
+    finally:
+        started.stop()

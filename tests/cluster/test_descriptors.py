@@ -70,7 +70,7 @@ def set_settings(directory: Path) -> None:
 
 def ports(cluster: RunningCluster, node: str) -> dict[str, tuple[str, int]]:
     config = cluster._raft_log.node(node).config
-    return {name: tuple(endpoint) for name, endpoint in config.own._asdict().items()}
+    return {name: (at.host, at.port) for name, at in config.own.endpoints.items()}
 
 
 def pid(cluster: RunningCluster, node: str) -> int:

@@ -192,3 +192,19 @@ def test_the_status_is_shown_again_and_again(shared_cluster: RunningCluster) -> 
         assert watching.stdout is not None
         for _ in range(3):
             assert json.loads(watching.stdout.readline())["groups"][0]["group"] == "broker-a"
+
+
+def test_what_clients_told_of_a_message_is_shown_by_time(shared_cluster: RunningCluster) -> None:
+    message_id = "7F0000010A5C2B1D4E8F0000010203AB"
+    sent = ("Pub", "1700000000000", "r", "makers", "orders", message_id, "", "k", "a:1", "5", "7")
+    begun = ("SubBefore", "1700000000100", "r", "readers", "R1", message_id, "0", "k")
+    ended = ("SubAfter", "R1", message_id, "30", "true", "k", "0", "1700000000130", "readers")
+    for event in (ended, begun, sent):
+        body = "\x01".join(event) + "\x02\n"
+        shared_cluster.dledger("produce", "RMQ_SYS_TRACE_TOPIC", "--key", message_id, stdin=body)
+    told = shared_cluster.ask("message", "trace", message_id)
+    assert [event["kind"] for event in told["events"]] == ["Pub", "SubBefore", "SubAfter"]
+    lines = shared_cluster.dledger("message", "trace", message_id).stdout.splitlines()
+    assert lines[1].split() == ["2023-11-14T22:13:20.000+00:00", "sent", "makers", "7", "-", "-"]
+    other = shared_cluster.dledger("message", "trace", "0" * 32, code=1)
+    assert "no client has told of a message" in other.stderr

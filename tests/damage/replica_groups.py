@@ -101,8 +101,14 @@ def _commands(number: int, rng: Random) -> list[list[object]]:
         ["setting", "maxMessageSize", str(number)],
         ["access", f"account{number % 3}", b"definition" if number % 5 else b""],
         ["schedule", rng.randrange(18), number],
+        ["pop-receive", "poppers", "orders", 0, number, _run(number), number, number + 9, number],
+        ["pop-ack", "poppers", "orders", 0, _run(rng.randrange(number + 1))],
     ]
     return [command for command in commands if rng.random() < 0.3]
+
+
+def _run(offset: int) -> bytes:
+    return offset.to_bytes(8, "big") + (1).to_bytes(4, "big")
 
 
 def _close(replica: Replica, last: int, checkpoint: int, rng: Random) -> Member:

@@ -69,7 +69,7 @@ def test_the_image_runs_the_command_that_the_wheel_installs() -> None:
     assert found["STOPSIGNAL"] == "SIGTERM"
     ports = {int(port) for port in found["EXPOSE"].split()}
     config = node_config(yaml.safe_load(COMPOSE)["configs"]["node"]["content"], {})
-    assert ports == {9876, *(at.port for at in config.listening)}
+    assert ports == {9876, *(at.port for at in config.listening.endpoints.values())}
 
 
 # --- compose
@@ -94,7 +94,7 @@ def test_the_nodes_of_the_compose_file_form_a_group() -> None:
         assert setting_variables(environ) == list(environ)
         config = node_config(text, environ)
         assert config.node == name
-        assert {each.host for each in config.own} == {name}
+        assert {each.host for each in config.own.endpoints.values()} == {name}
         assert set(config.members) == names
         assert services[name]["volumes"] == [f"{name}:{config.data}"]
         assert int(services[name]["stop_grace_period"].removesuffix("s")) > config.drain_seconds
@@ -137,16 +137,19 @@ def test_the_pods_of_the_stateful_set_form_a_group() -> None:
             if value
         }
         config = node_config(texts["node.toml"], environ)
-        assert {each.host for each in config.own} == {f"dledger-{index}.{stateful['serviceName']}"}
+        assert {each.host for each in config.own.endpoints.values()} == {
+            f"dledger-{index}.{stateful['serviceName']}"
+        }
         assert len(config.members) == stateful["replicas"]
         (data,) = (v for v in container["volumeMounts"] if v["name"] == "data")
         assert config.data.startswith(data["mountPath"] + "/")
         ports = {each["name"]: each["containerPort"] for each in container["ports"]}
-        listening = config.listening
+        listening = {key: at.port for key, at in config.listening.endpoints.items()}
         assert ports == {
-            "remoting": listening.address.port,
-            "raft": listening.peer.port,
-            "http": listening.http.port,
+            "remoting": listening["address"],
+            "raft": listening["peer"],
+            "http": listening["http"],
+            "grpc": listening["grpc"],
         }
         assert pod["terminationGracePeriodSeconds"] > config.drain_seconds
     mounted = {v["mountPath"] for v in container["volumeMounts"]}

@@ -124,6 +124,11 @@ class Steps:
         self.count += 1 + (_size(one) if same else 0)
         return one == other
 
+    def differs(self, one: Any, other: Any) -> Any:
+        """Of arrays it is an array, and no negation of :meth:`equals`."""
+        self.equals(one, other)
+        return one != other
+
     def contains(self, container: Any, one: Any) -> Any:
         whole = isinstance(container, bytes | bytearray | str | list | tuple | memoryview)
         self.count += 1 + _size(container if whole else one)

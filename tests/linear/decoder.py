@@ -1,9 +1,11 @@
-"""The properties of a decoder that is to be fed."""
+"""The properties of a decoder that is to be fed, and what it may say of nonsense."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
+
+ROOMS = frozenset(("broker", "dledger", "store"))
 
 
 class Decoder(NamedTuple):
@@ -15,3 +17,12 @@ class Decoder(NamedTuple):
 
 
 LETTERS = [(b"", b"a", b"")]
+
+
+def is_refusal(error: Exception) -> bool:
+    """Whether a decoder may raise this for what it cannot read.
+
+    It may raise ``ValueError`` and errors of the product. Any other error, such as ``KeyError`` or
+    ``struct.error``, is a defect: no caller catches it.
+    """
+    return isinstance(error, ValueError) or type(error).__module__.partition(".")[0] in ROOMS

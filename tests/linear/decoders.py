@@ -13,7 +13,6 @@ import msgpack
 from broker.admin.group_members import parse_member
 from broker.client.consumer.offset_reset_body import reset_offsets
 from broker.client.received_message import decompressed
-from broker.client.route.topic_route import decode_route
 from broker.config.config_file import parse_config, parse_name_server_config
 from broker.config.dynamic_settings import changed_settings
 from broker.delivery.message_filter import SCAN_LIMITS, selected
@@ -21,6 +20,7 @@ from broker.delivery.message_reader import GetMessageResult, GetMessageStatus
 from broker.filter.sql92_parser import parse_selector
 from broker.filter.subscription import Subscription, tag_codes
 from broker.ingest.message_properties import storable_properties
+from broker.pop.receipt_handle import parse_handle
 from broker.remoting.processors import relay_to_consumer
 from broker.remoting.processors.topic_and_group_admin import _group_config
 from broker.remoting.protocol.addresses import parse_name_servers
@@ -62,6 +62,7 @@ from tests.linear.feeding import (
     records,
     registration,
     request,
+    route,
     selected_by,
     send_headers,
     signed,
@@ -80,6 +81,7 @@ from tests.linear.growing_inputs import (
     TAG_SHAPES,
     TOML_SHAPES,
 )
+from tests.linear.grpc_decoders import GRPC
 from tests.linear.stored_decoders import STORED
 
 DECODERS = [
@@ -171,6 +173,11 @@ DECODERS = [
         LETTERS,
     ),
     Decoder("tag expression", text(tag_codes), TAG_SHAPES),
+    Decoder(
+        "receipt handle",
+        text(lambda handle: parse_handle(handle, "b")),
+        [(b"", b"1 ", b""), (b"1 2 3 4 0 ", b"b", b" 0 0")],
+    ),
     Decoder(
         "subscription",
         text(
@@ -287,7 +294,7 @@ DECODERS = [
     ),
     Decoder(
         "route",
-        lambda data: decode_route("t", data),
+        route,
         [
             *JSON_SHAPES,
             (
@@ -369,6 +376,7 @@ DECODERS = [
             ),
         ],
     ),
+    *GRPC,
     *STORED,
 ]
 """All of them."""

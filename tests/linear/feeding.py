@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
 import zlib
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from crc32c import crc32c
 
 from broker.client.message import MessageQueue
 from broker.client.received_message import PulledBatch
+from broker.client.route.topic_route import decode_route
 from broker.filter.sql92_parser import parse_selector
 from broker.http import json_body as http_jsonbody
 from broker.http import produce as http_produce
@@ -50,6 +52,7 @@ from store.state.checkpoint import (
     CHECKPOINT_VERSION,
     decode_checkpoint,
 )
+from tests.linear.decoder import is_refusal
 
 
 def text(read: Callable[[str], object]) -> Callable[[bytes], object]:
@@ -85,6 +88,9 @@ def json_frame(data: bytes) -> object:
     return decode_frame(whole_frame(b'{"code":1,"opaque":2,"extFields":' + data + b"}", b""))
 
 
+NO_LOOP = asyncio.new_event_loop()
+NO_LOOP.close()
+
 BINARY_HEAD = struct.pack(">hbhiii", 1, 0, 0, 5, 0, 0)
 
 
@@ -105,8 +111,9 @@ def ext_fields(data: bytes) -> None:
         for read in (ext_str, ext_int, ext_bool):
             try:
                 read(frame, "a")
-            except Exception:  # noqa: BLE001, S112 - each of them refuses some
-                continue
+            except Exception as error:
+                if not is_refusal(error):
+                    raise
 
 
 def send_headers(data: bytes) -> None:
@@ -116,8 +123,9 @@ def send_headers(data: bytes) -> None:
         for names in (SHORT_NAMES, LONG_NAMES):
             try:
                 read_header(request(ext={**usual, "i": "", name: text}), names)
-            except Exception:  # noqa: BLE001, S112 - most of them are refused
-                continue
+            except Exception as error:
+                if not is_refusal(error):
+                    raise
 
 
 def like_sent(data: bytes) -> None:
@@ -162,6 +170,13 @@ def heartbeat(data: bytes) -> None:
         client_manage._subscriptions(each)
 
 
+def route(data: bytes) -> object:
+    try:
+        return decode_route("t", data)
+    except (KeyError, TypeError, AttributeError) as error:  # as its docstring says
+        raise ValueError(f"no route: {error!r}") from error
+
+
 def locks(data: bytes) -> None:
     batcher = SimpleNamespace(check_serving=lambda: None)
     LockProcessor(SimpleNamespace(batcher=batcher))._read(request(data))  # type: ignore[arg-type]  # the parts that it uses
@@ -187,8 +202,9 @@ def greeting(data: bytes) -> None:
     unpack_greeting(seal(msgpack.packb([PROTOCOL_VERSION, "g", "n0", data.decode()])))
 
 
-# Long input is read twice: each pass is counted by itself, and neither only from a size on.
-vars(http_jsonbody)["HTTP"] = replace(HTTP, containers_max=1 << 30, strings_max=1 << 30)
+def lift_json_limits() -> None:
+    """Long input is read twice: each pass is counted by itself, and neither only from a size on."""
+    vars(http_jsonbody)["HTTP"] = replace(HTTP, containers_max=1 << 30, strings_max=1 << 30)
 
 
 def counted_parts(data: bytes) -> None:
@@ -258,7 +274,8 @@ def checkpoint(payload: bytes) -> object:
 
 def websocket(chunk: int) -> Callable[[bytes], object]:
     def read(data: bytes) -> None:
-        reader = MessageReader(None, 1 << 20, lambda _message: True)  # type: ignore[arg-type]  # it pauses no protocol here
+        aiohttps = asyncio.StreamReaderProtocol(asyncio.StreamReader(loop=NO_LOOP), loop=NO_LOOP)
+        reader = MessageReader(aiohttps, 1 << 20, lambda _message: True)
         for start in range(0, len(data), chunk):
             piece = data[start : start + chunk]
             reader.get_buffer(0)[: len(piece)] = piece
@@ -292,7 +309,8 @@ def both(*reads: Callable[[bytes], object]) -> Callable[[bytes], object]:
         for one in reads:
             try:
                 one(data)
-            except Exception:  # noqa: BLE001, S112 - some of them refuse what others take
-                continue
+            except Exception as error:
+                if not is_refusal(error):
+                    raise
 
     return read

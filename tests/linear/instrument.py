@@ -153,7 +153,7 @@ class _Instrument(ast.NodeTransformer):
             case ast.Eq():
                 return _step("equals", node.left, right)
             case ast.NotEq():
-                return ast.UnaryOp(ast.Not(), _step("equals", node.left, right))
+                return _step("differs", node.left, right)
             case ast.In():
                 return _step("contains", right, node.left)
             case ast.NotIn():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from broker.state.broker_state import BrokerState
 from broker.state.commands import decode_commands
+from broker.state.pop_queues import pack_runs, unpack_runs, unpack_waiting
 from store.index.block_seals import unpack_seal
 from store.index.queue_tails import decode_tails, seal_payload
 from store.io.two_slot_file import decode_slot, encode_slot
@@ -26,6 +27,7 @@ from store.verify.log.batch_columns import TopicNumbers, read_columns
 from store.verify.log.log_commands import unpack_commands
 from store.verify.replay.broker_state_check import _decode
 from store.verify.state.broker_state import BrokerTables
+from store.verify.state.pop_state import PopTables
 from store.verify.state.stray_files import _read_record
 from tests.linear.decoder import LETTERS, Decoder
 from tests.linear.feeding import (
@@ -81,6 +83,15 @@ STORED = [
     ),
     Decoder("batches by columns", lambda data: by_columns(letters(data)), LETTERS),
     Decoder("state of a machine", decode_machine_state, MSGPACK_SHAPES),
+    Decoder(
+        "offsets of POP",
+        both(
+            lambda data: list(unpack_runs(data)),
+            lambda data: list(unpack_waiting(data)),
+            lambda data: PopTables.decode([1, [["g", "t", 0, 1, [[1] * 5] * len(data)]]]),
+        ),
+        [(b"", pack_runs([7]), b"")],
+    ),
     Decoder(
         "what replicas say of their states",
         both(unpack_reports, lambda data: digests_of(MachineState(data, [], {}, 0, 0))),

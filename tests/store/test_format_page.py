@@ -18,6 +18,7 @@ from broker.state import commands as code
 from broker.state.broker_state import BrokerState, DataVersion, TimerProgress
 from broker.state.deduplication_window import RecentRequests, pack_keys
 from broker.state.open_transactions import OpenTransaction
+from broker.state.pop_queues import PopDelivery, PopQueue, PopQueues
 from broker.topics_and_groups import GroupConfig, TopicConfig
 from store.message.record import derive, key_hash, key_prefix
 from store.message.scheduled_topics import DELAYS_MS
@@ -92,6 +93,11 @@ EVERY: list[code.Command] = [
     code.CheckTransaction(8, 8193, 15),
     code.PutSetting("flushDiskType", "SYNC_FLUSH"),
     code.PutAccess("reader1", b"\x90"),
+    code.PopReceive("g", "orders", 2, 9, bytes(12), 77, 31, 30),
+    code.PopWait("g", "orders", 2, 9, bytes(12)),
+    code.PopAck("g", "orders", 2, bytes(12)),
+    code.PopChange("g", "orders", 2, 5, 78, 32, 31),
+    code.PopForget("g", "orders", 2),
     code.Proof(41, b"\x90"),
     code.StoreRequests(pack_keys([1, 1 << 31])),
 ]
@@ -126,6 +132,13 @@ def full_state() -> BrokerState:
         transactions={7: OpenTransaction(8192, "p", 20, 21, 22, 23), 9: OpenTransaction(1, "q", 2)},
         settings={"b": "2", "a": "1"},
         access={"writer1": b"w", "reader1": b"r"},
+        pop=PopQueues(
+            {
+                ("g", "orders", 2): PopQueue(9, {3: PopDelivery(40, 2, 77, 5)}),
+                ("f", "a", 0): PopQueue(1),
+            },
+            30,
+        ),
     )
     state.requests.add(4096, pack_keys([1, 2]))
     return state
@@ -156,6 +169,14 @@ def test_a_state_with_all_there_is_is_read_by_the_page() -> None:
         ("writer1", b"w"),
     ]
     assert TimerProgress(**parts["timer"]) == state.timer
+    assert parts["pop"]["time_ms"] == 30
+    assert [tuple(each.values())[:4] for each in parts["pop"]["cursors"]] == [
+        ("f", "a", 0, 1),
+        ("g", "orders", 2, 9),
+    ]
+    assert [tuple(each.values()) for each in parts["pop"]["cursors"][1]["deliveries"]] == [
+        (3, 40, 2, 77, 5)
+    ]
     opened = {
         each["half_offset"]: OpenTransaction(**each["opened"]) for each in parts["transactions"]
     }

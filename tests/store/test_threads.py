@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -80,8 +81,10 @@ def test_readers_see_whole_entries_while_others_append_truncate_checkpoint_and_e
 
     def write() -> None:
         for turn in range(5000):
-            if turn >= 50 and store.first_index:  # the others may have had little time so far
-                break
+            if turn >= 50:
+                if store.first_index:
+                    break
+                time.sleep(0.001)  # the others have had little time so far
             store.append(writer.make_many(8, size=500 + turn))
             store.sync()
             if turn % 5 == 4:

@@ -21,7 +21,12 @@ from broker.remoting.protocol.codes import RequestCode, ResponseCode, refusal_wo
 from broker.remoting.protocol.errors import CallError, ConnectFailedError
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.java_json import decode_json
-from broker.security.credentials import CredentialsError, security_from
+from broker.security.credentials import (
+    NO_SECURITY,
+    CredentialsError,
+    read_profile,
+    security_from,
+)
 from dledger.wire.endpoint import Endpoint, join_host_port
 
 T = TypeVar("T")
@@ -228,14 +233,17 @@ class AdminClient:
         return TopicRoute(_with_leaders(masters), queues)
 
 
-def run_admin(namesrv: str, work: Callable[[AdminClient], Awaitable[T]]) -> T:
-    """Runs ``work`` on an event loop of its own, and closes its client afterwards."""
+def run_admin(namesrv: str, work: Callable[[AdminClient], Awaitable[T]], profile: str = "") -> T:
+    """Runs ``work`` on an event loop of its own, and closes its client afterwards. ``profile`` is
+    that of its client, where the environment names none."""
     # The call that waited for a connection reports how it ended.
     logging.getLogger("dledger.remoting").addHandler(logging.NullHandler())
 
     async def session() -> T:
         try:
             security = security_from(os.environ)
+            if profile and security == NO_SECURITY:
+                security = read_profile(profile)
             client = RemotingClient(asyncio.get_running_loop(), security=security)
         except CredentialsError as error:
             raise CommandError(str(error)) from error

@@ -48,6 +48,7 @@ class NodeView:
     incarnation: str | None = None
     security: dict[str, str | bool] = field(default_factory=dict)
     """See :func:`broker.admin.node_status.security_settings`."""
+    grpc: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,4 +230,5 @@ def _node_view(
         member=table.get("raftMember"),
         incarnation=table.get("raftIncarnation"),
         security=decode_json(table.get("security", "{}").encode()),
+        grpc=table.get("grpcAddress") or None,
     )

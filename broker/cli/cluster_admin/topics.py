@@ -14,11 +14,14 @@ from broker.cli.cluster_admin.admin_client import (
 )
 from broker.cli.terminal.command_error import CommandError
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
-from broker.topics_and_groups import AUTO_CREATE_TOPIC, PERM_READ, PERM_WRITE
+from broker.topics_and_groups import AUTO_CREATE_TOPIC, MESSAGE_TYPES, PERM_READ, PERM_WRITE
 
 TopicConfig: TypeAlias = Mapping[str, Any]
 """A topic as its broker reports it, by RocketMQ's names; empty if there is none."""
 READ_QUEUES, WRITE_QUEUES = "readQueueNums", "writeQueueNums"
+MESSAGE_TYPE = "message.type"
+"""An attribute, which stands among the other settings here."""
+
 NEW_TOPIC: TopicConfig = {
     "perm": PERM_READ | PERM_WRITE,
     "topicFilterType": "SINGLE_TAG",
@@ -54,7 +57,9 @@ async def _config_at(admin: AdminClient, address: str, topic: str) -> TopicConfi
         if error.code == ResponseCode.TOPIC_NOT_EXIST:
             return {}
         raise
-    return document_of(answer)
+    config = document_of(answer)
+    attributes = config.get("attributes", {})
+    return {**config, MESSAGE_TYPE: attributes.get(MESSAGE_TYPE, MESSAGE_TYPES[0])}
 
 
 def queue_count(config: TopicConfig) -> int:
@@ -89,6 +94,9 @@ async def put_topic(
     names = (*NEW_TOPIC, READ_QUEUES, WRITE_QUEUES)
     kept = {name: config[name] for name in names if name in config}
     ext = {"topic": topic, "defaultTopic": AUTO_CREATE_TOPIC, **NEW_TOPIC, **kept, **changes}
+    message_type = ext.pop(MESSAGE_TYPE, None)
+    if message_type is not None:
+        ext["attributes"] = f"+{MESSAGE_TYPE}={message_type}"
     await admin.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, ext)
 
 

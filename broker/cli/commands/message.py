@@ -6,9 +6,12 @@ import ipaddress
 import re
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
 
 import click
 
+from broker.admin.message_trace import TRACE_TOPIC, TraceKind, trace_of
 from broker.cli.cluster_admin.admin_client import (
     AdminClient,
     NoLeaderError,
@@ -19,7 +22,7 @@ from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.name_arguments import topic_name
 from broker.cli.terminal.numbers import COUNT
 from broker.cli.terminal.options import json_option, namesrv_option
-from broker.cli.terminal.output import Output
+from broker.cli.terminal.output import Output, print_table
 from broker.cli.terminal.program import Group
 from broker.cli.terminal.time_arguments import TIME, TIME_HELP, timestamp_ms
 from broker.client.errors import UndecodableBodyError
@@ -35,6 +38,13 @@ from store.quoting import quoted
 
 MESSAGE_ID = re.compile(r"[0-9A-Fa-f]{32}")
 QUERY_MESSAGES = 64
+OUTCOMES = {True: "success", False: "failed", None: None}
+EVENTS = {
+    TraceKind.SENT: "sent",
+    TraceKind.CONSUMING: "consumption begins",
+    TraceKind.CONSUMED: "consumption ends",
+    TraceKind.TRANSACTION_ENDED: "transaction ends",
+}
 
 
 command = Group()
@@ -104,6 +114,48 @@ def query(
         lambda admin: find_by_key(admin, topic, key, count=count, since=since, until=until),
     )
     _print_all(messages, f"topic {topic} has no message with key {key}", output)
+
+
+@command.command(examples="  dledger message trace 7F0000010A5C2B1D4E8F000001020304\n")
+@click.argument("message_id", metavar="ID", help="The id that the client gave the message.")
+@namesrv_option
+@json_option
+def trace(*, message_id: str, namesrv: str, output: Output) -> None:
+    """What clients have told of a message, if their message trace is on."""
+    told = run_on_leaders(
+        namesrv,
+        lambda admin: find_by_key(
+            admin, TRACE_TOPIC, message_id, count=QUERY_MESSAGES, since=0, until=INT64_MAX
+        ),
+    )
+    try:
+        events = trace_of(message_id, [message.body for message in told])
+    except (UndecodableBodyError, ValueError) as error:
+        raise CommandError(f"a trace of {message_id} cannot be read: {error}") from error
+    if not events:
+        raise CommandError(f"no client has told of a message {message_id} in {TRACE_TOPIC}")
+    if output.document({"id": message_id, "events": [asdict(event) for event in events]}):
+        return
+    rows = [
+        (
+            None if event.time_ms is None else _iso(event.time_ms),
+            EVENTS[event.kind],
+            event.group,
+            event.cost_ms,
+            event.outcome or OUTCOMES[event.success],
+            event.retries,
+        )
+        for event in events
+    ]
+    print_table(("TIME", "EVENT", "GROUP", "MS", "OUTCOME", "RETRIES"), rows)
+
+
+def _iso(milliseconds: int) -> str:
+    """Of whatever number a client has told."""
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
+    except (OverflowError, ValueError, OSError):
+        return f"{milliseconds} ms"
 
 
 def _print_all(messages: list[ReceivedMessage], missing: str, output: Output) -> None:

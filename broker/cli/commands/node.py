@@ -148,12 +148,12 @@ async def _start(config: NodeConfig, output: Output) -> BrokerServer[Broker]:
     except StoreError as error:
         raise CommandError(f"{config.name}: {error}") from error
     except OSError as error:
-        wanted = ", ".join(map(str, config.listening))
+        wanted = ", ".join(map(str, config.listening.endpoints.values()))
         raise CommandError(
             f"{config.name} cannot listen on its addresses ({wanted}): "
             f"{os.strerror(error.errno or 0)}; stop what uses them, or change its node.toml"
         ) from error
-    addresses = {key: str(endpoint) for key, endpoint in config.own._asdict().items()}
+    addresses = {key: str(endpoint) for key, endpoint in config.own.endpoints.items()}
     announce(
         {"node": config.name, "pid": os.getpid(), **addresses},
         f"{config.name} listens on {config.own.address}",

@@ -138,7 +138,7 @@ def _members(path: str) -> tuple[str, Mapping[tuple[str, str], list[str]]]:
     except ConfigError as error:
         raise UsageError(str(error)) from error
     return config.cluster, {
-        (config.group, node): [endpoint.host for endpoint in member]
+        (config.group, node): [endpoint.host for endpoint in member.endpoints.values()]
         for node, member in config.members.items()
     }
 

@@ -107,6 +107,7 @@ def _print_table(groups: list[GroupView]) -> None:
             "LAG",
             "ADDRESS",
             "HTTP",
+            "GRPC",
             "PID",
         ),
         [
@@ -121,6 +122,7 @@ def _print_table(groups: list[GroupView]) -> None:
                 node.lag_entries,
                 node.address,
                 node.http,
+                node.grpc,
                 node.pid,
             )
             for group in groups

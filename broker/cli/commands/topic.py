@@ -15,6 +15,7 @@ from broker.cli.cluster_admin.admin_client import (
     run_on_leaders,
 )
 from broker.cli.cluster_admin.topics import (
+    MESSAGE_TYPE,
     READ_QUEUES,
     WRITE_QUEUES,
     TopicConfig,
@@ -39,7 +40,7 @@ from broker.cli.terminal.output import Output, print_table
 from broker.cli.terminal.program import Group
 from broker.limits import STATE
 from broker.remoting.protocol.codes import RequestCode
-from broker.topics_and_groups import PERM_READ, PERM_WRITE
+from broker.topics_and_groups import MESSAGE_TYPES, PERM_READ, PERM_WRITE
 
 QUEUES_MAX = STATE.queues_max
 QUEUES_USUAL = 8
@@ -65,6 +66,13 @@ def settings_options(command: F) -> F:
             help="Whether clients may read and write (default: rw, or as it is).",
         ),
         click.option(
+            "--type",
+            "message_type",
+            type=click.Choice(MESSAGE_TYPES),
+            help="The type of message that it takes (default: all, or as it is); UNSPECIFIED and "
+            "MIXED are all.",
+        ),
+        click.option(
             "--fewer",
             is_flag=True,
             help="Take queues away from a topic that has more; consumers no longer see what is in "
@@ -87,6 +95,7 @@ def settings_options(command: F) -> F:
   dledger topic create orders --queues 8
   dledger topic create orders -b 127.0.0.1:10911
   dledger topic create ledger --queues 1 --order --perm rw
+  dledger topic create payments --type TRANSACTION
 """
 )
 @name_argument
@@ -167,10 +176,11 @@ def alter(*, name: str, fewer: bool, namesrv: str, output: Output, **given: Any)
             config[WRITE_QUEUES],
             _permission(config["perm"]),
             "yes" if config["order"] else "no",
+            config[MESSAGE_TYPE],
         )
         for address, config in configs.items()
     ]
-    print_table(("BROKER", "READ QUEUES", "WRITE QUEUES", "PERM", "ORDER"), rows)
+    print_table(("BROKER", "READ QUEUES", "WRITE QUEUES", "PERM", "ORDER", "TYPE"), rows)
 
 
 def _changes(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -182,6 +192,8 @@ def _changes(given: Mapping[str, Any]) -> dict[str, Any]:
         changes["perm"] = PERMISSIONS[given["perm"]]
     if given["order"] is not None:
         changes["order"] = given["order"]
+    if given["message_type"] is not None:
+        changes[MESSAGE_TYPE] = given["message_type"]
     return changes
 
 

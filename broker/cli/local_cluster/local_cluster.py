@@ -149,6 +149,8 @@ class LocalCluster:
             member = node.config.listening
             wanted[member.address] = (node.config.name, "--port")
             wanted[member.peer] = (f"Raft of {node.config.name}", "--port")
+            if member.grpc is not None:
+                wanted[member.grpc] = (f"gRPC of {node.config.name}", "--port")
             wanted[member.http] = (f"HTTP of {node.config.name}", "--http-port")
         for endpoint, (user, option) in wanted.items():
             why = why_taken(endpoint)

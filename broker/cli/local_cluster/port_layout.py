@@ -26,6 +26,9 @@ PEER_PORT_DISTANCE = 4
 Its DLedger takes 40911 and up. Linux picks local ports of outgoing connections there, so now and
 then a restarting node would find its port taken."""
 
+GRPC_PORT_DISTANCE = 5
+"""The gRPC port is the remoting port plus this, next to the Raft port."""
+
 FREE_PORTS = range(20_000, 32_768)
 """Where to look for a free port: below those of outgoing connections, for the same reason."""
 
@@ -86,7 +89,7 @@ def change_ports(
 
     Raises :class:`UsageError` where it is not as :func:`plan_cluster` made it.
     """
-    own = {endpoint.port for config in found for endpoint in config.own}
+    own = {each.port for config in found for each in config.own.endpoints.values()}
     own |= {Endpoint.parse(address).port for config in found for address in config.namesrv}
     given = Ports(*(port or 0 for port in ports))
     fresh = plan_cluster(directory, len(found[0].members), groups, given, own)
@@ -114,17 +117,19 @@ def _change_member(old: Member, new: Member, ports: Ports) -> Member:
         peer=old.peer if ports.remoting is None else new.peer,
         address=old.address if ports.remoting is None else new.address,
         http=old.http if ports.http is None else new.http,
+        grpc=old.grpc if ports.remoting is None else new.grpc,
     )
 
 
 def plan_member(address: Endpoint, known: Collection[Member]) -> Member:
-    """The addresses of one more node. Clients find it at ``address``; the other two are the next
+    """The addresses of one more node. Clients find it at ``address``; the others are the next
     unused ones in the order of :func:`plan_cluster`."""
-    taken = {endpoint.port for member in known for endpoint in member} | {address.port}
+    taken = {each.port for member in known for each in member.endpoints.values()} | {address.port}
     first_http = max((member.http.port + 1 for member in known), default=DEFAULT_PORTS.http or 0)
     peer = _next_port(address.port + PEER_PORT_DISTANCE, taken)
-    http = _next_port(first_http, taken | {peer})
-    return Member(Endpoint(HOST, peer), address, Endpoint(HOST, http))
+    grpc = _next_port(address.port + GRPC_PORT_DISTANCE, taken | {peer})
+    http = _next_port(first_http, taken | {peer, grpc})
+    return Member(Endpoint(HOST, peer), address, Endpoint(HOST, http), Endpoint(HOST, grpc))
 
 
 def _next_port(first: int, taken: Collection[int]) -> int:
@@ -147,7 +152,7 @@ def why_taken(endpoint: Endpoint) -> str | None:
 
 
 def free_member() -> Member:
-    """Three addresses on any free ports."""
+    """A member's addresses on any free ports."""
     with ExitStack() as reserved:
         return _Allocator(reserved, Ports(0, 0, 0), Random()).member()
 
@@ -178,8 +183,9 @@ class _Allocator:
             peer=self._endpoint(remoting and remoting + count * PORT_STEP + PEER_PORT_DISTANCE),
             address=self._endpoint(remoting and remoting + count * PORT_STEP),
             http=self._endpoint(http and http + count),
+            grpc=self._endpoint(remoting and remoting + count * PORT_STEP + GRPC_PORT_DISTANCE),
         )
-        if max(endpoint.port for endpoint in member) > PORT_MAX:
+        if max(each.port for each in member.endpoints.values()) > PORT_MAX:
             raise UsageError(f"the ports of node {count + 1} would lie above {PORT_MAX}")
         return member
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
@@ -11,6 +12,7 @@ from broker.cli.cluster_admin.cluster_view import GroupView, view_groups, view_n
 from broker.cli.local_cluster.local_cluster import LocalCluster, LocalNode
 from broker.cli.local_cluster.managed_processes import ManagedProcess
 from broker.cli.terminal.command_error import CommandError
+from broker.config.node_config import NodeConfig
 from dledger.raft.quorum import majority
 
 T = TypeVar("T")
@@ -53,6 +55,7 @@ def wait_until_serving(cluster: LocalCluster) -> list[GroupView]:
     return run_admin(
         str(cluster.namesrv),
         lambda admin: _until(lambda: groups_that_serve(admin), lambda: _obstacles(cluster)),
+        own_admin(next(iter(cluster.nodes.values())).config),
     )
 
 
@@ -62,7 +65,14 @@ def wait_until_answering(node: LocalNode) -> dict[str, str]:
     return run_admin(
         node.config.namesrv[0],
         lambda admin: _until(lambda: view_node(admin, address), lambda: _ended([node.process])),
+        own_admin(node.config),
     )
+
+
+def own_admin(config: NodeConfig) -> str:
+    """The profile of the first admin, where this node has it; else an empty string."""
+    admin = config.security.files.admin_profile
+    return admin if config.security.protects and os.path.exists(admin) else ""
 
 
 def wait_until_listening(cluster: LocalCluster) -> None:

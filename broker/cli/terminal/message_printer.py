@@ -36,18 +36,18 @@ FIELDS: dict[str, tuple[str, Callable[[ReceivedMessage], object]]] = {
     "k": ("keys", lambda message: " ".join(message.keys)),
     "g": ("tags", lambda message: message.tags),
     "h": ("properties", lambda message: ",".join(map("=".join, message.properties.items()))),
-    "T": ("store time, ms", lambda message: message.store_timestamp),
-    "B": ("born time, ms", lambda message: message.born_timestamp),
-    "r": ("attempts before", lambda message: message.reconsume_times),
-    "S": ("bytes of the body", lambda message: len(message.body)),
+    "T": ("store time in ms", lambda message: message.store_timestamp),
+    "B": ("born time in ms", lambda message: message.born_timestamp),
+    "r": ("number of earlier attempts", lambda message: message.reconsume_times),
+    "S": ("size of the body in bytes", lambda message: len(message.body)),
     "s": ("body", lambda message: message.body),
 }
 """What a letter behind `%` stands for. Those that kcat has, too, mean the same."""
 
 FORMAT_HELP = (
-    "Print each message in this way: "
-    + ", ".join(f"%{letter} {what}" for letter, (what, _) in FIELDS.items())
-    + ", %{NAME} a property, %% a percent sign; \\n, \\t, \\0 and \\\\ as in C."
+    "Print each message in this way. "
+    + " ".join(f"%{letter} is its {what}." for letter, (what, _) in FIELDS.items())
+    + " %{NAME} is a property, %% a percent sign. \\n, \\t, \\0 and \\\\ are as in C."
 )
 _TOKEN = re.compile(r"%(?:\{(?P<property>[^}]*)\}|(?P<letter>.?))|\\(?P<escape>.?)", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\"}

@@ -9,7 +9,7 @@ from broker.context import BrokerContext
 from broker.delivery.message_filter import message_filter
 from broker.filter.subscription import Subscription
 from broker.limits import CLIENTS
-from broker.remoting.connected_clients import Client, ConsumerSettings
+from broker.remoting.connected_clients import Client, ClientConnection, ConsumerSettings
 from broker.remoting.connection import Connection
 from broker.remoting.processors.json_body import json_object, objects_of
 from broker.remoting.protocol.codes import ResponseCode
@@ -96,11 +96,12 @@ class ClientManageProcessor:
         """Code 38."""
         group = ext_str(request, "consumerGroup")
         found = self._clients.consumers.get(group)
-        if found is None:
+        sharers = [] if found is None else found.queue_sharers()
+        if not sharers:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"no consumer of the group {group} is connected"
             )
-        body = encode_json({"consumerIdList": found.client_ids()})
+        body = encode_json({"consumerIdList": sharers})
         connection.respond(request, body=(body,))
 
     def consumer_connections(self, connection: Connection, request: Frame) -> None:
@@ -152,7 +153,7 @@ class ClientManageProcessor:
         connection.respond(request, body=(encode_json({"data": producers}),))
 
 
-def _connections(members: Mapping[Connection, Client]) -> list[dict[str, object]]:
+def _connections(members: Mapping[ClientConnection, Client]) -> list[dict[str, object]]:
     return [client.as_json(connection) for connection, client in members.items()]
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from broker.context import BrokerContext
+from broker.delivery.first_offset import begins_at_end
+from broker.delivery.offset_resets import reset_commands
 from broker.ingest.state_quota import check_offset_quota
 from broker.remoting.connection import Connection
 from broker.remoting.error_responses import respond_when_done
@@ -14,11 +16,10 @@ from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.errors import FieldError, RequestError
 from broker.remoting.protocol.ext_fields import INT32_MAX, ext_bool, ext_int, ext_str
 from broker.remoting.protocol.frame import Frame
-from broker.state.commands import CommitOffset
+from broker.state.commands import Command, CommitOffset
 from broker.topics_and_groups import TopicConfig, check_group_name, check_topic_name
 from dledger.errors import ProposeError
 from store.errors import StoreError
-from store.message.batch import QUEUE_ROW
 from store.quoting import FROM_OUTSIDE, quoted
 
 log = logging.getLogger(__name__)
@@ -77,7 +78,9 @@ class OffsetProcessor:
         offset = self._context.machine.state.offset(group, topic, queue_id)
         if offset is None:
             # A client that can begin elsewhere than at 0 says so; it gets "not found".
-            if not ext_bool(request, "setZeroIfNotFound", True) or self._is_old(topic, queue_id):
+            if not ext_bool(request, "setZeroIfNotFound", True) or begins_at_end(
+                self._context.machine, self._context.delivery.replica_selection, topic, queue_id
+            ):
                 connection.respond(
                     request,
                     ResponseCode.QUERY_NOT_FOUND,
@@ -86,20 +89,6 @@ class OffsetProcessor:
                 return
             offset = 0
         connection.respond(request, ext={"offset": str(offset)})
-
-    def _is_old(self, topic: str, queue_id: int) -> bool:
-        """Whether a new group decides by itself where it begins, as with RocketMQ: the queue has
-        lost its first message, or that has left the memory. Else it begins at 0."""
-        queue = self._context.machine.queue(topic, queue_id)
-        if queue is None or queue.first_offset > 0:
-            return queue is not None
-        row = queue.read(0, 1)
-        if not row:
-            return False
-        position, _size, _code = QUEUE_ROW.unpack(row)
-        return self._context.delivery.replica_selection.is_far(
-            position, self._context.machine.applied_end
-        )
 
     def update_consumer_offset(self, connection: Connection, request: Frame) -> None:
         """Code 15. A negative offset means none and has no effect (ali-ons sends it). Nor has any
@@ -137,9 +126,18 @@ class OffsetProcessor:
         offsets = self._context.machine.state.offset_count
         check_offset_quota(batcher, offsets, group, topic, queue_id)
         self._context.ingest.auto_creator.ensure_group(group)
-        batcher.add_command(
-            CommitOffset(group, topic, queue_id, offset), respond_when_done(connection, request)
-        )
+        commands: Sequence[Command] = (CommitOffset(group, topic, queue_id, offset),)
+        if self._context.clients.consumers.get(group) is None and self._is_back(
+            group, topic, queue_id, offset
+        ):
+            commands = reset_commands(batcher, group, topic, queue_id, offset)
+        batcher.add_in_one_entry((), commands, respond_when_done(connection, request))
+
+    def _is_back(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
+        """Whether a group that receives by POP would move back. A member's offset never does that;
+        an operator's, while no member is connected, does."""
+        cursor = self._context.batcher.pop_queue((group, topic, queue_id))
+        return cursor is not None and offset < cursor.queue.committed_offset
 
     # --- queue offsets
 

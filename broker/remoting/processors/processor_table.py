@@ -19,6 +19,7 @@ from broker.remoting.processors.end_transaction import EndTransactionProcessor
 from broker.remoting.processors.group_members import MemberProcessor
 from broker.remoting.processors.linearizable_read import linearizable
 from broker.remoting.processors.lock_queues import LockProcessor
+from broker.remoting.processors.pop_message import PopProcessor
 from broker.remoting.processors.pull_message import PullMessageProcessor
 from broker.remoting.processors.query_consume_queue import QueryConsumeQueueProcessor
 from broker.remoting.processors.query_message import QueryMessageProcessor
@@ -36,6 +37,7 @@ def broker_handlers(context: BrokerContext, retention: Retention) -> Mapping[int
     """The handlers of one broker, by request code."""
     send = SendMessageProcessor(context)
     pull = PullMessageProcessor(context.delivery)
+    pop = PopProcessor(context)
     offsets = OffsetProcessor(context)
     clients = ClientManageProcessor(context)
     topics = TopicProcessor(context)
@@ -59,6 +61,11 @@ def broker_handlers(context: BrokerContext, retention: Retention) -> Mapping[int
         RequestCode.CONSUMER_SEND_MSG_BACK: SendBackProcessor(context).send_back,
         RequestCode.PULL_MESSAGE: pull.pull,
         RequestCode.LITE_PULL_MESSAGE: pull.pull,
+        RequestCode.POP_MESSAGE: pop.pop,
+        RequestCode.ACK_MESSAGE: pop.ack,
+        RequestCode.BATCH_ACK_MESSAGE: pop.ack_batch,
+        RequestCode.CHANGE_MESSAGE_INVISIBLETIME: pop.change_invisible_time,
+        RequestCode.NOTIFICATION: pop.notification,
         RequestCode.QUERY_CONSUMER_OFFSET: offsets.query_consumer_offset,
         RequestCode.UPDATE_CONSUMER_OFFSET: offsets.update_consumer_offset,
         RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: linearizable(context, offsets.search_offset),

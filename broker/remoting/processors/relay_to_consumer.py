@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from broker.context import BrokerContext
+from broker.remoting.connected_clients import ClientConnection
 from broker.remoting.connection import Connection
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.errors import CallError, FieldError, RequestError, RequestTimeoutError
@@ -81,7 +82,7 @@ class RelayProcessor:
                 done=partial(status.answered, client_id),
             )
 
-    def _member(self, request: Frame) -> Connection:
+    def _member(self, request: Frame) -> ClientConnection:
         group, client_id = ext_str(request, "consumerGroup"), ext_str(request, "clientId")
         found = self._context.clients.consumers.get(group)
         for member, client in ({} if found is None else found.members).items():
@@ -95,7 +96,7 @@ class RelayProcessor:
     def _relay(
         connection: Connection,
         request: Frame,
-        member: Connection,
+        member: ClientConnection,
         fields: dict[str, str],
         body: Bytes,
     ) -> None:

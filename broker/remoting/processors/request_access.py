@@ -78,6 +78,15 @@ def _locks(request: Frame) -> Iterable[Access]:
     return (consume_as(text_of(json_object(request, "the request for locks"), "consumerGroup")),)
 
 
+def _ack_batch(request: Frame) -> Iterable[Access]:
+    """Each acknowledgement names its group and topic."""
+    body = json_object(request, "the acknowledgements")
+    needed: list[Access] = []
+    for each in objects_of(body, "acks"):
+        needed += (consume(text_of(each, "t")), consume_as(text_of(each, "c")))
+    return needed
+
+
 def _consume_directly(request: Frame) -> Iterable[Access]:
     return (consume_as(ext_str(request, "consumerGroup")), *CONSUME_ANY)
 
@@ -92,6 +101,11 @@ BROKER_ACCESS: Mapping[int, Classifier] = {
     RequestCode.CONSUMER_SEND_MSG_BACK: _send_back,
     RequestCode.PULL_MESSAGE: _pull,
     RequestCode.LITE_PULL_MESSAGE: _pull,
+    RequestCode.POP_MESSAGE: _pull,
+    RequestCode.ACK_MESSAGE: _pull,
+    RequestCode.BATCH_ACK_MESSAGE: _ack_batch,
+    RequestCode.CHANGE_MESSAGE_INVISIBLETIME: _pull,
+    RequestCode.NOTIFICATION: _pull,
     RequestCode.QUERY_CONSUMER_OFFSET: _pull,
     RequestCode.UPDATE_CONSUMER_OFFSET: _pull,
     RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: _DESCRIBE,
@@ -134,6 +148,7 @@ BROKER_ACCESS: Mapping[int, Classifier] = {
     RequestCode.GET_GROUP_MEMBERS: _DESCRIBE,
     RequestCode.CHANGE_GROUP_MEMBERS: _ADMINISTER,
     RequestCode.TRANSFER_LEADERSHIP: _ADMINISTER,
+    RequestCode.FORWARD_GRPC: _ADMINISTER,  # as the next one
     RequestCode.FORWARD: _ADMINISTER,  # signed by the cluster; its content is checked separately
     RequestCode.GET_BROKER_RUNTIME_INFO: _DESCRIBE,
     RequestCode.VIEW_BROKER_STATS_DATA: _DESCRIBE,

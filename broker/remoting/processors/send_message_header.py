@@ -78,7 +78,7 @@ def read_templated_header(request: TemplatedFrame) -> SendRequest | None:
             return None
         model = request.template.cached = _common(read_header(request, SHORT_NAMES))
     topic, sys_flag, flag, reconsume_times, before, after, options = model
-    _, born, unique_key, queue = request.values
+    _, born, unique_key, queue = request.values[:4]
     try:
         born_timestamp = int(born)
         queue_id = int(queue)
@@ -152,7 +152,7 @@ def read_header(request: Frame, names: HeaderNames) -> SendRequest:
             flag,
             reconsume_times,
             properties.encode(),
-            _new(SendOptions, (default_topic, queues_max, times_max)),
+            _new(SendOptions, (default_topic, queues_max, times_max, b"")),
         ),
     )
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from broker.context import BrokerContext
+from broker.errors import RefusedError
 from broker.ingest.state_quota import check_group_quota, check_topic_quota
 from broker.limits import STATE
 from broker.remoting.connection import Connection
@@ -21,6 +22,7 @@ from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.java_json import decode_json, encode_json
 from broker.state.commands import Command, DeleteGroup, DeleteTopic, PutGroup, PutTopic
 from broker.topics_and_groups import (
+    MESSAGE_TYPE_MASK,
     PERM_MAX,
     TOPIC_SIZE_MAX,
     GroupConfig,
@@ -28,7 +30,9 @@ from broker.topics_and_groups import (
     check_group_name,
     check_topic_name,
     retry_topic,
+    with_message_type,
 )
+from store.quoting import quoted
 
 _GROUP_FIELDS: Mapping[str, str] = {
     "brokerId": "broker_id",
@@ -51,18 +55,27 @@ class TopicProcessor:
     # --- topics
 
     def create_topic(self, connection: Connection, request: Frame) -> None:
-        """Code 17: creates a topic or replaces its settings."""
+        """Code 17: creates a topic or replaces its settings.
+
+        Of RocketMQ 5's ``attributes``, such as ``+message.type=FIFO``, the message type is taken.
+        It stays as it is where the request does not name it.
+        """
         name = ext_str(request, "topic")
+        batcher = self._context.batcher
         topic = TopicConfig(
             name,
             ext_int(request, "readQueueNums", minimum=1, maximum=STATE.queues_max),
             ext_int(request, "writeQueueNums", minimum=1, maximum=STATE.queues_max),
             ext_int(request, "perm", minimum=0, maximum=PERM_MAX),
-            ext_int(request, "topicSysFlag", 0, minimum=0, maximum=INT32_MAX),
+            _typed_flag(
+                ext_int(request, "topicSysFlag", 0, minimum=0, maximum=INT32_MAX),
+                ext_str(request, "attributes", ""),
+                batcher.topic(name),
+            ),
             ext_bool(request, "order", False),
         )
         self._refuse_system_topic(name)
-        check_topic_quota(self._context.batcher, topic)
+        check_topic_quota(batcher, topic)
         self._commit(connection, request, PutTopic.of(topic, self._context.wall_clock()))
 
     def delete_topic(self, connection: Connection, request: Frame) -> None:
@@ -186,3 +199,22 @@ def _group_config(request: Frame) -> GroupConfig:
             raise FieldError(f"{name} is not between 0 and {maximum}: {value}")
         group = replace(group, **{attribute: value})
     return group
+
+
+def _typed_flag(sys_flag: int, attributes: str, known: TopicConfig | None) -> int:
+    """The system flag with the message type of ``attributes``, or else that of the topic now.
+
+    Raises :class:`~broker.errors.RefusedError`.
+    """
+    typed = 0 if known is None else known.sys_flag & MESSAGE_TYPE_MASK
+    for each in filter(None, attributes.split(",")):
+        name, equals, value = each.partition("=")
+        if name == "+message.type" and equals:
+            typed = with_message_type(0, value)
+        elif name == "-message.type" and not equals:
+            typed = 0
+        else:
+            raise RefusedError(
+                f"the attribute {quoted(each)} is neither +message.type=TYPE nor -message.type"
+            )
+    return sys_flag & ~MESSAGE_TYPE_MASK | typed

@@ -1,9 +1,10 @@
 """Header templates: headers that differ from an earlier one in a few values only.
 
-A sender of messages repeats the same header: another number here, another unique key there, else
-byte for byte the same. So do answers. Such a header is not parsed. It is cut where its model was,
-and the text between the values is compared with that of the model. The values must be letters and
-digits alone, which JSON reads as they are. Any other header goes through the parser.
+A sender of messages repeats the same header: another number here, another unique key there, another
+signature, else byte for byte the same. So do answers. Such a header is not parsed. It is cut where
+its model was, and the text between the values is compared with that of the model. The values must
+be letters and digits alone, in a signed header also ``+``, ``/`` and ``=``: JSON reads them as they
+are. Any other header goes through the parser.
 
 A model is tried before it is used: with other values in it, the parser must find just these, in
 their places, and nothing else changed.
@@ -35,6 +36,10 @@ _VARYING = {
     (0, int(RequestCode.SEND_MESSAGE_V2)): ("g", "i", "e"),
     (FLAG_RESPONSE, int(ResponseCode.SUCCESS)): ("msgId", "queueId", "queueOffset"),
 }
+_SIGNATURE = "Signature"
+"""Varies too, where a request has it: base64, of always the same length."""
+
+_BASE64_MARKS = b"+/="
 _UNIQUE_KEY_TEXT = json_text(UNIQUE_KEY_START)
 _ZERO, _SEVEN, _EIGHT = b"078"
 
@@ -59,7 +64,8 @@ class TemplatedFrame(Frame):
         self.template = template
         self.values = values
         """The opaque, and the varying fields: ``g``, the unique key in ``i``, and ``e`` of a sent
-        message, ``msgId``, ``queueId`` and ``queueOffset`` of an answer."""
+        message, ``msgId``, ``queueId`` and ``queueOffset`` of an answer; then the signature of a
+        signed request."""
 
     def __getattr__(self, name: str) -> dict[str, ExtValue]:
         if name != "ext":
@@ -71,7 +77,17 @@ class TemplatedFrame(Frame):
 class HeaderTemplate:
     """One header. ``cached`` is for the handler of the frames, to keep what it has made of it."""
 
-    __slots__ = ("_between", "_cut", "_names", "_pick", "cached", "frame", "hits", "misses")
+    __slots__ = (
+        "_between",
+        "_cut",
+        "_marks",
+        "_names",
+        "_pick",
+        "cached",
+        "frame",
+        "hits",
+        "misses",
+    )
 
     def __init__(
         self, header: bytes, frame: Frame, names: tuple[str, ...], spans: list[tuple[int, int]]
@@ -83,6 +99,8 @@ class HeaderTemplate:
         self.hits = 0
         """How many other headers were like it, and how many of its size were not."""
         self._names = names
+        self._marks = _BASE64_MARKS if _SIGNATURE in names else b""
+        """What values may have besides letters and digits."""
         in_order = sorted(spans)
         edges = [0, *(edge for span in in_order for edge in span), len(header)]
         sizes = [end - start for start, end in pairwise(edges)]
@@ -95,9 +113,12 @@ class HeaderTemplate:
         pieces = self._cut(data, start)
         values: tuple[bytes, ...] = self._pick(pieces)
         opaque = values[0]
+        letters = b"".join(values)
+        if self._marks:
+            letters = letters.translate(None, self._marks)
         if (
             pieces[::2] != self._between
-            or not b"".join(values).isalnum()
+            or not letters.isalnum()
             or not opaque.isdigit()
             or opaque[0] == _ZERO
         ):
@@ -155,7 +176,9 @@ class HeaderTemplateCache:
 def template_of(header: bytes, frame: Frame) -> HeaderTemplate | None:
     """The values for which ``header``, with the content of ``frame``, is a model; None if it can
     be none."""
-    names = _VARYING.get((frame.flag, frame.code))
+    names: tuple[str, ...] | None = _VARYING.get((frame.flag, frame.code))
+    if names is not None and not frame.flag and _SIGNATURE in frame.ext:
+        names = (*names, _SIGNATURE)
     if (
         names is None
         or len(header) > REMOTING.header_template_size_max

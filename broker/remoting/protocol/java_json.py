@@ -24,6 +24,7 @@ _TOKEN = re.compile(
 _INTEGER = re.compile(rb"-?[0-9]++")
 _WHITESPACE = b" \t\r\n"
 _OBJECT, _COMMA = b"{,"
+_MARKS = (b"{", b"}", b"[", b"]", b":", b",")
 
 
 def encode_json(value: object, *, bare_keys: bool = False) -> bytes:
@@ -47,6 +48,12 @@ def decode_json(data: bytes) -> Any:
             raise ValueError(
                 f"{error} (keys without quotes are read in up to "
                 f"{BODY_LIMITS.lenient_json_size} bytes, these are {len(data)})"
+            ) from None
+        marks = sum(map(data.count, _MARKS))
+        if marks > BODY_LIMITS.lenient_json_marks:
+            raise ValueError(
+                f"{error} (keys without quotes are read among up to "
+                f"{BODY_LIMITS.lenient_json_marks} braces, commas and the like, these are {marks})"
             ) from None
     return orjson.loads(_with_quoted_keys(data))
 

@@ -9,7 +9,7 @@ from broker.client.consumer.fetcher import Fetcher
 from broker.client.consumer.offset_store import OffsetStore
 from broker.client.message import MessageQueue
 from broker.delivery.queue_locks import QueueLocks
-from broker.remoting.connected_clients import ConnectedClients
+from broker.remoting.connected_clients import ClientConnection, ConnectedClients
 from broker.remoting.connection import Connection
 from simulator.bugs.planted_bug import Bug, Patch
 from simulator.worlds.registry import ASKING, BROKERS, PUSHING
@@ -38,7 +38,7 @@ def reply_to_another_client(patch: Patch) -> None:
     """A reply goes to another client than the one in its properties."""
     named = ConnectedClients.producer_named
 
-    def any_of(clients: ConnectedClients, client_id: str) -> Connection | None:
+    def any_of(clients: ConnectedClients, client_id: str) -> ClientConnection | None:
         others = (each for name, each in clients._by_name.items() if name != client_id)
         return next(others, named(clients, client_id))
 

@@ -7,7 +7,7 @@ not: the shipped proof must report a difference within a second
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 import broker.maintenance.state_proofs
@@ -23,6 +23,7 @@ from broker.state.commands import (
     StoreRequests,
     Timer,
 )
+from broker.state.queue_expiry import QueueFirsts
 from broker.state.state_machine import BrokerStateMachine
 from dledger.node.member_features import MemberFeatures
 from simulator.bugs.planted_bug import Bug, Patch
@@ -58,11 +59,14 @@ def obeys_otherwise(patch: Patch, change: Change) -> None:
     apply = BrokerStateMachine._apply_commands
 
     def obey(
-        machine: BrokerStateMachine, commands: Sequence[Command], entry: Entry
+        machine: BrokerStateMachine,
+        commands: Sequence[Command],
+        entry: Entry,
+        expired: Iterator[QueueFirsts],
     ) -> Proof | None:
         if _is_the_one(machine):
             commands = change(machine, commands)
-        return apply(machine, commands, entry)
+        return apply(machine, commands, entry, expired)
 
     patch.set(BrokerStateMachine, "_apply_commands", obey)
 

@@ -60,7 +60,11 @@ class StateProofs(Invariant):
             return
         if node.state_divergence.proved >= 0:
             host.coverage_mark("state proved")
-        if node.state_divergence.wrong:
+        if node.state_divergence.unrepaired:
+            if not (host.damaged or host.damaged_parts):
+                raise Violation(f"{host.name} gives up its state, and its disk was not damaged")
+            host.coverage_mark("state taken from the leader, for what nobody repairs")
+        elif node.state_divergence.wrong:
             self._said(host, node.state_divergence.wrong)
         proofs = _of_a_broker(host).broker.context.proofs
         if proofs.contested:

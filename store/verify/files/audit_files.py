@@ -1,9 +1,8 @@
-"""Reading replicas that may be damaged as files, too: what cannot be read is told, not raised.
+"""Files of replicas for reading. An error of the file system becomes a finding.
 
-A check goes through one of these for everything that it reads below a replica's directory but the
-small files. What cannot be opened reads as an empty file, and what cannot be read as the end of
-it, so that the check goes on and tells what is missing; why it is missing is kept in
-:attr:`AuditFiles.unread`.
+The check reads everything but the small files through an :class:`AuditFiles`. A file that cannot be
+opened reads as an empty one, and an unreadable block as the end of its file. So the check goes on
+and tells what is missing. :attr:`AuditFiles.unread` has the reasons.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from store.io.filesystem import ReadableFile, ReadableFileSystem
 from store.io.unreadable_blocks import read_until_unreadable
-from store.verify.findings import RESTORE, Finding, FindingKind
+from store.verify.findings import Finding, FindingKind, FindingLog
 
 DANGLING = "a link that leads nowhere"
 READABLE = "a file or directory that can be read"
@@ -28,7 +27,7 @@ _OTHER_THINGS = frozenset(
         errno.ENXIO,
     }
 )
-"""Why a call fails where something else lies in the place of a file or directory: that was seen."""
+"""Errors that tell of something else in the place of a file or directory."""
 
 _KINDS = {
     "commitlog": FindingKind.SEGMENT,
@@ -39,10 +38,9 @@ _KINDS = {
 
 
 class AuditFiles:
-    """A file system for reading; see the module. ``below`` is the one that it reads.
+    """A file system for reading, on top of ``below``. See the module.
 
-    Directories in ``listing`` have been listed before: their names, ``None`` for one that is not
-    there.
+    ``listing`` has directories that were listed before: their names, ``None`` for a missing one.
     """
 
     def __init__(
@@ -51,12 +49,12 @@ class AuditFiles:
         self.below = below
         self._listing = listing or {}
         self.unread: dict[str, tuple[int, str, bool]] = {}
-        """By path: the first byte that cannot be read, why, and whether nothing else lies there in
-        the place of what should."""
+        """By path: the first unreadable byte, the reason, and whether the right file may be there.
+        """
         self._names: dict[str, frozenset[str]] = {}
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> ReadableFile:  # noqa: ARG002 - nothing is written
-        """``FileNotFoundError`` where there is no such name."""
+        """Raises ``FileNotFoundError`` if there is no such name, and nothing else."""
         try:
             return _AuditFile(self, self.below.open(path, writable=False))
         except FileNotFoundError:
@@ -100,7 +98,7 @@ class AuditFiles:
         return self.below.identify(path)
 
     def note(self, path: str, position: int, why: str, *, hidden: bool = False) -> None:
-        """It cannot be read from ``position`` on; ``hidden``: what is there may be right."""
+        """Notes that a file cannot be read from ``position`` on. ``hidden``: it may be right."""
         known = self.unread.get(path)
         if known is None or position < known[0]:
             self.unread[path] = (position, why, hidden)
@@ -110,31 +108,21 @@ class AuditFiles:
         self.note(path, position, why, hidden=error is not None and is_hidden(error))
 
     def findings(self, names: Mapping[str, str]) -> list[Finding]:
-        """What could not be read; ``names`` are those of the replicas by directory."""
-        found = []
+        """A finding for each path that could not be read. ``names``: replicas by directory."""
+        found: list[Finding] = []
         for path, (position, why, hidden) in sorted(self.unread.items()):
             directory = next((one for one in names if path.startswith(f"{one}/")), None)
             if directory is None:
                 continue
-            kind = _KINDS.get(path.removeprefix(f"{directory}/").partition("/")[0])
-            found.append(
-                Finding(
-                    kind or FindingKind.FORMAT,
-                    names[directory],
-                    None,
-                    None,
-                    path,
-                    position,
-                    READABLE,
-                    f"cannot be read: {why}",
-                    RESTORE,
-                    unread=hidden,
-                )
-            )
+            part = path.removeprefix(f"{directory}/").partition("/")[0]
+            kind = _KINDS.get(part, FindingKind.FORMAT)
+            log = FindingLog(names[directory])
+            log.add(kind, path, position, READABLE, f"cannot be read: {why}", unread=hidden)
+            found += log.findings
         return found
 
     def _culprit(self, path: str) -> str:
-        """The file or directory that keeps ``path`` from being reached: the highest."""
+        """The highest directory that cannot be listed above ``path``, else ``path``."""
         parent = path.rpartition("/")[0]
         try:
             self.below.list_directory(parent)
@@ -143,7 +131,7 @@ class AuditFiles:
         return path
 
     def _why(self, path: str) -> Exception | None:
-        """Why what has a name cannot be reached; ``None`` for a link that leads nowhere."""
+        """Why a name cannot be opened, ``None`` for a link that leads nowhere."""
         try:
             self.below.open(path, writable=False).close()
         except FileNotFoundError:
@@ -160,7 +148,7 @@ class AuditFiles:
 
 
 class _AuditFile:
-    """Ends where it cannot be read any further."""
+    """A file that ends before its first unreadable block."""
 
     def __init__(self, files: AuditFiles, file: ReadableFile) -> None:
         self._files = files
@@ -171,7 +159,7 @@ class _AuditFile:
         return self._file.path
 
     def pread(self, size: int, position: int) -> bytes:
-        """What comes before the first block that cannot be read."""
+        """The bytes before the first unreadable block."""
         try:
             data, error = read_until_unreadable(self._file, size, position)
         except OverflowError:
@@ -203,7 +191,7 @@ class _AuditFile:
 
 
 class _EmptyFile:
-    """Stands for one that cannot be opened."""
+    """Stands for a file that cannot be opened."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -222,7 +210,7 @@ class _EmptyFile:
 
 
 def listed_names(fs: ReadableFileSystem, directory: str) -> frozenset[str]:
-    """The names in a directory; none where it cannot be listed."""
+    """The names in a directory, none if it cannot be listed."""
     try:
         return frozenset(fs.list_directory(directory))
     except (OSError, ValueError):
@@ -230,10 +218,10 @@ def listed_names(fs: ReadableFileSystem, directory: str) -> frozenset[str]:
 
 
 def is_hidden(error: Exception) -> bool:
-    """Whether what is there was not seen: it may be right."""
+    """Whether the error says nothing about the file: it may be right."""
     return isinstance(error, OSError) and error.errno not in _OTHER_THINGS
 
 
 def reason(error: Exception) -> str:
-    """Why a call failed, without the path that a finding has anyway."""
+    """Why a call failed, without the path: a finding has it anyway."""
     return getattr(error, "strerror", None) or str(error) or type(error).__name__

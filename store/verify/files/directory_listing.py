@@ -1,7 +1,7 @@
-"""The names below a replica's directory, listed once: a task that is handed them lists nothing.
+"""The names below a replica's directory, listed once for all tasks.
 
-To an object store each listing is a request, and one of its requests lists a whole tree. Each
-queue has a directory of its own, and each task would list those again.
+An object store lists a whole tree in one request. Without the listing, each task would list the
+directories of all queues again, a request each.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from store.io.filesystem import ReadableFileSystem
 from store.verify.files.audit_files import AuditFiles, listed_names
 
 Listing: TypeAlias = Mapping[str, tuple[str, ...] | None]
-"""By directory: the names in it, ``None`` where there is no such directory. What could not be
-listed is left out, and whoever wants it finds out why."""
+"""By directory: the names in it, ``None`` if it is missing.
+
+Directories that cannot be listed are left out: the next use tells why.
+"""
 
 LOG_DIRECTORIES = ("commitlog", "index", "keyindex")
 QUEUES = "consumequeue"
@@ -47,14 +49,14 @@ def list_replica(files: AuditFiles, directory: str) -> dict[str, tuple[str, ...]
 
 
 def names_in(fs: ReadableFileSystem, directory: str, listing: Listing) -> frozenset[str]:
-    """The names in a directory, listed before or now; none where it cannot be listed."""
+    """The names in a directory, listed before or now, none if it cannot be listed."""
     if directory in listing:
         return frozenset(listing[directory] or ())
     return listed_names(fs, directory)
 
 
 def without_queues(listing: Listing) -> dict[str, tuple[str, ...] | None]:
-    """What a check of the log needs of a listing."""
+    """The part of a listing that the check of the log needs."""
     return {
         path: names
         for path, names in listing.items()

@@ -1,4 +1,4 @@
-"""Where two files differ."""
+"""The first difference of two byte strings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from store.io.filesystem import Bytes
 
 
 def first_difference(one: Bytes, other: Bytes) -> int:
-    """The first byte that is not the same in both."""
+    """The first byte that differs. The shorter length if there is none before."""
     size = min(len(one), len(other))
     differs = np.frombuffer(one, np.uint8, size) != np.frombuffer(other, np.uint8, size)
     return int(np.argmax(differs)) if differs.any() else size

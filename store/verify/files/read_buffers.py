@@ -1,7 +1,7 @@
-"""Memory that the check reads into, used again and again.
+"""Reused memory for reading.
 
-A read that needs no fresh memory is worth more than a mapping of the files. A mapping would also
-take the process down where a file is cut short.
+A read into memory that is mapped already is faster than a mapping of the file. A mapping would also
+end the process if a file is cut short.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PAGE_SIZE = 4096
 
 
 class Buffer:
-    """Memory that files are read into, ``size`` bytes at once."""
+    """Memory for ``size`` bytes."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -23,10 +23,10 @@ class Buffer:
         self._address = int(np.frombuffer(self.octets, np.uint8).__array_interface__["data"][0])
 
     def place(self, position: int) -> int:
-        """Where in ``octets`` to put what begins at ``position`` of a file.
+        """The place in ``octets`` for bytes from ``position`` of a file on.
 
-        Half a page apart from where it is in the page of the cache: processors with fast short
-        copies take six times as long (seen on Zen 3) where a target lies 1 to 31 bytes further in
+        It lies half a page apart from their place in the page cache. Processors with fast short
+        copies take six times as long (seen on Zen 3) if the target lies 1 to 31 bytes further in
         its page than the source.
         """
         return (position + PAGE_SIZE // 2 - self._address) % PAGE_SIZE
@@ -40,9 +40,9 @@ class Buffers:
         self._window = Buffer(WINDOW_SIZE)
 
     def window(self, size: int, position: int) -> memoryview:
-        """``size`` bytes for what begins at ``position`` of a file.
+        """``size`` bytes of memory for bytes from ``position`` of a file on.
 
-        They are taken from a buffer that is as large as the largest entry so far has needed.
+        The buffer grows to the largest size so far.
         """
         if self._window.size < size:
             self._window = Buffer(size)

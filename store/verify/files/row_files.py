@@ -1,4 +1,4 @@
-"""Reading rows of equal size from files that are each named by the byte of their first row."""
+"""Rows of equal size, in files named by the byte of their first row."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from store.log.layout import parse_segment_name, segment_name
 
 
 class RowFiles:
-    """The files of one directory, as they are found; nothing is assumed about their sizes."""
+    """The files of one directory, of whatever sizes."""
 
     def __init__(self, fs: ReadableFileSystem, directory: str, row_size: int) -> None:
         self._fs = fs
@@ -20,11 +20,11 @@ class RowFiles:
         self.starts = [start for start in starts if start is not None]
         """The first byte of each file, in order."""
         self.strays = [name for name, start in zip(names, starts, strict=True) if start is None]
-        """Names that are none of such a file."""
+        """All other names."""
         self._sizes: dict[int, int] = {}
 
     def read(self, first: int, count: int) -> bytes:
-        """Rows from row ``first`` on, fewer where the files end; zeros where one is missing."""
+        """Rows from row ``first`` on. Fewer if the files end, zeros in place of a missing file."""
         parts: list[bytes] = []
         byte, end = first * self.row_size, (first + count) * self.row_size
         while byte < end:
@@ -44,14 +44,14 @@ class RowFiles:
         return data[: len(data) - len(data) % self.row_size]
 
     def locate(self, row: int) -> tuple[str, int]:
-        """The file in which a row lies or would lie, and the byte in that file."""
+        """The file in which a row lies or should lie, and the byte in it."""
         byte = row * self.row_size
         place = bisect_right(self.starts, byte) - 1
         start = self.starts[place] if place >= 0 else 0
         return f"{self.directory}/{segment_name(start)}", byte - start
 
     def size(self, start: int) -> int:
-        """Bytes of the file that begins with byte ``start``, as they were when first asked for."""
+        """The size in bytes of the file that begins with byte ``start``, asked for once."""
         if start not in self._sizes:
             self._sizes[start] = self._size(start)
         return self._sizes[start]
@@ -72,7 +72,7 @@ class RowFiles:
 
 
 def is_torn(found: bytes, expected: bytes) -> bool:
-    """Whether ``found`` can be what an interrupted write of ``expected`` left.
+    """Whether ``found`` can be the remains of an interrupted write of ``expected``.
 
     Sectors that did not reach the disk read as zeros.
     """

@@ -1,4 +1,4 @@
-"""Reading small files that may be anything: a directory, a pipe, a link to nowhere, of any size."""
+"""Reads small files. Their names may lead to anything: a directory, a pipe, a huge file."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from store.state.checkpoint import (
 from store.verify.files.audit_files import DANGLING, is_hidden, listed_names, reason
 
 SMALL_MAX = 64 << 10
-"""Format file and manifest have some hundred bytes."""
+"""Bytes. Format file and manifest have some hundred."""
 PIECE_SIZE = 1 << 20
 
 
 def read_small(fs: ReadableFileSystem, path: str, size_max: int = SMALL_MAX) -> bytes:
-    """All bytes of a file that has few.
+    """All bytes of a small file.
 
-    Raises ``FileNotFoundError`` where there is no such name, and
-    :class:`~store.errors.DamagedError` with the reason for whatever else keeps it from being read.
+    Raises ``FileNotFoundError`` if there is no such name, and
+    :class:`~store.errors.DamagedError` with the reason if it cannot be read.
     """
     data = read_head(fs, path, size_max + 1)
     if len(data) > size_max:
@@ -32,7 +32,7 @@ def read_small(fs: ReadableFileSystem, path: str, size_max: int = SMALL_MAX) -> 
 
 
 def read_head(fs: ReadableFileSystem, path: str, size: int) -> bytes:
-    """The first bytes of a file, fewer where it ends. Raises as :func:`read_small`."""
+    """The first bytes of a file, fewer if it ends. Raises as :func:`read_small`."""
     try:
         file = fs.open(path, writable=False)
         try:
@@ -44,7 +44,7 @@ def read_head(fs: ReadableFileSystem, path: str, size: int) -> bytes:
 
 
 def read_checkpoint(fs: ReadableFileSystem, path: str) -> Checkpoint:
-    """A checkpoint, of which no more is held in memory than its CRC has proved to be one.
+    """A checkpoint. A large file is read into memory only if its CRC fits.
 
     Raises as :func:`read_small`.
     """
@@ -71,7 +71,7 @@ def read_checkpoint(fs: ReadableFileSystem, path: str) -> Checkpoint:
 
 
 def _unreadable(fs: ReadableFileSystem, path: str, error: Exception) -> Exception:
-    """What to raise instead of an error of the file system's."""
+    """The error to raise in place of one of the file system."""
     why = reason(error)
     if isinstance(error, FileNotFoundError):
         directory, _slash, name = path.rpartition("/")

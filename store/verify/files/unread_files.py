@@ -1,7 +1,7 @@
-"""Telling what is wrong from what could not be read.
+"""The difference between wrong and unread.
 
-Where a file cannot be read, what it should hold is missing to whoever compares it. That hangs on
-the file and is nothing found: it may all be right.
+If a file cannot be read, a comparison misses its content. Such a finding depends on the file, and
+tells of nothing wrong.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ EXIT_FOUND = 1
 EXIT_UNREAD = 2
 
 ROW_SIZE_MAX = 32
-"""A row that ends behind a byte begins less than so many before it."""
+"""Bytes. A row that holds a byte begins at most so many before it."""
 
 
 def exit_code(findings: Sequence[Finding]) -> int:
-    """Of a check: 1 where something is wrong, 2 where nothing is, of what could be read."""
+    """The exit code of a check: 1 if something is wrong, else 2 if something is unread."""
     if any(not finding.unread for finding in findings):
         return EXIT_FOUND
     return EXIT_UNREAD if findings else EXIT_CONSISTENT
@@ -33,9 +33,9 @@ def exit_code(findings: Sequence[Finding]) -> int:
 def hang_on_unread(
     fs: ReadableFileSystem, findings: Sequence[Finding], others: Sequence[Finding] = ()
 ) -> list[Finding]:
-    """The findings, those marked that only tell what is missing as a file could not be read.
+    """The findings. Those that only miss the content of an unread file are marked as unread.
 
-    ``others`` are findings as well, which may say so of a file.
+    ``others`` are more findings about unread files.
     """
     hidden = {(one.replica, one.path, one.position) for one in (*findings, *others) if one.unread}
     return [
@@ -47,7 +47,7 @@ def hang_on_unread(
 
 
 def _hangs_on(fs: ReadableFileSystem, finding: Finding, replica: str, path: str, byte: int) -> bool:
-    """Whether what a finding misses lies where that file or directory cannot be read."""
+    """Whether a finding misses bytes of that file or directory from that byte on."""
     if finding.replica != replica:
         return False
     if finding.path != path:
@@ -58,7 +58,7 @@ def _hangs_on(fs: ReadableFileSystem, finding: Finding, replica: str, path: str,
 
 
 def _entry_end(fs: ReadableFileSystem, finding: Finding) -> int:
-    """The byte at which an entry ends, as far as its header says so."""
+    """The end of an entry in its file, by its header."""
     try:
         file = fs.open(finding.path, writable=False)
         try:

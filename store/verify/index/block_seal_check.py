@@ -1,7 +1,7 @@
-"""Checks the checksums of ConsumeQueues: seals of blocks beside the rows, and ``state/tails``.
+"""The check of the checksums of ConsumeQueues: seals of blocks, and ``state/tails``.
 
-Rows are compared with the log by others. A seal is compared with its rows, so it is told only where
-no row of the queue is wrong. A block without a seal is unsealed, which is no fault.
+Seals are compared with their rows, so they are findings only if no row of the queue is wrong. A
+block without a seal is no finding.
 """
 
 from __future__ import annotations
@@ -36,8 +36,11 @@ def check_seals(
     offsets: tuple[int, int],
     log: FindingLog,
 ) -> None:
-    """Compares the seals of blocks that begin at byte ``low`` to before ``high``, and lie between
-    first and end offset. ``fs`` notes what it cannot read."""
+    """Compares the seals of blocks with their rows.
+
+    The blocks begin in ``bytes_of_rows``, and lie within ``offsets``: first, end. ``fs`` notes what
+    it cannot read.
+    """
     low, high = bytes_of_rows
     first, end = offsets
     starts = files.starts
@@ -66,11 +69,11 @@ def check_seals(
             if found:
                 expected = f"the seal of offsets {begin} to {stop - 1}"
                 kind = FindingKind.CONSUME_QUEUE
-                log.add(kind, path, at, expected=expected, found=found, advice=ADVICE)
+                log.add(kind, path, at, expected, found, ADVICE)
 
 
 def _wrong_seal(data: bytes, rows: bytes, *, whole: bool) -> str:
-    """What is wrong with a seal; ``whole``: the log still has all records of the block."""
+    """What is wrong with a seal, if anything. ``whole``: no record of the block has expired."""
     try:
         seal = unpack_seal(data)
     except ValueError as error:
@@ -84,8 +87,10 @@ def _wrong_seal(data: bytes, rows: bytes, *, whole: bool) -> str:
 
 
 def check_tail(files: QueueFiles, tail: Tail, first: int, path: str, log: FindingLog) -> None:
-    """Compares what ``state/tails`` says of a queue that begins with offset ``first`` with the
-    rows, if all of them are there."""
+    """Compares the tail of a queue in ``state/tails`` with its rows, if the files have all of them.
+
+    ``first`` is the first offset of the queue.
+    """
     offsets = [start // ROW_SIZE for start in files.starts if start // ROW_SIZE < tail.end]
     begin = offsets[-1] if offsets else 0
     begin += (tail.end - begin) // BLOCK_ROWS * BLOCK_ROWS
@@ -98,7 +103,7 @@ def check_tail(files: QueueFiles, tail: Tail, first: int, path: str, log: Findin
             FindingKind.CONSUME_QUEUE,
             path,
             PAYLOAD_AT,
-            expected=f"the CRC32C of offsets {begin} to {tail.end - 1} of {files.directory}",
-            found=f"{tail.crc:08x}, of other rows",
-            advice=ADVICE,
+            f"the CRC32C of offsets {begin} to {tail.end - 1} of {files.directory}",
+            f"{tail.crc:08x}, of other rows",
+            ADVICE,
         )

@@ -1,12 +1,12 @@
-"""What the log says of a ConsumeQueue, by CRCs of its rows instead of the rows themselves.
+"""What the log says of a ConsumeQueue: CRCs of its rows in place of the rows.
 
-A range of the log has rows of any number of queues, each of which has files of its own. So a range
-opens none of them. The files are compared later, each of them once, with the CRCs of all ranges.
+A range of the log has rows of any number of queues, and each queue has files of its own. So a
+range opens none of them. Tasks compare the files later, each once, with the CRCs of all ranges
+(:mod:`store.verify.index.file_tasks`).
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -14,26 +14,23 @@ from isal.isal_zlib import crc32
 
 from store.index.block_seals import ROW_SIZE, Tail
 from store.io.filesystem import Bytes
-from store.state.machine_state import QueueLength
 from store.verify.findings import Finding
-from store.verify.index.consume_queue_files import QueueFiles
-from store.verify.plan.ranges import RowsDigest, WrongRows
+from store.verify.plan.ranges import QueueKey, RowsDigest
 
 
 def row_crcs(rows: Bytes, before: tuple[int, int] = (0, 0)) -> tuple[int, int]:
-    """CRC32C and CRC-32 of rows, going on from those ``before``."""
+    """CRC32C and CRC-32 of rows, continued from ``before``."""
     return crc32c(rows, before[0]), crc32(rows, before[1])
 
 
 class ExpectedQueue(NamedTuple):
-    """What the files of a queue must hold: rows from ``first_offset`` on, and of each range by its
-    number those that it has digested. Behind ``end_offset`` there are none.
+    """What the files of a queue must hold, from ``first_offset`` to before ``end_offset``.
 
-    The checkpoint covers those before ``covered_end``; ``tail`` is what ``state/tails`` says.
+    ``digests`` has the rows of each range, with its number. The checkpoint covers those before
+    ``covered_end``. ``tail`` is from ``state/tails``.
     """
 
-    topic: str
-    queue_id: int
+    key: QueueKey
     first_offset: int
     end_offset: int
     digests: tuple[tuple[int, RowsDigest], ...]
@@ -42,7 +39,7 @@ class ExpectedQueue(NamedTuple):
 
 
 class QueueFindings(NamedTuple):
-    """What is wrong with files of a queue as files; ``behind`` counts where no row is wrong."""
+    """Findings about the files of a queue. ``behind`` counts only if no row is wrong."""
 
     shape: tuple[Finding, ...] = ()
     behind: tuple[Finding, ...] = ()
@@ -51,53 +48,29 @@ class QueueFindings(NamedTuple):
 class TakenQueue:
     """One queue as the log gives it."""
 
-    __slots__ = (
-        "begin",
-        "covered_end",
-        "cut",
-        "digests",
-        "end",
-        "end_known",
-        "files",
-        "first",
-        "length",
-        "wrong",
-    )
+    __slots__ = ("begin", "covered_end", "cut", "digests", "end", "end_known", "first")
 
-    def __init__(self, files: QueueFiles, length: QueueLength | None, first_offset: int) -> None:
+    def __init__(self, first_offset: int) -> None:
         self.first: tuple[int, bool, int, int] = (first_offset, False, -1, 0)
-        """The first offset, whether it follows what was before, and the entry that has it."""
-        self.files = files
-        self.length = length
+        """The first offset, whether all entries before it were read, and index and position of
+        its entry."""
         self.end = first_offset
         self.end_known = True
-        """Not so behind entries that could not be read."""
+        """False behind entries that could not be read."""
         self.begin: int | None = None
-        """The first offset neither deleted nor expired, once the log has come to it."""
+        """The first offset that is neither deleted nor expired, if the log has come to it."""
         self.covered_end = first_offset
-        self.wrong: list[WrongRows] = []
         self.digests: list[tuple[int, RowsDigest]] = []
-        """Of ranges by their numbers; 0 in the one at hand."""
+        """With the number of the range; 0 in the range at hand."""
         self.cut = False
-        """Whether the next rows begin another digest."""
+        """Whether the next rows begin a digest of their own."""
 
     def digest(self, first_offset: int, rows: bytes) -> None:
-        """Notes what rows there must be; those that follow the last ones go on with its CRCs."""
+        """Takes rows. Those that follow the last ones continue its digest."""
         number, crcs = 0, (0, 0)
+        end_offset = first_offset + len(rows) // ROW_SIZE
         if self.digests and not self.cut and self.digests[-1][1].end_offset == first_offset:
             number, last = self.digests.pop()
             first_offset, crcs = last.first_offset, last.crcs
-            end_offset = last.end_offset + len(rows) // ROW_SIZE
-        else:
-            end_offset = first_offset + len(rows) // ROW_SIZE
         self.cut = False
         self.digests.append((number, RowsDigest(first_offset, end_offset, row_crcs(rows, crcs))))
-
-    def add_wrong(self, wrong: WrongRows) -> None:
-        last = self.wrong[-1] if self.wrong else None
-        if last is None or last.path != wrong.path or last.offset_last != wrong.offset_first - 1:
-            self.wrong.append(wrong)
-        else:
-            self.wrong[-1] = replace(
-                last, offset_last=wrong.offset_last, index_last=wrong.index_last
-            )

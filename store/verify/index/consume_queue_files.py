@@ -1,4 +1,4 @@
-"""The files of one ConsumeQueue, and what may stand in them that the log does not know."""
+"""The files of one ConsumeQueue, and rows in them that the log does not have."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EXTRA = "the next start removes it"
 
 
 class QueueFiles:
-    """Reads rows a little ahead, so that following the log costs one read for many runs."""
+    """Reads rows ahead, so that one read serves many runs."""
 
     def __init__(
         self, fs: ReadableFileSystem, directory: str, *, read_ahead: int = READ_AHEAD_ROWS
@@ -53,7 +53,7 @@ class QueueFiles:
         return self._files.strays
 
     def rows(self, first: int, count: int) -> bytes:
-        """Rows from offset ``first`` on, fewer where they are not all there."""
+        """Rows from offset ``first`` on, fewer if the files end."""
         at = (first - self._buffer_first) * ROW_SIZE
         size = count * ROW_SIZE
         if at < 0 or at + size > len(self._buffer):
@@ -65,9 +65,9 @@ class QueueFiles:
         return self._files.locate(offset)
 
     def check_shape(self, low: int, high: int | None, log: FindingLog) -> None:
-        """Tells files that are none of a queue, and bytes that belong to the next file.
+        """Checks names and sizes of the files that begin at byte ``low`` to before ``high``.
 
-        Looks at files that begin at byte ``low`` to before ``high``; the first look tells strays.
+        Other names are findings if ``low`` is 0.
         """
         starts = self._files.starts
         sizes = {
@@ -85,9 +85,9 @@ class QueueFiles:
                 FindingKind.CONSUME_QUEUE,
                 f"{self._files.directory}/{name}",
                 0,
-                expected="only files named by 20 digits, and .crc",
-                found="another file",
-                advice=EXTRA,
+                "only files named by 20 digits, and .crc",
+                "another file",
+                EXTRA,
             )
         for start, following in pairwise(starts):
             if sizes.get(start, 0) > following - start:
@@ -99,13 +99,13 @@ class QueueFiles:
             FindingKind.CONSUME_QUEUE,
             f"{self._files.directory}/{segment_name(start)}",
             most,
-            expected=f"at most {most} bytes{what}",
-            found=f"{size} bytes",
-            advice=EXTRA,
+            f"at most {most} bytes{what}",
+            f"{size} bytes",
+            EXTRA,
         )
 
     def check_rows_behind(self, end_offset: int, log_end: int, log: FindingLog) -> None:
-        """Tells rows behind the queue's last in the log that no interrupted flush can have left."""
+        """Tells the first row behind the end of the queue that no interrupted flush leaves."""
         for start in self._files.starts:
             begin = max(end_offset, -(-start // ROW_SIZE))
             stop = (start + min(self._files.size(start), FILE_SIZE_MAX)) // ROW_SIZE
@@ -118,18 +118,18 @@ class QueueFiles:
                             FindingKind.CONSUME_QUEUE,
                             path,
                             byte,
-                            expected=f"no row: the log gives the queue {end_offset} messages",
-                            found=f"the row {QUEUE_ROW.pack(*row).hex()}",
-                            advice=EXTRA,
+                            f"no row: the log gives the queue {end_offset} messages",
+                            f"the row {QUEUE_ROW.pack(*row).hex()}",
+                            EXTRA,
                         )
                         return
 
 
 def is_plausible(position: int, size: int, tags: int, *, byte: int, log_end: int) -> bool:
-    """Whether a row that the log does not give may be there after a crash.
+    """Whether a crash may leave a row that the log does not have.
 
-    It may be of an entry that a majority had and this replica had not synced when its power
-    failed; or sectors of it were never written.
+    It may belong to an entry that a majority had and that this replica had not synced when its
+    power failed. Or some of its sectors were never written.
     """
     if byte // SECTOR_SIZE != (byte + ROW_SIZE - 1) // SECTOR_SIZE:
         return True
@@ -145,20 +145,13 @@ def find_extra(
     log_end: int,
     log: FindingLog,
 ) -> None:
-    """Tells directories of queues unknown to log and checkpoint, unless a crash left them."""
+    """Tells directories of queues that neither log nor checkpoint has, unless a crash left them."""
     if not fs.exists(directory):
         return
     for topic in fs.list_directory(directory):
         for name in fs.list_directory(f"{directory}/{topic}"):
             path = f"{directory}/{topic}/{name}"
             if not (name.isascii() and name.isdigit()):
-                log.add(
-                    FindingKind.CONSUME_QUEUE,
-                    path,
-                    0,
-                    expected="the number of a queue",
-                    found=name,
-                    advice=EXTRA,
-                )
+                log.add(FindingKind.CONSUME_QUEUE, path, 0, "the number of a queue", name, EXTRA)
             elif (topic, int(name)) not in known:
                 QueueFiles(fs, path).check_rows_behind(0, log_end, log)

@@ -1,4 +1,4 @@
-"""Checks the entry index against the entries themselves."""
+"""The check of the entry index against the entries."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ ADVICE = "remove the directory index: the next start makes it again from the log
 
 
 def index_row(entry: Entry) -> bytes:
-    """What the index must have for an entry."""
+    """The row of an entry."""
     return ROW.pack(entry.kind, entry.position, entry.size, entry.index, entry.term)
 
 
 class EntryIndexCheck:
-    """Takes the entries in order. Rows up to ``flushed_end`` must be there; later ones may be."""
+    """Takes the rows of entries in order. The files must have those before ``flushed_end``."""
 
     def __init__(
         self, fs: ReadableFileSystem, directory: str, flushed_end: int, log: FindingLog
@@ -40,7 +40,7 @@ class EntryIndexCheck:
             self._compare()
 
     def finish(self) -> None:
-        """Compares what is left and tells one finding for each run of wrong rows."""
+        """Compares the rest. Wrong rows that follow each other are one finding."""
         self._compare()
         self._tell()
 
@@ -72,9 +72,9 @@ class EntryIndexCheck:
             FindingKind.ENTRY_INDEX,
             path,
             byte,
-            expected=f"the row {right.hex()}",
-            found=f"the row {row.hex()}" if row else "no row",
-            advice=ADVICE,
+            f"the row {right.hex()}",
+            f"the row {row.hex()}" if row else "no row",
+            ADVICE,
             first=first,
             last=last,
         )

@@ -1,7 +1,7 @@
-"""Tasks that compare files derived from the log with what the ranges have digested of it.
+"""Tasks that compare derived files with the digests of the ranges.
 
-A task has so many files at most, however many a replica has; a file of a queue is read from begin
-to end once. What is not as it must be is only named here: the check of its range then tells what.
+A task has a bounded number of files, and reads each once. It only names files that differ:
+:mod:`store.verify.index.range_reread` tells why.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from store.verify.index.block_seal_check import check_seals, check_tail
 from store.verify.index.consume_queue_digests import ExpectedQueue, QueueFindings, row_crcs
 from store.verify.index.consume_queue_files import QueueFiles
 from store.verify.index.key_index_digests import TOTAL_MAX, has_keys, list_starts
-from store.verify.log.log_walk import check_segment_files
-from store.verify.plan.ranges import KeysDigest, ReplicaPlan, ReplicaRange, RowsDigest
+from store.verify.plan.ranges import KeysDigest, QueueKey, ReplicaPlan, ReplicaRange, RowsDigest
+from store.verify.state.stray_files import check_segment_files
 
 FILES_AT_ONCE = 64
 ROWS_AT_ONCE = 1 << 16
@@ -33,8 +33,7 @@ TASK_ROWS = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class QueuePart:
-    """Rows of one queue; the part begins with byte ``low`` of its rows and ends before ``high``,
-    ``None`` for the last."""
+    """Rows of one queue, from byte ``low`` to before ``high``, ``None`` for the last part."""
 
     queue: ExpectedQueue
     low: int
@@ -54,7 +53,7 @@ class FileTask:
 
     @property
     def weight(self) -> int:
-        """How much of :data:`FILES_AT_ONCE` it takes: by files, or by rows where they are many."""
+        """The share of :data:`FILES_AT_ONCE`: the number of files, or more for many rows."""
         rows = sum(
             digest.end_offset - digest.first_offset
             for part in self.queues
@@ -66,10 +65,11 @@ class FileTask:
 
 @dataclass(slots=True)
 class FileResult:
-    """What came out: of which ranges rows of which queue differ, and which files of keys do."""
+    """The result: ``differing`` has the numbers of the ranges with other rows, by queue, and
+    ``keys`` the first positions of the key files that differ."""
 
-    queues: dict[tuple[str, int], QueueFindings] = field(default_factory=dict)
-    differing: dict[tuple[str, int], set[int]] = field(default_factory=dict)
+    queues: dict[QueueKey, QueueFindings] = field(default_factory=dict)
+    differing: dict[QueueKey, set[int]] = field(default_factory=dict)
     keys: list[int] = field(default_factory=list)
     segments: list[Finding] = field(default_factory=list)
     unread: list[Finding] = field(default_factory=list)
@@ -83,7 +83,7 @@ def check_files(
 
 
 def together(tasks: Sequence[FileTask]) -> Iterator[list[FileTask]]:
-    """The tasks in order, as many together as one may be large."""
+    """The tasks in order, small ones together."""
     some: list[FileTask] = []
     weight = 0
     for task in tasks:
@@ -102,17 +102,14 @@ def _check(fs: ReadableFileSystem, task: FileTask) -> FileResult:
     for part in task.queues:
         _check_queue(files, replica, part, task.log_end, found)
     state = replica.state
-    if state is not None and state.checkpoint is not None:
-        first, end = state.mark.first_position, state.checkpoint.end_position
-        for digest in task.keys:
-            path = f"{replica.directory}/keyindex/{segment_name(digest.start)}"
-            if not has_keys(files, path, digest, first_position=first, end_position=end):
-                found.keys.append(digest.start)
-    if state is not None:
-        log = FindingLog(replica.name)
-        directory = f"{replica.directory}/commitlog"
-        check_segment_files(files, directory, state, log, task.segments)
-        found.segments = log.findings
+    first, end = state.mark.first_position, state.covered_end
+    for digest in task.keys:
+        path = f"{replica.directory}/keyindex/{segment_name(digest.start)}"
+        if not has_keys(files, path, digest, first_position=first, end_position=end):
+            found.keys.append(digest.start)
+    log = FindingLog(replica.name)
+    check_segment_files(files, f"{replica.directory}/commitlog", state, log, task.segments)
+    found.segments = log.findings
     found.unread = files.findings({replica.directory: replica.name})
     return found
 
@@ -125,8 +122,8 @@ def _check_queue(
     found: FileResult,
 ) -> None:
     queue = part.queue
-    key = (queue.topic, queue.queue_id)
-    directory = f"{replica.directory}/consumequeue/{queue.topic}/{queue.queue_id}"
+    key = queue.key
+    directory = f"{replica.directory}/consumequeue/{key[0]}/{key[1]}"
     files = QueueFiles(fs, directory, read_ahead=ROWS_AT_ONCE)
     for number, digest in queue.digests:
         if digest.end_offset <= queue.first_offset:
@@ -157,7 +154,7 @@ def _check_queue(
 
 
 def cut_queues(queues: Iterator[ExpectedQueue]) -> Iterator[list[QueuePart]]:
-    """Parts for one task each: of many small queues together, of a large one some of its rows."""
+    """The parts of each task: many small queues, or some rows of a large one."""
     parts: list[QueuePart] = []
     rows = 0
     for queue in queues:
@@ -187,12 +184,10 @@ def cut_files(
 ) -> Iterator[FileTask]:
     """All tasks of one replica."""
     state, directory = replica.state, replica.directory
-    if state is None:
-        return
     log_end = max([state.durable_position, *(part.end_position for part in parts)])
     for some in cut_queues(queues):
         queues_of = f"{directory}/consumequeue"
-        paths = [f"{queues_of}/{part.queue.topic}/{part.queue.queue_id}" for part in some]
+        paths = [f"{queues_of}/{part.queue.key[0]}/{part.queue.key[1]}" for part in some]
         held = {path: listing[path] for path in paths if path in listing}
         yield FileTask(replica, held, log_end, queues=tuple(some))
     digests = _key_digests(fs, replica, parts)
@@ -207,12 +202,12 @@ def cut_files(
 def _key_digests(
     fs: ReadableFileSystem, replica: ReplicaPlan, parts: Sequence[ReplicaRange]
 ) -> list[KeysDigest]:
-    """By file, what all ranges together have of it."""
+    """The digest of each file, over all ranges."""
     state = replica.state
-    if state is None or state.machine is None or state.checkpoint is None:
+    if state.machine is None:
         return []
-    starts = list_starts(fs, f"{replica.directory}/keyindex", state.checkpoint.end_position)
-    # Files of what has expired are not looked at.
+    starts = list_starts(fs, f"{replica.directory}/keyindex", state.covered_end)
+    # Files of expired records are not compared.
     first = max(bisect_right(starts, state.mark.first_position) - 1, 0)
     found = {start: KeysDigest(start, 0, 0) for start in starts[first:]}
     for part in parts:

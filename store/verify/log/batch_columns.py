@@ -1,15 +1,16 @@
-"""The batches of many entries column by column: each message costs little but its body's CRC.
+"""The check of the batches of many entries at once, column by column.
 
-NumPy compares one field of all messages at once, over as many entries as lie in one buffer, however
-different the messages are. What the columns say is proved by the bytes: records, runs, rows and key
-rows are all held against each other. Whatever does not fit is for the check record by record
-(:mod:`store.verify.log.batch_check`): "not proved" says nothing against a batch.
+NumPy compares one field of all messages in a buffer at once, so a message costs little more than
+the CRC of its body. Records, runs, rows and key rows are compared with each other. The result is
+"all right" or "not proved", and the latter may still be right:
+:mod:`store.verify.log.batch_check` decides, record by record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,41 +19,47 @@ from store.field_checks import file_name
 from store.io.filesystem import Bytes
 from store.log.entry import HEADER_SIZE, Entry
 from store.message.batch import FOOTER, RUN_HEADER, Batch
-from store.message.record import (
-    HEAD,
-    key_prefix,
+from store.message.scheduled_topics import SCHEDULED_TOPICS
+from store.verify.log.byte_columns import (
+    Numbers,
+    Octets,
+    Words,
+    columns_of,
+    gather,
+    texts_after,
 )
-from store.message.scheduled_topics import SCHEDULED_TOPICS, row_code
-from store.verify.log.byte_columns import Numbers, Octets, Words, gather, texts_after
+from store.verify.log.derivation import row_code, topic_crc
 from store.verify.log.property_columns import PropertyColumns, derive_columns
 from store.verify.log.record_columns import (
+    HEADS,
     KEY_ROWS,
     ROWS,
-    STORED_AT,
     BodyParts,
     RecordColumns,
     cut_bodies,
 )
 
 MESSAGES_MIN = 16
-"""Below so many messages the check record by record is as fast."""
+"""The check record by record is as fast for fewer messages."""
 
-_RUNS = np.dtype([("offset", ">i8"), ("queue", ">i4"), ("count", ">i4"), ("size", "u1")])
+_STORED_AT: int = cast(Mapping[str, Any], HEADS.fields)["stored"][1]
+_U64_MAX = (1 << 64) - 1
+_RUNS = columns_of(RUN_HEADER, "offset queue count size")
 
 
 class TopicNumbers:
-    """Numbers for the topics of a range, in the order in which they come."""
+    """Numbers for the topics of a range, in the order of their first messages."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
         self.impossible: dict[int, ValueError] = {}
-        """Those that no ConsumeQueue can be named after, and why."""
+        """Topics after which no ConsumeQueue can be named, and why."""
         self._numbers: dict[bytes, int] = {}
         self._of_row: dict[bytes, int] = {}
         self._prefixes: list[int] = []
 
     def numbers_of(self, rows: list[bytes]) -> list[int]:
-        """Of topics in rows of one width: the size of each before it, zeros behind.
+        """The numbers of topics in rows of one width: size of the topic, topic, zeros.
 
         Raises ``UnicodeDecodeError``.
         """
@@ -68,7 +75,7 @@ class TopicNumbers:
             name = topic.decode()
             number = self._numbers[topic] = len(self.names)
             self.names.append(name)
-            self._prefixes.append(key_prefix(name))
+            self._prefixes.append(topic_crc(topic))
             try:
                 file_name(name)
             except ValueError as error:
@@ -76,18 +83,18 @@ class TopicNumbers:
         return number
 
     def numbers_known(self, names: Collection[str]) -> list[int]:
-        """The numbers of those of some topics that have come."""
+        """The numbers of these topics, without topics that have no message."""
         known = [self._numbers.get(name.encode()) for name in names]
         return [number for number in known if number is not None]
 
     def prefixes(self) -> Words:
-        """By number of the topic, on what the hashes of its keys go on."""
+        """By topic: the CRC32C from which the hashes of its keys go on."""
         return np.array(self._prefixes, np.uint32)
 
 
 @dataclass(slots=True)
 class QueueRunColumns:
-    """A place for each run: topic (its number), queue, first offset, messages, number of entry."""
+    """By run: number of the topic, queue, first offset, messages, number of the entry."""
 
     topics: Numbers
     queues: Numbers
@@ -98,11 +105,11 @@ class QueueRunColumns:
 
 @dataclass(slots=True)
 class BatchColumns:
-    """The batches of ``entries``, put together: rows as of :data:`ROWS`, and the commands
-    of those entries that have any, by number of the entry.
+    """The batches of ``entries`` together, with rows as of :data:`ROWS`.
 
-    ``minutes`` has by entry that of its storing (since the epoch), -1 where none can be told;
-    ``last_ms`` is when the last message was stored, if there is any.
+    ``commands`` has the packed commands of entries that have some, by number of the entry.
+    ``minutes`` has the store time of each entry in minutes since 1970, -1 without a message.
+    ``last_ms`` is the store time of the last message, if any.
     """
 
     entries: Sequence[Entry]
@@ -114,13 +121,13 @@ class BatchColumns:
     last_ms: int | None
 
     def entries_with(self, topics: Sequence[int]) -> set[int]:
-        """The numbers of the entries with messages of any of some topics, which are numbers."""
+        """The numbers of the entries with messages of these topics, given by number."""
         if not topics:
             return set()
         return set(self.runs.entries[np.isin(self.runs.topics, topics)].tolist())
 
     def count_messages(self, topics: TopicNumbers) -> Iterator[tuple[tuple[str, int], int]]:
-        """Topic, minute of storing (since the epoch) and number of messages."""
+        """Topic, store time in minutes since 1970, and number of messages."""
         minutes = self.minutes[self.runs.entries]
         for minute in np.unique(minutes[minutes >= 0]).tolist():
             at_once = minutes == minute
@@ -130,20 +137,16 @@ class BatchColumns:
 
 
 def plain_columns(entry: Entry, batch: Batch, topics: TopicNumbers) -> BatchColumns:
-    """Of one entry, as its rows and the headers of its runs have it, which nothing has proved."""
+    """The columns of one entry by its rows and run headers, without a check."""
     runs = [
         (topics.number(run.topic.encode()), run.queue_id, run.first_offset, run.count, 0)
         for run in batch.runs
     ]
     records = batch.records
-    minute, last_ms = -1, None
-    if len(records) >= HEAD.size:
-        minute = int.from_bytes(records[STORED_AT : STORED_AT + 8], "big") // 60_000
     rows = np.frombuffer(bytes(batch.rows), ROWS)
-    if len(rows):
-        at = len(records) - int(rows["size"][-1]) + STORED_AT
-        if 0 <= at <= len(records) - 8:
-            last_ms = int.from_bytes(records[at : at + 8], "big", signed=True)
+    first_ms = _stored_ms(records, 0)
+    minute = -1 if first_ms is None else (first_ms & _U64_MAX) // 60_000
+    last_ms = _stored_ms(records, len(records) - int(rows["size"][-1])) if len(rows) else None
     columns = np.array(runs, np.int64).reshape(-1, 5).T
     return BatchColumns(
         [entry],
@@ -156,12 +159,20 @@ def plain_columns(entry: Entry, batch: Batch, topics: TopicNumbers) -> BatchColu
     )
 
 
+def _stored_ms(records: memoryview, start: int) -> int | None:
+    """The store time of a record that would begin there, ``None`` if that is outside."""
+    at = start + _STORED_AT
+    if not 0 <= at <= len(records) - 8:
+        return None
+    return int.from_bytes(records[at : at + 8], "big", signed=True)
+
+
 def read_columns(
     data: Bytes, position: int, entries: Sequence[Entry], topics: TopicNumbers
 ) -> BatchColumns | None:
-    """The batches of data entries, if all that they hold is as it must be; else ``None``.
+    """The batches of data entries, if everything in them is right, else ``None``.
 
-    The bytes of the entries lie in ``data``, which begins at ``position`` of the log.
+    ``data`` holds the entries and begins at ``position`` of the log.
     """
     octets = np.frombuffer(data, np.uint8)
     begins = np.array([entry.position for entry in entries], np.int64) + (HEADER_SIZE - position)
@@ -190,7 +201,7 @@ def read_columns(
         topics.prefixes()[topic_of],
     )
     if SCHEDULED_TOPICS.intersection(topics.names):
-        _defer(derived, messages, view, topic_of, topics)
+        _schedule(derived, messages, view, topic_of, topics)
     if (rows["tags"] != derived.tags).any():
         return None
     if not _are_keys_right(key_rows, parts, messages, derived):
@@ -221,10 +232,10 @@ def _joined(view: memoryview, begins: Numbers, ends: Numbers) -> bytes:
 def _find_runs(
     octets: Octets, messages: RecordColumns, parts: BodyParts, topics: TopicNumbers
 ) -> tuple[QueueRunColumns, Numbers] | None:
-    """The runs, if they are those that the records make, and by message the number of its own.
+    """The runs, if they follow from the records, and by message the number of its run.
 
-    Another run begins where the records go on with another entry, queue or topic, or an offset
-    that does not follow. Raises ``UnicodeDecodeError`` for a topic that is no text.
+    A run begins with each new entry, queue or topic, and with an offset that does not follow.
+    Raises ``UnicodeDecodeError`` for a topic that is no text.
     """
     heads, count = messages.heads, len(messages.heads)
     width = int(messages.topic_sizes.max()) + 8 & ~7
@@ -250,7 +261,7 @@ def _find_runs(
         np.append(firsts[1:], count) - firsts,
         np.searchsorted(messages.first_of_entry, firsts, "right") - 1,
     )
-    # The headers that they have must lie one behind the other, and be all that there is.
+    # Their headers must fill the part without a gap.
     sizes = messages.topic_sizes[firsts] + RUN_HEADER.size
     totals = np.concatenate(([0], np.cumsum(sizes)))
     edges = np.searchsorted(runs.entries, np.arange(len(parts.counts) + 1))
@@ -271,33 +282,29 @@ def _find_runs(
     return runs, np.cumsum(is_first) - 1
 
 
-def _defer(
+def _schedule(
     derived: PropertyColumns,
     messages: RecordColumns,
     view: memoryview,
     topic_of: Numbers,
     topics: TopicNumbers,
 ) -> None:
-    """Rows of messages that wait hold a time, not a tags code: message by message, as they are few.
-
-    Their tags are replaced.
-    """
-    waiting = topics.numbers_known(SCHEDULED_TOPICS)
+    """Replaces the tags codes of scheduled messages by their times, one by one: they are few."""
+    scheduled = topics.numbers_known(SCHEDULED_TOPICS)
     heads = messages.heads
-    for number in np.flatnonzero(np.isin(topic_of, waiting)).tolist():
+    for number in np.flatnonzero(np.isin(topic_of, scheduled)).tolist():
         derived.tags[number] = row_code(
             topics.names[int(topic_of[number])],
             int(heads["queue"][number]),
             bytes(view[int(messages.properties[number]) : int(messages.ends[number])]),
             int(heads["stored"][number]),
-            int(derived.tags[number]),
         )
 
 
 def _are_keys_right(
     key_rows: bytes, parts: BodyParts, messages: RecordColumns, derived: PropertyColumns
 ) -> bool:
-    """Each message's key rows, one for each of its keys in their order."""
+    """Whether each message has a key row for each of its keys, in order."""
     counts = derived.key_counts
     totals = np.concatenate(([0], np.cumsum(counts)))
     firsts = messages.first_of_entry

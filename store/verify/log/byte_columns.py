@@ -1,9 +1,11 @@
-"""Bytes at many places at once: rows of one width, whatever lies there."""
+"""Bytes at many places at once, as rows of one width, and the store's layouts as columns."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cache
+from struct import Struct
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,14 +15,26 @@ Numbers = NDArray[np.int64]
 Words = NDArray[np.uint32]
 
 WIDTHS = (16, 32, 64, 128)
-"""Of texts that are looked at side by side; longer ones are taken one by one."""
+"""Texts up to these sizes are handled side by side, longer ones one by one."""
 
 ROWS_AT_ONCE = 4096
-"""What is made of so many rows stays in the processor's cache."""
+"""The results of so many rows stay in the processor's cache."""
+
+_TYPES = {"i": ">i4", "q": ">i8", "I": ">u4", "B": "u1"}
+
+
+def columns_of(layout: Struct, names: str) -> np.dtype[np.void]:
+    """The fields of a big-endian layout as columns of these names."""
+    fields = re.findall(r"(\d*)([a-zA-Z])", layout.format)
+    types = [f"V{count}" if kind == "s" else _TYPES[kind] for count, kind in fields]
+    found = np.dtype(list(zip(names.split(), types, strict=True)))
+    if found.itemsize != layout.size:
+        raise ValueError(f"{names}: {found.itemsize} bytes are not the {layout.size} of the layout")
+    return found
 
 
 def gather(octets: Octets, starts: Numbers, width: int) -> Octets:
-    """``width`` bytes from each of the places on, a row each; zeros where ``octets`` have ended."""
+    """``width`` bytes from each start on, a row each, with zeros behind the end of ``octets``."""
     room = len(octets) - width
     if room < 0:
         octets = np.concatenate((octets, np.zeros(-room, np.uint8)))
@@ -37,7 +51,7 @@ def gather(octets: Octets, starts: Numbers, width: int) -> Octets:
 
 
 def texts_before(octets: Octets, ends: Numbers, sizes: Numbers, width: int) -> Octets:
-    """Texts of ``width`` bytes at most, each a row that it ends with; zeros are before it.
+    """Texts of at most ``width`` bytes, each at the end of a row with zeros before it.
 
     There must be ``width`` bytes before each end.
     """
@@ -49,7 +63,7 @@ def texts_before(octets: Octets, ends: Numbers, sizes: Numbers, width: int) -> O
 
 
 def texts_after(octets: Octets, starts: Numbers, sizes: Numbers, width: int) -> Octets:
-    """Texts of ``width`` bytes at most (a multiple of 8), each a row that it begins."""
+    """Texts of at most ``width`` bytes (a multiple of 8), each at the begin of a row."""
     rows = gather(octets, starts, width)
     masked = rows.view(np.uint64).ravel()
     masked &= _first_bytes(width)[sizes].view(np.uint64)
@@ -70,9 +84,9 @@ def _first_bytes(width: int) -> NDArray[np.void]:
 
 
 def by_width(sizes: Numbers) -> Iterator[tuple[int, Numbers]]:
-    """The least of :data:`WIDTHS` that each size fits into, and numbers of such sizes.
+    """The smallest of :data:`WIDTHS` for each size, with the numbers of the sizes.
 
-    Those above all widths come under width 0.
+    Larger sizes have width 0.
     """
     low = -1
     most = int(sizes.max(initial=-1))

@@ -1,8 +1,7 @@
-"""The commands in the body of an entry, as the check reads them."""
+"""The commands in the bodies of entries, as the check reads them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import msgpack
@@ -10,14 +9,15 @@ import msgpack
 from store.errors import CorruptBatchError, DataFormatError
 from store.io.filesystem import Bytes
 from store.state.state_digests import PROOF, unpack_reports
+from store.verify.log.batch_columns import BatchColumns, TopicNumbers
 
 DELETE_TOPIC = "delete-topic"
 EXPIRE = "expire"
 
 
 class StatedProof(NamedTuple):
-    """What the voters said of their states after the entry ``point``. ``alone``: there is no other
-    command beside it."""
+    """The voters' reports of their states after the entry ``point``. ``alone``: the entry has no
+    other command."""
 
     point: int
     reports: bytes
@@ -25,38 +25,47 @@ class StatedProof(NamedTuple):
 
 
 FileCommand: TypeAlias = str | int | StatedProof
-"""A topic that is deleted, a position below which all has expired, or a proof."""
+"""A topic that is deleted, a position below which the log has expired, or a proof."""
 
 
-def unpack_commands(commands: Bytes) -> list[Any]:
-    """The arrays of a batch's commands. Raises :class:`~store.errors.CorruptBatchError`."""
-    if not len(commands):
-        return []
+class EntryCommands(NamedTuple):
+    """All commands of an entry, and what they say about files, both in order."""
+
+    all: list[Any]
+    of_files: list[FileCommand]
+
+
+def commands_of(columns: BatchColumns, topics: TopicNumbers) -> dict[int, EntryCommands]:
+    """The commands of each entry that has some, by number of the entry.
+
+    Raises :class:`~store.errors.CorruptBatchError` for anything else than commands, and for a
+    topic after which no ConsumeQueue can be named.
+    """
+    for number, error in topics.impossible.items():
+        if (columns.runs.topics == number).any():
+            raise CorruptBatchError(f"the topic of a run: {error}") from error
+    return {number: unpack_commands(packed) for number, packed in columns.commands}
+
+
+def unpack_commands(packed: Bytes) -> EntryCommands:
+    """Raises :class:`~store.errors.CorruptBatchError`."""
     try:
-        arrays = msgpack.unpackb(commands)
+        commands = msgpack.unpackb(packed)
     except (ValueError, msgpack.UnpackException) as error:
         raise CorruptBatchError(f"the commands are not MessagePack: {error}") from error
-    if not isinstance(arrays, list):
-        raise CorruptBatchError(f"the commands are no array: {arrays!r}")
-    return arrays
-
-
-def file_commands(commands: Sequence[Any]) -> list[FileCommand]:
-    """What the commands of a batch say of files, in order.
-
-    Raises :class:`~store.errors.CorruptBatchError`.
-    """
-    found: list[FileCommand] = []
+    if not isinstance(commands, list):
+        raise CorruptBatchError(f"the commands are no array: {commands!r}")
+    of_files: list[FileCommand] = []
     for command in commands:
         match command:
             case [str(name), str(topic), *_] if name == DELETE_TOPIC:
-                found.append(topic)
+                of_files.append(topic)
             case [str(name), int(position)] if name == EXPIRE:
-                found.append(position)
+                of_files.append(position)
             case [str(name), int(point), bytes(reports)] if name == PROOF:
                 try:
                     unpack_reports(reports)
                 except DataFormatError as error:
                     raise CorruptBatchError(str(error)) from error
-                found.append(StatedProof(point, reports, len(commands) == 1))
-    return found
+                of_files.append(StatedProof(point, reports, len(commands) == 1))
+    return EntryCommands(commands, of_files)

@@ -1,8 +1,8 @@
-"""What the properties of many messages give: tags codes and key hashes, all messages at once.
+"""Tags codes and key hashes from the properties of many messages at once.
 
-The separators of all property strings are found by one pass over their bytes. What lies between
-them is compared with the three names that count. A tags code and a key hash are both linear in the
-bytes of a text, so texts of any size are taken side by side, the end of each at the end of a row.
+One pass over the bytes finds the separators of all property strings. Names are compared with the
+three that count. Tags codes and key hashes are linear in the bytes of a text, so texts of different
+sizes are computed side by side, each at the end of a row.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 from crc32c import crc32c
 
-from store.message.java_hash import tags_code
 from store.message.properties import KEYS, NAME_END, PAIR_END, TAGS, UNIQUE_KEY
 from store.verify.log.byte_columns import (
     WIDTHS,
@@ -25,21 +24,22 @@ from store.verify.log.byte_columns import (
     gather,
     texts_before,
 )
+from store.verify.log.derivation import java_hash
 
 SIZES = (190, 1022, 1 << 17)
-"""Property strings are looked at side by side up to each of these sizes."""
+"""Property strings up to each of these sizes are handled side by side."""
 BYTES_AT_ONCE = 1 << 22
 
 _NAME_SIZE = 8
 _SHORT = np.uint64((1 << 8 * 5) - 1)
 _NOT_ASCII = np.uint64(0x8080808080808080)
 _TAB, _BLANKS = 9, 5
-"""``bytes.split`` parts words at blanks, and at five more octets, of which a tab is the first."""
+"""Words are separated by blanks, and by five octets from the tab on."""
 
 
 @dataclass(slots=True)
 class PropertyColumns:
-    """By message its tags code and the number of its keys; and the hashes of all keys, in order."""
+    """By message the tags code and the number of keys, and the hashes of all keys in order."""
 
     tags: Numbers
     key_counts: Numbers
@@ -47,7 +47,7 @@ class PropertyColumns:
 
 
 class _Texts(NamedTuple):
-    """Where texts lie: of which message each is, its first byte and its size."""
+    """Texts: the message of each, its first byte and its size."""
 
     of: Numbers
     starts: Numbers
@@ -64,10 +64,10 @@ class _Texts(NamedTuple):
 def derive_columns(
     octets: Octets, starts: Numbers, sizes: Numbers, prefixes: Words
 ) -> PropertyColumns:
-    """Takes property strings apart, by where they start.
+    """Derives the columns from property strings, given by their starts and sizes.
 
-    ``prefixes`` has for each message the CRC32C on which the hash of its keys goes on. There must
-    be 128 bytes before each string.
+    ``prefixes`` has by message the CRC32C from which its key hashes go on. There must be 128 bytes
+    before each string.
     """
     tags, unique, keys = _find_all(octets, starts, sizes)
     words = _split(octets, keys)
@@ -100,7 +100,7 @@ def _find_all(octets: Octets, starts: Numbers, sizes: Numbers) -> list[_Texts]:
         low = high
         if not len(numbers):
             continue
-        # One column for what is before the string, one for what is behind.
+        # One column before the string, and one behind it.
         width = int(sizes[numbers].max()) + 9 & ~7
         count = max(1, BYTES_AT_ONCE // width)
         for first in range(0, len(numbers), count):
@@ -111,7 +111,7 @@ def _find_all(octets: Octets, starts: Numbers, sizes: Numbers) -> list[_Texts]:
 
 
 def _find(octets: Octets, starts: Numbers, sizes: Numbers, width: int) -> list[_Texts]:
-    """The same of strings that fit into ``width`` columns."""
+    """The same, for strings that fit into ``width`` columns."""
     rows = gather(octets, starts - 1, width)
     rows[:, 0] = PAIR_END[0]
     flat = rows.ravel()
@@ -125,7 +125,7 @@ def _find(octets: Octets, starts: Numbers, sizes: Numbers, width: int) -> list[_
         pairs = np.flatnonzero(heads == np.uint64(wanted))
         of = before[pairs] // width
         begins = before[pairs] + (len(name) + 2)
-        # A pair ends where the next begins, the last one with the string.
+        # A pair ends with the next one, the last pair with the string.
         first = of * width
         ends = np.minimum(before[pairs + 1], first + sizes[of] + 1)
         kept = begins <= ends
@@ -142,7 +142,7 @@ def _find(octets: Octets, starts: Numbers, sizes: Numbers, width: int) -> list[_
 
 
 def _split(octets: Octets, keys: _Texts) -> _Texts:
-    """The words of the keys of each message, those of one together and in order."""
+    """The words in the keys of each message, in order."""
     blanks: list[Numbers] = []
     blanks_of: list[Numbers] = []
     ends = keys.starts + keys.sizes
@@ -165,7 +165,7 @@ def _split(octets: Octets, keys: _Texts) -> _Texts:
     starts = np.concatenate((keys.starts, *(places + 1 for places in blanks)))
     order = np.argsort(starts, kind="stable")
     starts = starts[order]
-    # Each word ends with the next blank or with its text: both come in the same order.
+    # Each word ends with the next blank or with its text. Both are in the same order.
     sizes = np.sort(np.concatenate((ends, *blanks)), kind="stable") - starts
     of = np.concatenate((keys.of, *blanks_of))[order]
     full = sizes > 0
@@ -173,7 +173,7 @@ def _split(octets: Octets, keys: _Texts) -> _Texts:
 
 
 def _tags_codes(octets: Octets, tags: _Texts) -> Numbers:
-    """Java's hash: each character counts 31 to the power of those behind it, modulo 2^32."""
+    """Java's hash: each character times 31 to the number of characters behind it, modulo 2^32."""
     codes = np.empty(len(tags.of), np.int64)
     view = octets.data
     for width, members in by_width(tags.sizes):
@@ -184,14 +184,14 @@ def _tags_codes(octets: Octets, tags: _Texts) -> Numbers:
             hashes = rows.astype(np.uint32) @ _powers(width)
             codes[members] = hashes.view(np.int32)
             odd = np.flatnonzero((rows.view(np.uint64) & _NOT_ASCII).any(axis=1))
-        # Other characters than ASCII's are not their bytes. NULs before a text change no code.
+        # Only ASCII characters are their bytes. Zeros before a text do not change its code.
         if width:
             texts = rows[odd].view(f"V{width}").ravel().tolist()
         else:
             pairs = zip(tags.starts[members].tolist(), ends.tolist(), strict=True)
             texts = [bytes(view[start:end]) for start, end in pairs]
         if texts:
-            by_text = {text: tags_code(text.decode(errors="replace")) for text in set(texts)}
+            by_text = {text: java_hash(text) for text in set(texts)}
             codes[members[odd]] = [by_text[text] for text in texts]
     return codes
 
@@ -202,7 +202,7 @@ def _powers(width: int) -> Words:
 
 
 def _key_hashes(octets: Octets, keys: _Texts, prefixes: Words) -> Words:
-    """The CRC32C of each, going on from the prefix of its message."""
+    """The CRC32C of each, continued from the prefix of its message."""
     hashes = np.empty(len(keys.of), np.uint32)
     for width, members in by_width(keys.sizes):
         sizes, of = keys.sizes[members], keys.of[members]
@@ -221,7 +221,7 @@ def _key_hashes(octets: Octets, keys: _Texts, prefixes: Words) -> Words:
 
 @cache
 def _effects(width: int) -> Words:
-    """By place in a row and byte, 256 * place + byte: by which XOR of a CRC32C the byte is told."""
+    """The XOR that a byte at a place of a row has on the CRC32C, at 256 * place + byte."""
     effect = np.array([crc32c(bytes((octet,))) for octet in range(256)], np.uint32)
     effect ^= effect[0]
     table = [effect]
@@ -231,13 +231,13 @@ def _effects(width: int) -> Words:
 
 
 def _behind_zero(registers: Words, effect: Words) -> Words:
-    """What CRC registers become by a byte that is zero."""
+    """CRC registers after one more byte that is zero."""
     found: Words = (registers >> np.uint32(8)) ^ effect[registers & np.uint32(0xFF)]
     return found
 
 
 def _of_zeros(prefixes: Words, sizes: Numbers) -> Words:
-    """The CRC32C of so many zeros, going on from the prefixes."""
+    """The CRC32C of zeros, continued from the prefixes. ``sizes``: their numbers."""
     shifted, zeros = _shifts()
     found = zeros[sizes]
     at = sizes << 10
@@ -248,8 +248,8 @@ def _of_zeros(prefixes: Words, sizes: Numbers) -> Words:
 
 @cache
 def _shifts() -> tuple[Words, Words]:
-    """What each byte of a CRC becomes by *n* zeros, at 1024 * n + 256 * its place + byte; and the
-    CRCs of the zeros themselves."""
+    """Each byte of a CRC after *n* zeros, at 1024 * n + 256 * its place + byte. And the CRCs of the
+    zeros alone."""
     effect = _effects(WIDTHS[0])[-256:]
     octets = np.arange(256, dtype=np.uint32)
     registers = [np.concatenate([octets << np.uint32(8 * place) for place in range(4)])]

@@ -1,4 +1,4 @@
-"""The rows of entries put together by queue, so that each queue's file is read for many at once."""
+"""Collects the queue rows of entries by queue, so that a CRC is computed for many at once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from store.errors import CorruptBatchError
 from store.index.block_seals import ROW_SIZE
 from store.verify.log.batch_columns import BatchColumns, TopicNumbers
 from store.verify.log.byte_columns import Numbers
@@ -15,10 +14,10 @@ from store.verify.log.byte_columns import Numbers
 
 @dataclass(slots=True)
 class QueueRowRun:
-    """Messages of one queue with consecutive offsets, from one entry or several.
+    """Messages of one queue with consecutive offsets, from one or more entries.
 
-    ``entry`` has index and position of the first one. The messages are of entries with the indexes
-    ``part_indexes``, in each from the offset in ``part_offsets`` on.
+    ``entry`` has index and position of the first one. ``part_indexes`` are the indexes of the
+    entries, ``part_offsets`` the first offset in each.
     """
 
     key: tuple[str, int]
@@ -30,37 +29,29 @@ class QueueRowRun:
     part_indexes: Numbers
 
     def index_of(self, offset: int) -> int:
-        """The entry that holds the message with that offset."""
+        """The index of the entry that holds an offset."""
         return int(self.part_indexes[np.searchsorted(self.part_offsets, offset, "right") - 1])
 
 
 class QueueRowRuns:
-    """Gathers the rows of entries, those of one queue together as far as its offsets follow.
-
-    Runs are gathered as columns: topic, queue, first offset, messages, index and position of the
+    """Collects runs as columns: topic, queue, first offset, messages, index and position of the
     entry.
     """
 
     def __init__(self, topics: TopicNumbers) -> None:
         self.count = 0
-        """How many rows there are."""
+        """The number of rows collected."""
         self._topics = topics
         self._runs: list[Numbers] = []
         self._rows: list[NDArray[np.void]] = []
 
     def add(self, columns: BatchColumns, first: int = 0, end: int | None = None) -> None:
-        """Takes the runs of the entries from number ``first`` to before ``end``.
-
-        Raises :class:`CorruptBatchError` for a topic that no ConsumeQueue can be named after.
-        """
+        """Takes the runs of the entries from number ``first`` to before ``end``."""
         end = len(columns.entries) if end is None else end
         runs = columns.runs
         begin, stop = np.searchsorted(runs.entries, (first, end)).tolist()
         if begin == stop:
             return
-        for number, error in self._topics.impossible.items():
-            if (runs.topics[begin:stop] == number).any():
-                raise CorruptBatchError(f"the topic of a run: {error}") from error
         indexes = np.array([entry.index for entry in columns.entries])
         positions = np.array([entry.position for entry in columns.entries])
         entries = runs.entries[begin:stop]
@@ -78,13 +69,13 @@ class QueueRowRuns:
             )
         )
         first_row, count = int(runs.counts[:begin].sum()), int(counts.sum())
-        # Bytes, not fields: NumPy would turn the fields of what it puts together to its own order.
+        # As bytes: NumPy would change the byte order of fields when it concatenates them.
         rows = columns.rows.view(f"V{ROW_SIZE}")
         self._rows.append(rows[first_row : first_row + count])
         self.count += count
 
     def take(self) -> list[QueueRowRun]:
-        """What there is, which is gone then: in the order in which queues come in the log."""
+        """Removes and returns all runs, joined by queue, in the order of their first entries."""
         if not self._runs:
             return []
         runs, rows = np.concatenate(self._runs, axis=1), np.concatenate(self._rows)

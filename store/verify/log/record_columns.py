@@ -1,4 +1,4 @@
-"""The records in the bodies of many entries at once: their heads, and where their parts lie."""
+"""The records in the bodies of many entries at once: their heads, and the places of their parts."""
 
 from __future__ import annotations
 
@@ -8,41 +8,24 @@ import numpy as np
 from isal.isal_zlib import crc32
 from numpy.typing import NDArray
 
-from store.message.batch import BATCH_VERSION, FOOTER
+from store.message.batch import BATCH_VERSION, FOOTER, KEY_ROW, QUEUE_ROW
 from store.message.record import HEAD, RECORD_FIXED_SIZE, RECORD_MAGIC, TOPIC_BYTES_MAX, V6_HOSTS
-from store.verify.log.byte_columns import Numbers, Octets, gather
+from store.verify.log.byte_columns import Numbers, Octets, columns_of, gather
 
-STORED_AT = 56
-"""The byte of a record at which its STORETIMESTAMP is."""
-
-ROWS = np.dtype([("position", ">i8"), ("size", ">i4"), ("tags", ">i8")])
-KEY_ROWS = np.dtype([("hash", ">u4"), ("position", ">i8"), ("seconds", ">u4")])
-HEADS = np.dtype(
-    [
-        ("size", ">i4"),
-        ("magic", ">i4"),
-        ("crc", ">i4"),
-        ("queue", ">i4"),
-        ("flag", ">i4"),
-        ("offset", ">i8"),
-        ("position", ">i8"),
-        ("flags", ">i4"),
-        ("born", ">i8"),
-        ("born_host", "V8"),
-        ("stored", ">i8"),
-        ("store_host", "V8"),
-        ("tried", ">i4"),
-        ("prepared", ">i8"),
-        ("length", ">i4"),
-    ]
+ROWS = columns_of(QUEUE_ROW, "position size tags")
+KEY_ROWS = columns_of(KEY_ROW, "hash position seconds")
+HEADS = columns_of(
+    HEAD,
+    "size magic crc queue flag offset position flags born born_host stored store_host tried "
+    "prepared length",
 )
-"""Of a record with IPv4 hosts, in the order of ``store/message/record.py``; ``flags`` is SYSFLAG.
-"""
+"""Of a record with IPv4 hosts. ``flags`` is SYSFLAG."""
+_FOOTERS = columns_of(FOOTER, "records count keys runs commands version")
 
 
 @dataclass(slots=True)
 class BodyParts:
-    """By entry: how many messages it has, and where in the data its parts begin."""
+    """By entry: the number of its messages, and where its parts begin in the data."""
 
     counts: Numbers
     rows_at: Numbers
@@ -52,11 +35,13 @@ class BodyParts:
 
 
 def cut_bodies(octets: Octets, begins: Numbers, ends: Numbers) -> BodyParts | None:
-    """The parts of bodies, where their footers add up."""
+    """The parts of bodies, ``None`` if a footer does not add up."""
     if not len(begins) or (ends - begins).min() < FOOTER.size:
         return None
-    footers = gather(octets, ends - FOOTER.size, FOOTER.size).view(">u4").astype(np.int64).T
-    records, counts, keys, runs, commands, versions = footers
+    footers = gather(octets, ends - FOOTER.size, FOOTER.size).view(_FOOTERS).ravel()
+    records, counts, keys, runs, commands, versions = (
+        footers[name].astype(np.int64) for name in _FOOTERS.names or ()
+    )
     rows_at = begins + records
     keys_at = rows_at + ROWS.itemsize * counts
     runs_at = keys_at + KEY_ROWS.itemsize * keys
@@ -68,8 +53,8 @@ def cut_bodies(octets: Octets, begins: Numbers, ends: Numbers) -> BodyParts | No
 
 @dataclass(slots=True)
 class RecordColumns:
-    """By message: its head, its place in the log, the end of its body, where the text of its
-    properties begins and ends in the data. ``first_of_entry`` counts messages."""
+    """By message: its head, its position in the log, and in the data the end of its body and begin
+    and end of its properties. ``first_of_entry`` has by entry the number of its first message."""
 
     heads: NDArray[np.void]
     positions: Numbers
@@ -88,15 +73,15 @@ class RecordColumns:
         rows: NDArray[np.void],
         shifts: Numbers,
     ) -> RecordColumns | None:
-        """The records, if each is whole, where its row says, and its body has its CRC.
+        """The records, if each is whole, lies where its row says, and has the CRC of its body.
 
-        ``begins`` has by entry where its body begins in ``octets``, ``shifts`` which position of
-        the log the first of all octets would have.
+        By entry, ``begins`` is where its body begins in ``octets``. ``shifts`` is the position in
+        the log minus the place in ``octets``.
         """
         sizes = rows["size"].astype(np.int64)
         if sizes.min() < RECORD_FIXED_SIZE:
             return None
-        # Records follow each other from where those of their batch begin.
+        # The records of a batch follow each other.
         totals = np.concatenate(([0], np.cumsum(sizes)))
         last_of_entry = np.cumsum(parts.counts)
         first_of_entry = last_of_entry - parts.counts
@@ -126,7 +111,7 @@ class RecordColumns:
         stated = octets[properties - 2].astype(np.int64) << 8 | octets[properties - 1]
         if (properties + stated != ends).any():
             return None
-        # Each by itself: RocketMQ keeps 31 bits of a CRC, so they cannot be put together.
+        # One by one: RocketMQ keeps 31 bits of a CRC, so CRCs cannot be combined.
         view = octets.data
         bounds = zip(bodies.tolist(), body_ends.tolist(), strict=True)
         crcs = np.array([crc32(view[begin:end]) for begin, end in bounds], np.uint32)
@@ -135,7 +120,7 @@ class RecordColumns:
         return cls(heads, positions, body_ends, topic_sizes, properties, ends, first_of_entry)
 
     def only(self, wanted: NDArray[np.bool_]) -> RecordColumns:
-        """Some of them; what the entries have is lost."""
+        """Some of the messages, without what is by entry."""
         return RecordColumns(
             self.heads[wanted],
             self.positions[wanted],

@@ -1,1 +1,1 @@
-"""What a check is split into: ranges of the log and tasks."""
+"""The plan of a check: replicas, ranges of the log, tasks."""

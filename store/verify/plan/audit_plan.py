@@ -1,8 +1,8 @@
-"""Cutting a group of replicas into ranges that can be checked one by one.
+"""The plan of a check: ranges of the log that can be checked one by one.
 
-The plan costs little: the small files, and for each border a few rows of the entry index and
-headers of the log. Chain CRCs stand in those headers, so the borders alone already tell which
-replicas have another log than the majority, and from about where on.
+It reads the small files, and for each border a few rows of the entry index and headers of the log.
+The chain CRCs in those headers already tell which replicas have another log than the majority, and
+about from where on.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from store.errors import DamagedError, UnreadableError
+from store.errors import DamagedError
 from store.io.filesystem import ReadableFileSystem
 from store.state.format_file import Identity
 from store.verify.files.audit_files import AuditFiles
 from store.verify.files.directory_listing import list_replica
 from store.verify.files.read_buffers import Buffers
 from store.verify.findings import RESTORE, Finding, FindingKind, FindingLog
-from store.verify.majority import majority, proved
+from store.verify.majority import majority, right_value
 from store.verify.plan.range_borders import BLOCK_ROWS, BorderFinder
 from store.verify.plan.ranges import AuditPlan, Border, GroupPlan, RangePlan, ReplicaPlan
 from store.verify.plan.replica_identities import check_identities, check_shared
@@ -27,8 +27,8 @@ from store.verify.state.state_reader import read_identity, read_state
 from store.verify.state.stray_files import check_names
 
 RANGE_BYTES = 256 << 20
-# A border is moved on by so many entries where no replica can show a whole header.
 BORDERS_TRIED = 16
+"""A border moves by so many entries at the most until a replica has a whole header there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +50,8 @@ def plan_audit(
 ) -> AuditPlan:
     """The ranges over replicas, of about ``range_bytes`` each, group by group.
 
-    ``run`` runs the planning of each group; where it is left out, that is done here.
-    Raises :class:`~store.errors.DataFormatError` where a directory is no replica of a format that
-    this program knows.
+    ``run`` runs the planning of each group, by default here. Raises
+    :class:`~store.errors.DataFormatError` if a directory is no replica of a known format.
     """
     findings: list[Finding] = []
     groups: dict[tuple[str, int], list[tuple[str, Identity]]] = {}
@@ -61,7 +60,7 @@ def plan_audit(
         try:
             identity = read_identity(fs, directory)
         except DamagedError as error:
-            findings.append(_unidentified(directory, error))
+            findings += _unidentified(directory, error)
             continue
         identities[directory] = identity
         key = (identity.group, identity.segment_size)
@@ -77,7 +76,7 @@ def plan_audit(
 def plan_group(
     fs: ReadableFileSystem, _shared: object, members: GroupMembers, _buffers: Buffers
 ) -> tuple[GroupPlan, list[Finding]]:
-    """The plan of one group, and what its small files alone show to be wrong."""
+    """The plan of one group, and findings about its small files."""
     findings: list[Finding] = []
     finders: list[BorderFinder] = []
     listing: dict[str, tuple[str, ...] | None] = {}
@@ -87,7 +86,7 @@ def plan_group(
         state = read_state(fs, directory, identity, log)
         check_names(fs, directory, listing, state, log)
         findings += log.findings
-        # What cannot be read is told by the ranges.
+        # The ranges tell what cannot be read.
         finders.append(BorderFinder(AuditFiles(fs, listing), directory, state))
     try:
         contradicting = frozenset(
@@ -105,7 +104,7 @@ def plan_group(
 def _plan_ranges(
     finders: Sequence[BorderFinder], range_bytes: int, contradicting: Collection[int]
 ) -> list[RangePlan]:
-    """Cuts at equal distances, and where a replica begins, ends or has its checkpoint."""
+    """Cuts at equal distances, and where a replica begins, ends or has a checkpoint."""
     replicas = [finder.replica for finder in finders]
     first = min(replica.first_index for replica in replicas)
     last = max(replica.known_index for replica in replicas)
@@ -126,7 +125,7 @@ def _plan_ranges(
         if index in forced or any(found):
             cuts.append((index, found))
     ranges: list[RangePlan] = []
-    # A chain that has once left the others' never comes back.
+    # A log that has left the others never comes back.
     diverged: frozenset[int] = frozenset()
     for (index, found), (end, ending) in pairwise(cuts):
         members = [
@@ -134,7 +133,7 @@ def _plan_ranges(
             for finder in finders
         ]
         if not any(members):
-            continue  # what a file says to be there and none has
+            continue  # a file names entries that no replica has
         begins = _adopt(index, found, members, finders)
         size = max(
             (
@@ -155,13 +154,13 @@ def _plan_ranges(
 def _equal_distances(
     finders: Sequence[BorderFinder], first: int, last: int, range_bytes: int
 ) -> list[int]:
-    """Indexes at about every ``range_bytes``, by the entry index that reaches furthest."""
+    """Indexes about ``range_bytes`` apart, by the longest entry index."""
     ordered = sorted(
         finders, key=lambda one: (-one.replica.checkpoint_index, one.replica.first_index)
     )
 
     def position_of(index: int) -> int:
-        """-1 where none has a row of it."""
+        """-1 if none has its row."""
         found = (finder.position_of(index) for finder in ordered)
         return next((position for position in found if position >= 0), -1)
 
@@ -173,7 +172,7 @@ def _equal_distances(
         wanted = here + range_bytes
         low = _first_from(position_of, (first, here), (last, end), wanted)
         if low > last or position_of(low) < 0:
-            break  # the rest is one range, where its rows do not say how large it is
+            break  # no row says how large the rest is, so it is one range
         for index in range(low, min(low + BORDERS_TRIED, last + 1)):
             if any(one.find(index) for one in finders):
                 low = index
@@ -190,8 +189,8 @@ def _first_from(
     """The first index behind ``before`` whose entry lies at ``wanted`` or later, at most one more
     than ``after``. Both are index and position.
 
-    Entries of like sizes lie where a straight line has them, so few blocks of rows are read. Every
-    other guess halves what is left, whatever their sizes are.
+    Every other guess assumes entries of equal sizes, so few blocks of rows are read. The others
+    halve the rest, whatever the sizes are.
     """
     low, high = before[0] + 1, after[0] + 1
     (left, left_position), (right, right_position) = before, after
@@ -219,7 +218,7 @@ def _adopt(
     members: Sequence[bool],
     finders: Sequence[BorderFinder],
 ) -> tuple[Border | None, ...]:
-    """A replica that cannot show a border itself has it where most of the others have it."""
+    """The border in each replica. One that cannot show it gets that of most others."""
     known = [
         (border, finder.replica.name)
         for border, finder in zip(found, finders, strict=True)
@@ -240,17 +239,14 @@ def _diverged(
     contradicting: Collection[int],
     replicas: Sequence[ReplicaPlan],
 ) -> frozenset[int]:
-    """The replicas that have left the log of the others already at this border, ``known`` left
-    out; see :mod:`store.verify.majority`."""
-    chains = [
-        (border.chain, place)
+    """The replicas whose log has left that of the others before this border, without those
+    ``known``; see :mod:`store.verify.majority`."""
+    said = [
+        (border.chain, place, replicas[place].name)
         for place, border in enumerate(found)
         if border is not None and border.chain is not None and place not in known
     ]
-    right = proved(chains, contradicting)
-    if right is None:
-        voices = [(chain, place) for chain, place in chains if place not in contradicting]
-        right = majority([(chain, replicas[place].name) for chain, place in voices])
+    right = right_value(said, contradicting)
     if right is None:
         return frozenset()
     return frozenset(
@@ -261,9 +257,9 @@ def _diverged(
 
 
 def _tail(finder: BorderFinder, place: int, count: int, number: int) -> list[RangePlan]:
-    """What a stopped replica has behind the entries that it knows to be committed."""
+    """The range of a stopped replica behind the entries that it knows to be committed."""
     replica = finder.replica
-    if replica.is_snapshot:
+    if replica.state.manifest is not None:  # a snapshot
         return []
     index = max(replica.known_index + 1, replica.first_index)
     borders: list[Border | None] = [None] * count
@@ -271,16 +267,8 @@ def _tail(finder: BorderFinder, place: int, count: int, number: int) -> list[Ran
     return [RangePlan(number, index, None, 0, tuple(borders))]
 
 
-def _unidentified(directory: str, error: DamagedError) -> Finding:
-    return Finding(
-        FindingKind.FORMAT,
-        directory,
-        None,
-        None,
-        error.path,
-        error.position,
-        "the format file of a replica",
-        error.what,
-        f"nothing else of this replica was checked; {RESTORE}",
-        unread=isinstance(error, UnreadableError),
-    )
+def _unidentified(directory: str, error: DamagedError) -> list[Finding]:
+    log = FindingLog(directory)
+    advice = f"nothing else of this replica was checked; {RESTORE}"
+    log.add_damage(FindingKind.FORMAT, error, "the format file of a replica", advice)
+    return log.findings

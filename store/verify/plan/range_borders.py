@@ -1,11 +1,9 @@
-"""Where ranges may begin in one replica: the entry index and headers of the log tell."""
+"""The places where ranges may begin in one replica, by its entry index and headers of the log."""
 
 from __future__ import annotations
 
-from crc32c import crc32c
-
 from store.io.filesystem import ReadableFileSystem
-from store.log.entry import CHAINED, HEADER, HEADER_SIZE
+from store.log.entry import HEADER, HEADER_SIZE, chain_crc
 from store.log.entry_index import ROW, ROW_SIZE, EntryIndexRow
 from store.log.layout import segment_start
 from store.log.log_reader import LogReader, SegmentFiles
@@ -14,32 +12,22 @@ from store.verify.plan.ranges import Border, ReplicaPlan
 from store.verify.state.state_files import StateFiles, without_broker
 
 BLOCK_ROWS = 4096
-"""Of the entry index, which are read at once: 128 KiB."""
-# What a replica may have behind its entry index, and is found by following the headers.
+"""Rows of the entry index that are read at once: 128 KiB."""
 HEADERS_WALKED = 1 << 20
+"""The most entries behind the entry index that are found by their headers."""
 
 
 class BorderFinder:
-    """Finds where entries begin in one replica, without reading what lies between."""
+    """Finds where entries begin in one replica, without reading their bodies."""
 
     def __init__(self, fs: ReadableFileSystem, directory: str, state: StateFiles) -> None:
         self._state = state
         self._rows = RowFiles(fs, f"{directory}/index", ROW_SIZE)
         self._segments = SegmentFiles(fs, directory, state.identity.segment_size)
         self._log = LogReader(self._segments)
-        mark, checkpoint = state.mark, state.checkpoint
-        self.replica = ReplicaPlan(
-            directory,
-            state.identity,
-            mark.first_index,
-            state.commit_index,
-            state.durable_position if state.durable_index == state.commit_index else None,
-            -1 if checkpoint is None else checkpoint.index,
-            state.manifest is not None,
-            tuple(state.digests),
-            without_broker(state),
-        )
-        # What came before an expired log's first entry is not known.
+        self.replica = ReplicaPlan(directory, without_broker(state))
+        mark = state.mark
+        # The chain before the first entry of an expired log is not known.
         chain = 0 if mark.first_index == 0 else None
         self.start = Border(mark.first_index, mark.first_position, chain, -1)
         self._walked = self.start
@@ -48,10 +36,10 @@ class BorderFinder:
         self._found: dict[int, Border | None] = {}
 
     def find(self, index: int) -> Border | None:
-        """The border before entry ``index``; ``None`` where its forerunner cannot be shown.
+        """The border before entry ``index``, ``None`` if the entry before it has no whole header.
 
-        Nor is it where the replica does not know that forerunner to be committed: it may be
-        another one than that of the others then, and nothing wrong with it.
+        Also ``None`` if the replica does not know that entry to be committed: another replica may
+        rightly have another one.
         """
         if index not in self._found:
             self._found[index] = self._find(index)
@@ -67,28 +55,19 @@ class BorderFinder:
         return self._walk_to(index)
 
     def contradicts_itself(self) -> bool:
-        """Whether the log has another chain where mark, checkpoints or manifest name an entry."""
-        mark, manifest = self._state.mark, self._state.manifest
-        named = [(digest.index, digest.chain) for digest in self.replica.digests]
-        named.append((mark.index, mark.chain_crc))
-        if manifest is not None:
-            named.append((manifest.commit_index, manifest.chain_crc))
-        for index, chain in sorted(named):
-            border = self.find(index + 1) if index >= self.start.index else None
-            if border is not None and border.chain != chain:
+        """Whether mark, a checkpoint or the manifest name an entry with another chain CRC."""
+        for named in sorted(self._state.named_entries(), key=lambda one: one.index):
+            border = self.find(named.index + 1) if named.index >= self.start.index else None
+            if border is not None and border.chain != named.chain:
                 return True
         return False
 
     def assume(self, index: int) -> Border:
-        """The border as files say that can be wrong; the check then tells what is."""
-        state = self._state
-        mark, checkpoint, manifest = state.mark, state.checkpoint, state.manifest
-        if manifest is not None and manifest.commit_index == index - 1:
-            return Border(index, manifest.end_position, manifest.chain_crc, manifest.term)
-        if mark.index == index - 1:
-            return Border(index, mark.position, mark.chain_crc, -1)
-        if checkpoint is not None and checkpoint.index == index - 1:
-            return Border(index, checkpoint.end_position, checkpoint.chain_crc, checkpoint.term)
+        """The border by files that may be wrong. The check of the range then tells."""
+        older = {saved.path for saved in self._state.older}
+        for one in self._state.named_entries():
+            if one.index == index - 1 and one.path not in older:
+                return Border(index, one.end, one.chain, -1 if one.term is None else one.term)
         row = self._row(index)
         return Border(index, self.start.position if row is None else row.position, None, -1)
 
@@ -96,12 +75,12 @@ class BorderFinder:
         self._segments.close()
 
     def position_of(self, index: int) -> int:
-        """Where the entry index says that an entry lies; -1 where it does not say."""
+        """The position of an entry by the entry index, -1 without a row."""
         row = self._row(index)
         return -1 if row is None else row.position
 
     def _row(self, index: int) -> EntryIndexRow | None:
-        """Rows are read in blocks: those that are asked for next lie beside as a rule."""
+        """Reads rows in blocks: the next ones asked for are usually close."""
         at = (index - self._block_first) * ROW_SIZE
         if not 0 <= at <= len(self._block) - ROW_SIZE:
             first = max(index - BLOCK_ROWS // 2, 0)
@@ -126,15 +105,14 @@ class BorderFinder:
         return self._behind(before, row.position)
 
     def _behind(self, before: Border, position: int) -> Border | None:
-        """The border behind the entry that follows ``before``, if its header is whole."""
+        """The border behind the next entry after ``before``, if its header is whole."""
         header = self._header(position)
         if header is None:
             return None
-        magic, size, index, term, stated, channel, chain, body_crc, length = header
+        magic, size, index, term, stated, _channel, chain, body_crc, length = header
         expected = chain
         if before.chain is not None:
-            fields = (magic, size, index, term, stated, channel, body_crc, length)
-            expected = crc32c(CHAINED.pack(before.chain, *fields))
+            expected = chain_crc(before.chain, magic, size, index, term, stated, body_crc)
         if (
             (index, stated, chain, length) != (before.index, position, expected, size - HEADER_SIZE)
             or size < HEADER_SIZE
@@ -144,7 +122,7 @@ class BorderFinder:
         return Border(index + 1, position + size, chain, term)
 
     def _walk_to(self, index: int) -> Border | None:
-        """Follows the headers from the checkpoint on: the entry index need not go further."""
+        """Follows the headers from the checkpoint on, where the entry index may end."""
         if not self._walked.index <= index:
             self._walked = self.start
         checkpointed = self.replica.checkpoint_index + 1

@@ -1,9 +1,9 @@
-"""How a check of several replicas is cut into ranges of the log, and what each range gives.
+"""The ranges of a check, and the results of each.
 
-A range has a first and a last index; each replica takes part in it with all of its entries or not
-at all. Ranges are checked one by one, in any order and anywhere: a range needs nothing of another.
-What goes across ranges (offsets of queues, what a checkpoint says about all of the log) is put
-together at the end from what each of them found.
+A range has a first and a last index. A replica takes part in it with all of its entries or not at
+all. A range needs no other, so ranges are checked in any order and anywhere. What spans ranges
+(offsets of queues, statements of a checkpoint about all of the log) is checked at the end, from the
+results of all ranges.
 
 Everything here can be pickled.
 """
@@ -11,7 +11,7 @@ Everything here can be pickled.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from store.state.format_file import Identity
 from store.verify.files.directory_listing import Listing, without_queues
@@ -20,13 +20,16 @@ from store.verify.state.broker_state import BrokerEffects
 from store.verify.state.checkpoint_digest import StateDigest
 from store.verify.state.state_files import StateFiles
 
+QueueKey: TypeAlias = tuple[str, int]
+"""Topic and queue id."""
+
 
 @dataclass(frozen=True, slots=True)
 class Border:
-    """Where a range begins in one replica: just behind entry ``index - 1``.
+    """The beginning of a range in one replica, just behind entry ``index - 1``.
 
-    ``position`` is where that entry ends; ``chain`` and ``term`` are its own: ``None`` and -1
-    where the log begins here.
+    ``position`` is the end of that entry. ``chain`` and ``term`` are its own, ``None`` and -1 if
+    the log begins here.
     """
 
     index: int
@@ -37,34 +40,51 @@ class Border:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaPlan:
-    """One replica, as its small files have it."""
+    """One replica by its small files, without the state of the broker."""
 
     directory: str
-    identity: Identity
-    first_index: int
-    known_index: int
-    """The last entry that this replica knows to be committed."""
-    known_end: int | None
-    """Where that entry ends, if the small files say so."""
-    checkpoint_index: int
-    is_snapshot: bool
-    digests: tuple[StateDigest, ...] = ()
-    """Of all its checkpoints that can be read."""
-    state: StateFiles | None = None
-    """What the small files say, without the broker's own state."""
+    state: StateFiles
+
+    @property
+    def identity(self) -> Identity:
+        return self.state.identity
 
     @property
     def name(self) -> str:
         """``group/node``."""
         return f"{self.identity.group}/{self.identity.node}"
 
+    @property
+    def first_index(self) -> int:
+        return self.state.mark.first_index
+
+    @property
+    def known_index(self) -> int:
+        """The last entry that the replica knows to be committed."""
+        return self.state.commit_index
+
+    @property
+    def known_end(self) -> int | None:
+        """Where that entry ends, if the small files say so."""
+        state = self.state
+        return state.durable_position if state.durable_index == state.commit_index else None
+
+    @property
+    def checkpoint_index(self) -> int:
+        return self.state.checkpoint_index
+
+    @property
+    def digests(self) -> list[StateDigest]:
+        """Of all checkpoints that can be read."""
+        return [saved.digest for saved in self.state.checkpoints]
+
 
 @dataclass(frozen=True, slots=True)
 class RangePlan:
-    """A range. ``last_index`` is ``None`` for what one replica has behind its known entries.
+    """A range. ``last_index`` is ``None`` behind the entries known to be committed.
 
-    ``borders`` has one place a replica of the group, ``None`` for one that takes no part, and
-    ``diverged`` the replicas that the majority contradicts already before the range.
+    ``borders`` has a place for each replica of the group, ``None`` if it takes no part.
+    ``diverged`` are the places of replicas that the majority contradicts before the range.
     """
 
     number: int
@@ -76,7 +96,7 @@ class RangePlan:
 
     @property
     def members(self) -> list[int]:
-        """Which replicas take part, by their place in the group."""
+        """The places of the replicas that take part."""
         return [place for place, border in enumerate(self.borders) if border is not None]
 
 
@@ -84,8 +104,8 @@ class RangePlan:
 class GroupPlan:
     """The replicas of one group and the ranges over them, in order.
 
-    ``contradicting`` are those that say themselves, in mark, checkpoints or manifest, that their
-    log should be another one.
+    ``contradicting`` are the places of replicas whose own mark, checkpoints or manifest contradict
+    their log.
     """
 
     group: str
@@ -97,8 +117,7 @@ class GroupPlan:
     """The directories of all replicas."""
 
     def for_ranges(self) -> GroupPlan:
-        """As much of it as the check of a range needs, which the number of queues adds nothing
-        to."""
+        """The part that the check of a range needs. Its size does not depend on the queues."""
         return replace(
             self,
             replicas=tuple(_without_queues(replica) for replica in self.replicas),
@@ -106,7 +125,7 @@ class GroupPlan:
         )
 
     def range_end(self, plan: RangePlan, place: int) -> int | None:
-        """Where a replica's part of a range ends; ``None`` where only the log can tell."""
+        """The end of a replica's part of a range, ``None`` if only the log can tell."""
         for other in self.ranges[plan.number + 1 :]:
             border = other.borders[place]
             if border is not None:
@@ -116,17 +135,18 @@ class GroupPlan:
 
 
 def _without_queues(replica: ReplicaPlan) -> ReplicaPlan:
-    state = replica.state
-    if state is None or state.machine is None:
-        return replica
-    return replace(
-        replica, state=replace(state, machine=state.machine._replace(queues=[]), tails={})
-    )
+    checkpoints = [
+        saved
+        if saved.machine is None
+        else replace(saved, machine=saved.machine._replace(queues=[]))
+        for saved in replica.state.checkpoints
+    ]
+    return replace(replica, state=replace(replica.state, checkpoints=checkpoints, tails={}))
 
 
 @dataclass(frozen=True, slots=True)
 class AuditPlan:
-    """What is to be checked, and what the small files alone have shown to be wrong."""
+    """The plans of all groups, and findings about small files."""
 
     groups: tuple[GroupPlan, ...]
     findings: tuple[Finding, ...]
@@ -134,7 +154,10 @@ class AuditPlan:
 
 @dataclass(frozen=True, slots=True)
 class WrongRows:
-    """A run of rows of one ConsumeQueue file that differ from the log."""
+    """Rows of one ConsumeQueue file that follow each other and differ from the log.
+
+    ``expected`` and ``found`` are the first of them.
+    """
 
     path: str
     byte: int
@@ -145,18 +168,32 @@ class WrongRows:
     expected: bytes
     found: bytes
 
+    def add_to(self, wrong: list[WrongRows]) -> None:
+        """Adds these to the wrong rows of a queue, as one with the last ones if they follow."""
+        last = wrong[-1] if wrong else None
+        if last is None or last.path != self.path or last.offset_last != self.offset_first - 1:
+            wrong.append(self)
+        else:
+            wrong[-1] = replace(last, offset_last=self.offset_last, index_last=self.index_last)
 
-class Compared(NamedTuple):
-    """Derived files of one replica that are to be compared with a range of its log."""
 
-    queues: frozenset[tuple[str, int]] = frozenset()
-    keys: bool = False
+class MissingKeys(NamedTuple):
+    """Key rows of the log that no file has: the first entry, the last entry, and the position of
+    its record."""
+
+    index_first: int
+    index_last: int
+    position: int
+
+    def behind(self, before: MissingKeys | None) -> MissingKeys:
+        """These and those of earlier entries as one."""
+        return self if before is None else self._replace(index_first=before.index_first)
 
 
 class RowsDigest(NamedTuple):
-    """Rows of one queue from ``first_offset`` to before ``end_offset``, as the log has them.
+    """Rows of one queue in the log, from ``first_offset`` to before ``end_offset``.
 
-    ``crcs`` are the CRC32C and the CRC-32 of all their bytes.
+    ``crcs``: CRC32C and CRC-32 of all their bytes.
     """
 
     first_offset: int
@@ -165,9 +202,9 @@ class RowsDigest(NamedTuple):
 
 
 class KeysDigest(NamedTuple):
-    """Key rows of one range that belong into the file named by ``start``.
+    """Key rows of one range that belong to the file named by ``start``.
 
-    ``total`` is the sum of a number for each row, modulo 2^64, whatever their order.
+    ``total`` is the sum of a number for each row, modulo 2^64, so their order does not count.
     """
 
     start: int
@@ -177,14 +214,13 @@ class KeysDigest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QueueSpan:
-    """The messages of one queue within a range, one replica's view.
+    """The messages of one queue within a range of one replica.
 
-    ``first_known`` says that no unreadable entry of the range came before, ``end_known`` that none
-    came behind; ``begin`` is the first offset neither deleted nor expired, if the range has it.
+    ``first_known``: no unreadable entry of the range came before. ``end_known``: none came behind.
+    ``begin`` is the first offset that is neither deleted nor expired, if the range has it.
     """
 
-    topic: str
-    queue_id: int
+    key: QueueKey
     first_offset: int
     first_known: bool
     index: int
@@ -194,12 +230,11 @@ class QueueSpan:
     end_known: bool
     covered_end: int | None
     digests: tuple[RowsDigest, ...]
-    wrong: tuple[WrongRows, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class RangeQueues:
-    """What a range tells about ConsumeQueues; ``emptied`` are topics deleted in it."""
+    """What a range tells about ConsumeQueues. ``emptied``: topics deleted in it."""
 
     spans: tuple[QueueSpan, ...] = ()
     emptied: frozenset[str] = frozenset()
@@ -208,20 +243,20 @@ class RangeQueues:
 
 @dataclass(frozen=True, slots=True)
 class RangeKeys:
-    """Key rows of the log that no file has (first index, last index, last position), if any."""
+    """What a range tells about the key index."""
 
-    missing: tuple[int, int, int] | None = None
+    missing: MissingKeys | None = None
     expired_position: int = 0
     digests: tuple[KeysDigest, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class RangeState:
-    """What the entries of a range, all of them covered by the checkpoint, make of the state.
+    """What a range that the checkpoint covers tells about the state.
 
-    ``times`` has for each segment the store time of the newest message up to its end: ``None``
-    where that is one of an earlier range. ``last_ms`` is that of the newest message at all.
-    ``configuration`` is the body of the last configuration entry.
+    ``times`` has by segment the store time of the newest message up to its end, ``None`` if that
+    is in an earlier range. ``last_ms`` is the store time of the last message. ``configuration`` is
+    the body of the last configuration entry.
     """
 
     times: tuple[tuple[int, int | None], ...] = ()
@@ -232,8 +267,8 @@ class RangeState:
 
 
 class ProvedCheckpoint(NamedTuple):
-    """What the voters said (:mod:`store.state.state_digests`) of their states after the entry
-    ``point``: the state of the checkpoint of entry ``checkpoint`` must be that.
+    """The voters' reports of their states after the entry ``point``
+    (:mod:`store.state.state_digests`). The checkpoint of the entry ``checkpoint`` must fit them.
     """
 
     checkpoint: int
@@ -253,17 +288,17 @@ class ReplicaRange:
     queues: RangeQueues
     keys: RangeKeys
     state: RangeState | None = None
-    """``None`` for what the checkpoint does not cover."""
+    """``None`` if the checkpoint does not cover the range."""
     proofs: tuple[ProvedCheckpoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class RangeResult:
-    """What the check of one range found.
+    """The result of the check of one range.
 
     ``agreement`` has a word for each replica of the group: ``same``, ``differs`` (from the
-    majority, or from the others where there is none), ``damaged``, or ``behind`` for one that
-    takes no part. ``counts`` are messages by topic and minute (of the epoch) of their storing.
+    majority, or from the others without one), ``damaged``, or ``behind`` if it takes no part.
+    ``counts`` are messages by topic and store time in minutes since 1970.
     """
 
     number: int

@@ -1,7 +1,7 @@
 """Whether the directories of a check are different replicas of one group.
 
-Only replicas that are kept apart say something about each other: a copy of a disk, or one directory
-under two names, agrees with itself.
+Only separate replicas say something about each other. A copy of a disk, or one directory under two
+names, agrees with itself.
 """
 
 from __future__ import annotations
@@ -10,20 +10,22 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from store.io.filesystem import ReadableFileSystem
 from store.state.format_file import FORMAT_NAME, Identity
-from store.verify.findings import UNKNOWN_REPLICA, Finding, FindingKind
+from store.verify.findings import UNKNOWN_REPLICA, Finding, FindingKind, FindingLog
 from store.verify.majority import majority
 
 ONE_EACH = "give each replica once: what is copied from one node says nothing about another"
 ONE_GROUP = "give the replicas of one group"
 ONE_SIZE = "a replica of another group, or made with another configuration: give the right one"
+PARTS = ("state", "commitlog", "index", "consumequeue", "keyindex")
+"""Directories that belong to one replica alone."""
 
 
 def distinct_directories(
     fs: ReadableFileSystem, directories: Sequence[str]
 ) -> tuple[list[str], list[Finding]]:
-    """The directories without those that another one leads to as well, and what to tell of these.
+    """The directories without second paths to the same one, and findings about these.
 
-    Who names one twice by the same path has it checked once, and is told nothing.
+    The same path twice is no finding.
     """
     found: dict[str, str] = {}
     findings = []
@@ -31,44 +33,26 @@ def distinct_directories(
         first = found.setdefault(fs.identify(directory), directory)
         if first != directory:
             what = f"{directory} is the same directory"
-            findings.append(_finding(first, first, "a directory of its own", what, ONE_EACH))
+            findings += _finding(first, first, "a directory of its own", what, ONE_EACH)
     return list(found.values()), findings
 
 
-PARTS = ("state", "commitlog", "index", "consumequeue", "keyindex")
-"""Directories that a replica has for itself."""
-
-
 def check_shared(fs: ReadableFileSystem, directories: Iterable[str]) -> list[Finding]:
-    """Tells of directories that two replicas have in common, by a link: they agree with themselves.
-
-    Which of the two has the link is not told.
-    """
-    findings = []
+    """Directories that two replicas share by a link. Either of them may have the link."""
+    log = FindingLog(UNKNOWN_REPLICA)
     seen: dict[str, tuple[str, str]] = {}
     for directory in directories:
         for part in PARTS:
             path = f"{directory}/{part}"
             owner, first = seen.setdefault(fs.identify(path), (directory, path))
             if owner != directory:
-                findings.append(
-                    Finding(
-                        FindingKind.DIVERGENCE,
-                        UNKNOWN_REPLICA,
-                        None,
-                        None,
-                        path,
-                        0,
-                        "a directory of its own",
-                        f"the same directory as {first}",
-                        ONE_EACH,
-                    )
-                )
-    return findings
+                found = f"the same directory as {first}"
+                log.add(FindingKind.DIVERGENCE, path, 0, "a directory of its own", found, ONE_EACH)
+    return log.findings
 
 
 def check_identities(identities: Mapping[str, Identity]) -> list[Finding]:
-    """What is wrong with the replicas, by their directories, as a group of replicas."""
+    """Whether the replicas, by directory, are different ones of one group."""
     findings: list[Finding] = []
     seen: dict[tuple[str, object], str] = {}
     for directory, identity in identities.items():
@@ -81,12 +65,12 @@ def check_identities(identities: Mapping[str, Identity]) -> list[Finding]:
         if first is not None:
             what = f"the disk of {_name(identities[first])} a second time, as in {first}"
             expected = "another replica of the group"
-            findings.append(_finding(directory, _name(identity), expected, what, ONE_EACH))
+            findings += _finding(directory, _name(identity), expected, what, ONE_EACH)
     return findings + _check_sizes(identities) + _check_groups(identities)
 
 
 def _check_sizes(identities: Mapping[str, Identity]) -> list[Finding]:
-    """Segments are of one size in all replicas of a group."""
+    """All replicas of a group have segments of one size."""
     findings = []
     for group in dict.fromkeys(identity.group for identity in identities.values()):
         members = {where: one for where, one in identities.items() if one.group == group}
@@ -94,58 +78,39 @@ def _check_sizes(identities: Mapping[str, Identity]) -> list[Finding]:
         if len(sizes) < 2:
             continue
         right = majority([(one.segment_size, _name(one)) for one in members.values()])
-        told = "segments of {} bytes".format(" and ".join(map(str, sizes)))
         if right is None:
-            where = next(iter(members))
             expected = "segments of one size in all replicas"
-            findings.append(_finding(where, UNKNOWN_REPLICA, expected, told, ONE_SIZE))
-        findings += [
-            _finding(
-                where,
-                _name(one),
-                f"segments of {right} bytes, as in the others",
-                f"segments of {one.segment_size} bytes",
-                ONE_SIZE,
-            )
-            for where, one in members.items()
-            if right is not None and one.segment_size != right
-        ]
+            found = f"segments of {' and '.join(map(str, sizes))} bytes"
+            findings += _finding(next(iter(members)), UNKNOWN_REPLICA, expected, found, ONE_SIZE)
+            continue
+        expected = f"segments of {right} bytes, as in the others"
+        for where, one in members.items():
+            if one.segment_size != right:
+                found = f"segments of {one.segment_size} bytes"
+                findings += _finding(where, _name(one), expected, found, ONE_SIZE)
     return findings
 
 
 def _check_groups(identities: Mapping[str, Identity]) -> list[Finding]:
-    """Replicas of different groups cannot agree; one alone was given by mistake."""
+    """Replicas of different groups cannot agree. A single one of a group was given by mistake."""
     groups: dict[str, list[str]] = {}
     for directory, identity in identities.items():
         groups.setdefault(identity.group, []).append(directory)
-    if len(groups) < 2:
-        return []
-    return [
-        _finding(
-            directories[0],
-            _name(identities[directories[0]]),
-            "another replica of its group beside it",
-            f"the groups {', '.join(sorted(groups))}",
-            ONE_GROUP,
-        )
-        for directories in groups.values()
-        if len(directories) == 1
-    ]
+    findings = []
+    for first, *others in groups.values():
+        if len(groups) > 1 and not others:
+            expected, found = "another replica of its group beside it", ", ".join(sorted(groups))
+            name = _name(identities[first])
+            findings += _finding(first, name, expected, f"the groups {found}", ONE_GROUP)
+    return findings
 
 
 def _name(identity: Identity) -> str:
     return f"{identity.group}/{identity.node}"
 
 
-def _finding(directory: str, replica: str, expected: str, found: str, advice: str) -> Finding:
-    return Finding(
-        FindingKind.DIVERGENCE if replica == UNKNOWN_REPLICA else FindingKind.FORMAT,
-        replica,
-        None,
-        None,
-        f"{directory}/state/{FORMAT_NAME}",
-        0,
-        expected,
-        found,
-        advice,
-    )
+def _finding(directory: str, replica: str, expected: str, found: str, advice: str) -> list[Finding]:
+    log = FindingLog(replica)
+    kind = FindingKind.DIVERGENCE if replica == UNKNOWN_REPLICA else FindingKind.FORMAT
+    log.add(kind, f"{directory}/state/{FORMAT_NAME}", 0, expected, found, advice)
+    return log.findings

@@ -1,4 +1,4 @@
-"""Keeping nodes from their data while it is checked."""
+"""Locks that keep nodes from their data during a check."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from contextlib import ExitStack
 from store.errors import DataLockedError
 from store.io.filesystem import FileSystem
 from store.verify.files.audit_files import DANGLING, is_hidden, listed_names, reason
-from store.verify.findings import Finding, FindingKind
+from store.verify.findings import Finding, FindingKind, FindingLog
 from store.verify.state.stray_files import LOCK_NAME
 
 UNLOCKED = "make sure that no node has this data open while it is checked"
 
 
 def lock_replicas(fs: FileSystem, directories: Sequence[str], locks: ExitStack) -> list[Finding]:
-    """Locks each directory until ``locks`` are released, and tells which cannot be locked.
+    """Locks each directory until ``locks`` are released. Returns findings about the others.
 
-    A snapshot has no lock file, and gets none. Where nothing can be written, nobody works. Raises
-    :class:`~store.errors.DataLockedError` where a process has the data open.
+    A snapshot has no lock file, and gets none. A read-only file system needs no lock. Raises
+    :class:`~store.errors.DataLockedError` if a process has the data open.
     """
     findings = []
     for directory in directories:
@@ -36,24 +36,21 @@ def lock_replicas(fs: FileSystem, directories: Sequence[str], locks: ExitStack) 
         except (OSError, ValueError) as error:
             if getattr(error, "errno", None) == errno.EROFS:
                 continue
-            findings.append(
-                Finding(
-                    FindingKind.FORMAT,
-                    directory,
-                    None,
-                    None,
-                    path,
-                    0,
-                    "the lock file of a node's directory",
-                    f"cannot be locked: {reason(error)}",
-                    UNLOCKED,
-                    unread=is_hidden(error),
-                )
+            log = FindingLog(directory)
+            log.add(
+                FindingKind.FORMAT,
+                path,
+                0,
+                "the lock file of a node's directory",
+                f"cannot be locked: {reason(error)}",
+                UNLOCKED,
+                unread=is_hidden(error),
             )
+            findings += log.findings
     return findings
 
 
 def without_unlocked(planned: Sequence[Finding], unlocked: Sequence[Finding]) -> list[Finding]:
-    """What a plan tells, but of lock files of which :func:`lock_replicas` told already."""
+    """The findings of a plan without those that :func:`lock_replicas` has told already."""
     told = {finding.path for finding in unlocked}
     return [finding for finding in planned if finding.path not in told]

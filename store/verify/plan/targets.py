@@ -1,4 +1,4 @@
-"""Which replicas are meant by a directory that somebody names."""
+"""The replicas below a directory that a user names."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ DEPTH = 2
 def find_replicas(fs: ReadableFileSystem, directory: str) -> list[str]:
     """``directory`` itself if it is a replica's, else the replicas in it and in its groups.
 
-    What is there and cannot be looked into counts as one: the check tells why. Raises
-    :class:`~store.errors.DataFormatError` where there is none.
+    A directory that cannot be listed counts as a replica, so the check tells why. Raises
+    :class:`~store.errors.DataFormatError` if there is none.
     """
     try:
         names = fs.list_directory(directory)

@@ -1,4 +1,4 @@
-"""How the tasks of a check are run: one after the other here, or by whoever has many machines."""
+"""The way to run the tasks of a check: here, one after the other, or in Spark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 
 
 class TaskRunner(Protocol):
-    """Runs tasks, here or anywhere: each is what a part of ``shared`` and a payload say."""
+    """Runs tasks. Each is the number of an item of ``shared``, and a payload."""
 
     def __call__(
         self,

@@ -1,1 +1,1 @@
-"""The check of states by playing the log again."""
+"""The check of states by a replay of the log."""

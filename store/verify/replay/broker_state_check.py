@@ -1,4 +1,4 @@
-"""Whether the broker's part of each checkpoint is what the log makes of what was before."""
+"""The check of the broker's state in each checkpoint: the log is replayed and compared."""
 
 from __future__ import annotations
 
@@ -18,26 +18,23 @@ from store.verify.state.state_files import StateFiles
 def check_broker(
     fs: ReadableFileSystem, state: StateFiles, parts: Sequence[ReplicaRange], log: FindingLog
 ) -> set[int]:
-    """Begins with the first entry, or where that has expired with the oldest checkpoint.
+    """Replays the log from entry 0, or from the oldest checkpoint if entry 0 has expired.
 
-    Returns the entries of the checkpoints of which the broker's part follows from the log alone.
-
-    ``parts`` are the ranges of the replica, in order; a range ends where a checkpoint does. Behind
-    entries that are lost nothing is known, nor behind a command of another version.
+    Returns the entries of the checkpoints of which the broker's state follows from the log alone.
+    ``parts`` are the ranges of the replica, in order. A range ends where a checkpoint does. Nothing
+    is known behind lost entries and behind commands of a later version.
     """
-    saved = [(older.path, older.checkpoint.index) for older in state.older]
-    if state.checkpoint is not None:
-        saved.append((state.checkpoint_path, state.checkpoint.index))
     tables = BrokerTables() if state.mark.first_index == 0 else None
     is_proved = tables is not None
     right: set[int] = set()
     behind = -1
-    for path, index in saved:
+    for saved in state.checkpoints:
+        path, index = saved.path, saved.index
         found = _read_broker(fs, path, index, log)
         if found is None:
             continue
         if tables is not None:
-            # What lies behind the newest checkpoint has no state, and may have no entry either.
+            # Entries behind the newest checkpoint have no state. They may even be lost.
             covered = [part for part in parts if part.state is not None]
             between = [part for part in covered if behind < part.last_index <= index]
             reaches = bool(between) and between[-1].last_index == index
@@ -47,7 +44,7 @@ def check_broker(
             is_proved = False
             tables = _decode(found, path, index, log)
             if index + 1 < state.mark.first_index:
-                tables = None  # entries between it and the log's beginning are not there
+                tables = None  # entries between it and the beginning of the log are missing
         elif _compare(tables, found, path, index, log) and is_proved:
             right.add(index)
         behind = index
@@ -55,7 +52,7 @@ def check_broker(
 
 
 def _read_broker(fs: ReadableFileSystem, path: str, index: int, log: FindingLog) -> bytes | None:
-    """``None`` for a checkpoint that cannot be read, of which is told already, or of no broker."""
+    """The broker's state in a checkpoint. ``None`` if there is none or it cannot be read."""
     try:
         checkpoint = read_checkpoint(fs, path)
         machine = decode_machine_state(checkpoint.state)
@@ -73,7 +70,7 @@ def _read_broker(fs: ReadableFileSystem, path: str, index: int, log: FindingLog)
 
 
 def _carry_out(tables: BrokerTables, parts: Sequence[ReplicaRange]) -> bool:
-    """Whether all of it is known."""
+    """Replays ranges. False if their effect is not fully known."""
     for part in parts:
         if part.state is None or part.state.lost:
             return False
@@ -106,7 +103,7 @@ def _compare(tables: BrokerTables, found: bytes, path: str, index: int, log: Fin
 
 
 def _tell(log: FindingLog, path: str, index: int, expected: str, found: str) -> None:
-    log.add(FindingKind.CHECKPOINT, path, 16, expected=expected, found=found, first=index)
+    log.add(FindingKind.CHECKPOINT, path, 16, expected, found, first=index)
 
 
 def _check_encoding(
@@ -116,9 +113,9 @@ def _check_encoding(
     machine: MachineState,
     log: FindingLog,
 ) -> None:
-    """Equal states have equal bytes: fields in their shortest form, queues and segments in order.
+    """Equal states must have equal bytes: fields in their shortest form, queues in order.
 
-    Of the whole payload the CRC tells that.
+    The CRC in the header compares the whole payload.
     """
     keys = [each[:2] for each in machine.queues]
     right = encode_checkpoint(checkpoint)[: CHECKPOINT_HEADER.size]
@@ -128,6 +125,4 @@ def _check_encoding(
         or read_head(fs, path, CHECKPOINT_HEADER.size) != right
     ):
         found = "other fields, another encoding, or queues that are not in order"
-        expected = "the state as a broker writes it"
-        at = checkpoint.index
-        log.add(FindingKind.CHECKPOINT, path, 16, expected=expected, found=found, first=at)
+        _tell(log, path, checkpoint.index, "the state as a broker writes it", found)

@@ -1,7 +1,7 @@
-"""Entries that a replica says to be committed, or held by another disk, and that are not there.
+"""Claims that an entry is committed, or held by another disk, without that entry in the logs.
 
-Each such claim may be wrong, and so may the logs that do not have the entry: somebody may have put
-an old copy in the place of a disk. Nothing proves which it is.
+The claim may be wrong. So may the logs: somebody may have put an old copy in the place of a disk.
+Nothing proves which it is.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from store.verify.findings import UNKNOWN_REPLICA, Finding, FindingKind
+from store.verify.findings import UNKNOWN_REPLICA, Finding, FindingKind, FindingLog
 from store.verify.state.state_files import StateFiles
 
 ADVICE = (
@@ -20,10 +20,7 @@ ADVICE = (
 
 @dataclass(frozen=True, slots=True)
 class ClaimingReplica:
-    """A replica of a group: what its small files say, and the last entry that is in its log.
-
-    What it is known to lack since a refill, up to its floor, nobody is wrong to claim.
-    """
+    """A replica with its small files and the last entry in its log."""
 
     name: str
     state: StateFiles
@@ -31,13 +28,17 @@ class ClaimingReplica:
 
     @property
     def is_live(self) -> bool:
-        """Not a snapshot, which may be of any earlier time."""
+        """Whether this is no snapshot. A snapshot may be of any earlier time."""
         return self.state.manifest is None
 
 
 def check_claims(holders: Sequence[ClaimingReplica]) -> list[Finding]:
-    """Tells of claims about disks of the group that their logs do not bear out."""
-    findings = []
+    """Compares claims about disks of the group with the logs on these disks."""
+    log = FindingLog(UNKNOWN_REPLICA)
+
+    def tell(path: str, index: int, expected: str, found: str) -> None:
+        log.add(FindingKind.DIVERGENCE, path, 16, expected, found, ADVICE, first=index)
+
     live = {
         (one.state.identity.node, one.state.identity.incarnation): one
         for one in holders
@@ -46,28 +47,19 @@ def check_claims(holders: Sequence[ClaimingReplica]) -> list[Finding]:
     for holder in holders:
         for claim in holder.state.held:
             other = live.get((claim.node, claim.incarnation))
+            # Claims up to the floor of a refilled replica are right: it held these entries.
             if other is not None and claim.last_index > max(other.last_index, other.state.floor):
                 expected = f"entries up to {claim.last_index} in the log of {other.name}"
                 said = f"that log ends with entry {other.last_index}, as {holder.name} knows more"
-                findings.append(
-                    _finding(holder.state.evidence_path, claim.last_index, expected, said)
-                )
-    last = max((one.last_index for one in holders), default=-1)
+                tell(holder.state.evidence_path, claim.last_index, expected, said)
     if len(holders) < 2 or not all(one.is_live for one in holders):
-        return findings
+        return log.findings
+    last = max(one.last_index for one in holders)
     for holder in holders:
-        named = [(older.path, older.checkpoint) for older in holder.state.older]
-        if holder.state.checkpoint is not None:
-            named.append((holder.state.checkpoint_path, holder.state.checkpoint))
-        for path, checkpoint in named:
-            if checkpoint.commit_index > last:
-                expected = f"entry {checkpoint.commit_index}, committed, in a log of the group"
+        for saved in holder.state.checkpoints:
+            index = saved.checkpoint.commit_index
+            if index > last:
+                expected = f"entry {index}, committed, in a log of the group"
                 said = f"all end with entry {last} or before, as {holder.name} knows more"
-                findings.append(_finding(path, checkpoint.commit_index, expected, said))
-    return findings
-
-
-def _finding(path: str, index: int, expected: str, found: str) -> Finding:
-    return Finding(
-        FindingKind.DIVERGENCE, UNKNOWN_REPLICA, index, index, path, 16, expected, found, ADVICE
-    )
+                tell(saved.path, index, expected, said)
+    return log.findings

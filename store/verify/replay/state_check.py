@@ -1,10 +1,9 @@
-"""What the entries of the log make of the state in a checkpoint, made again, and compared.
+"""The check of states in checkpoints: against the log, and between replicas.
 
-The state is a function of the log, so replicas with a checkpoint of one entry have the same. What
-of it can be made from the log alone is checked replica by replica: where queues end
-(:mod:`store.verify.index.consume_queue_check`), who the members are, which message is the newest of
-each segment, what was given up. The rest is the broker's, and is compared where checkpoints are of
-the same entry. Where they are not, nothing is known of it, and nothing is said.
+The state is a function of the log, so all checkpoints of one entry have the same state. What
+follows from the log alone is checked replica by replica: where queues end
+(:mod:`store.verify.index.consume_queue_check`), the members, the newest message of each segment,
+what has expired. :mod:`store.verify.replay.broker_state_check` checks the rest.
 """
 
 from __future__ import annotations
@@ -13,14 +12,7 @@ from collections.abc import Collection, Sequence
 
 from store.log.layout import segment_start
 from store.state.machine_state import MachineState
-from store.verify.findings import (
-    INCOMPLETE,
-    RESTORE,
-    UNKNOWN_REPLICA,
-    Finding,
-    FindingKind,
-    FindingLog,
-)
+from store.verify.findings import RESTORE, UNKNOWN_REPLICA, Finding, FindingKind, FindingLog
 from store.verify.majority import majority, proved
 from store.verify.plan.ranges import GroupPlan, ReplicaRange
 from store.verify.state.checkpoint_digest import StateDigest, canonical_configuration
@@ -32,7 +24,7 @@ UNDECIDED = "nothing proves which replica is right: keep all copies, report it"
 
 
 class SegmentTimes:
-    """The store time of the newest message up to the end of each segment, entry after entry."""
+    """The store time of the newest message up to the end of each segment, entry by entry."""
 
     def __init__(self, segment_size: int) -> None:
         self._segment_size = segment_size
@@ -40,8 +32,8 @@ class SegmentTimes:
         self.last_ms: int | None = None
 
     def take(self, position: int, last_ms: int | None) -> None:
-        """Entries of one segment, in order, from ``position`` on; ``last_ms`` is that of their last
-        message, if there is any."""
+        """Takes entries of one segment, from ``position`` on. ``last_ms`` is the store time of
+        their last message, ``None`` without any."""
         if last_ms is not None:
             self.last_ms = last_ms
         self._times[segment_start(position, self._segment_size)] = self.last_ms
@@ -51,26 +43,26 @@ class SegmentTimes:
 
 
 def check_state(state: StateFiles, parts: Sequence[ReplicaRange], log: FindingLog) -> None:
-    """Tells what of a replica's checkpoints, and of its mark, is not as the log makes it.
+    """Compares the checkpoints of a replica with its log.
 
-    ``parts`` are its ranges, in order; a range ends where a checkpoint does.
+    ``parts`` are its ranges, in order. A range ends where a checkpoint does.
     """
-    parts = [part for part in parts if part.state is not None]
-    for older in state.older:
-        before = [part for part in parts if part.last_index <= older.checkpoint.index]
-        _check_one(state, older, before, log)
-    if state.checkpoint is not None:
-        newest = SavedCheckpoint(state.checkpoint_path, state.checkpoint, state.machine)
-        _check_one(state, newest, parts, log)
+    newest = state.checkpoint_index
+    for saved in state.checkpoints:
+        is_hidden = state.rebuilds and saved.index == newest
+        machine = None if is_hidden else saved.machine
+        before = [part for part in parts if part.state and part.last_index <= saved.index]
+        if machine is not None and not any(part.state and part.state.lost for part in before):
+            _check_one(state, saved, machine, before, log)
 
 
 def _check_one(
-    state: StateFiles, saved: SavedCheckpoint, parts: Sequence[ReplicaRange], log: FindingLog
+    state: StateFiles,
+    saved: SavedCheckpoint,
+    machine: MachineState,
+    parts: Sequence[ReplicaRange],
+    log: FindingLog,
 ) -> None:
-    checkpoint, machine = saved.checkpoint, saved.machine
-    covered = [part.state for part in parts if part.state is not None]
-    if machine is None or any(each.lost for each in covered):
-        return
     is_whole = state.mark.first_index == 0
     expired = max((part.keys.expired_position for part in parts), default=0)
     wrong: list[tuple[str, str]] = []
@@ -78,25 +70,20 @@ def _check_one(
         wrong.append((f"what is below {expired} given up", f"{machine.expired_position}"))
     if machine.broker:
         wrong += _check_times(state, machine, parts, max(expired, machine.expired_position))
+    covered = [part.state for part in parts if part.state is not None]
     configured = [each.configuration for each in covered if each.configuration is not None]
     if configured or is_whole:
-        right = configured[-1] if configured else b""
-        if canonical_configuration(right) != canonical_configuration(checkpoint.configuration):
-            wrong.append((f"the members {_text(right)}", _text(checkpoint.configuration)))
-    for expected, found in wrong:
-        log.add(
-            FindingKind.CHECKPOINT,
-            saved.path,
-            16,
-            expected=expected,
-            found=found,
-            first=checkpoint.index,
-        )
+        right, found = configured[-1] if configured else b"", saved.checkpoint.configuration
+        if canonical_configuration(right) != canonical_configuration(found):
+            wrong.append((f"the members {_text(right)}", _text(found)))
+    for expected, said in wrong:
+        log.add(FindingKind.CHECKPOINT, saved.path, 16, expected, said, first=saved.index)
 
 
 def _check_times(
     state: StateFiles, machine: MachineState, parts: Sequence[ReplicaRange], expired: int
 ) -> list[tuple[str, str]]:
+    """Segments with another time than the log gives: what is expected, and what is there."""
     size = state.identity.segment_size
     last_ms = 0 if state.mark.first_index == 0 else None
     right: dict[int, int] = {}
@@ -117,63 +104,41 @@ def _check_times(
     for start in sorted({*right, *machine.segment_times}):
         stated = machine.segment_times.get(start)
         if start in right and start >= kept:
-            is_right = stated == right[start]
-        else:  # expired, or before the log that this replica has
+            is_right, expected = stated == right[start], f"{right[start]} ms"
+        else:  # expired, or before the log of this replica
             is_right = stated is None or start in unknown or kept <= start < first
+            expected = "none"
         if not is_right:
-            expected = f"{right[start]} ms" if start in right and start >= kept else "none"
-            wrong.append(
-                (
-                    f"as time of the newest message in the segment of {start}: {expected}",
-                    "none" if stated is None else f"{stated} ms",
-                )
-            )
+            what = f"as time of the newest message in the segment of {start}: {expected}"
+            wrong.append((what, "none" if stated is None else f"{stated} ms"))
     return wrong
 
 
 def check_beginning(state: StateFiles, parts: Sequence[ReplicaRange], log: FindingLog) -> None:
-    """A log begins no later than where the group has given up what was before."""
+    """A log must begin where the expired part ends, or before."""
     machine, mark = state.machine, state.mark
     lost = any(part.state is not None and part.state.lost for part in parts)
     if machine is None or lost:
         return
-    given_up = max([machine.expired_position, *(part.keys.expired_position for part in parts)])
-    if mark.first_position > given_up:
-        log.add(
-            FindingKind.MARK,
-            state.mark_path,
-            0,
-            expected=f"a log that begins at {given_up} or before, as no more was given up",
-            found=f"one that begins at {mark.first_position}",
-            first=mark.first_index,
-        )
+    expired = max([machine.expired_position, *(part.keys.expired_position for part in parts)])
+    if mark.first_position > expired:
+        expected = f"a log that begins at {expired} or before, as no more was given up"
+        found, first = f"one that begins at {mark.first_position}", mark.first_index
+        log.add(FindingKind.MARK, state.mark_path, 0, expected, found, first=first)
 
 
 def check_named(state: StateFiles, last_index: int, log: FindingLog) -> None:
-    """Tells of mark, checkpoints and manifest that vouch for entries which are not there.
+    """Mark, checkpoints and manifest must not name entries behind the end of the log.
 
-    ``last_index`` is the last entry that there is, or was: of lost ones is told by themselves.
+    ``last_index`` is the last entry, also if it is lost: lost entries are findings themselves.
     """
-    named = [(FindingKind.MARK, state.mark_path, state.mark.index)]
-    named += [(FindingKind.CHECKPOINT, older.path, older.checkpoint.index) for older in state.older]
-    if state.checkpoint is not None:
-        named.append((FindingKind.CHECKPOINT, state.checkpoint_path, state.checkpoint.index))
-    if state.manifest is not None:
-        # Behind the end of a snapshot nothing is looked at.
-        end = state.manifest.commit_index
-        named = [each for each in named if each[2] <= end]
-        named.append((FindingKind.FORMAT, state.manifest_path, end))
-    for kind, path, index in named:
-        if index > last_index:
-            log.add(
-                kind,
-                path,
-                0,
-                expected=f"a log with entry {index}",
-                found="one that ends before",
-                advice=INCOMPLETE if path == state.manifest_path else RESTORE,
-                first=index,
-            )
+    named = state.named_entries()
+    if state.manifest is not None:  # a snapshot is not read behind its end
+        named = [one for one in named if one.index <= state.manifest.commit_index]
+    for one in named:
+        if one.index > last_index:
+            expected, found = f"a log with entry {one.index}", "one that ends before"
+            log.add(one.kind, one.path, 0, expected, found, one.advice, first=one.index)
 
 
 def _text(data: bytes) -> str:
@@ -184,8 +149,8 @@ def _text(data: bytes) -> str:
 
 
 def compare_states(group: GroupPlan) -> list[str]:
-    """A word for each replica: ``same`` where another one has that state after the same entry,
-    ``differs`` where one has another, ``unknown`` where none has a checkpoint of an entry of its.
+    """A word for each replica: ``same`` if another one has the same state after the same entry,
+    ``differs`` if one has another state, ``unknown`` if none has a checkpoint of such an entry.
     """
     words = []
     for replica in group.replicas:
@@ -195,7 +160,7 @@ def compare_states(group: GroupPlan) -> list[str]:
             for another in group.replicas
             if another.name != replica.name
             for other in another.digests
-            if _at_one_entry(digest, other)
+            if (other.index, other.chain) == (digest.index, digest.chain)
         ]
         words.append("unknown" if not others else "same" if all(others) else "differs")
     return words
@@ -204,11 +169,11 @@ def compare_states(group: GroupPlan) -> list[str]:
 def check_states(
     group: GroupPlan, wrong: Sequence[Finding], proofs: Collection[tuple[int, int]]
 ) -> list[Finding]:
-    """Tells of states that differ after the same entry.
+    """States that differ after the same entry.
 
-    Replicas of whose checkpoints something is known to be wrong have no say, and are told already.
-    ``proofs`` are place and entry of the checkpoints that follow from the log: who has another one
-    is wrong. Among others nobody is accused; see :mod:`store.verify.majority`.
+    Replicas with other findings about their checkpoints (in ``wrong``) have no say. ``proofs`` are
+    place and entry of the checkpoints that follow from the log: another state of that entry is
+    wrong. Without a proof nobody is accused (:mod:`store.verify.majority`).
     """
     known = {finding.replica for finding in wrong if finding.kind is FindingKind.CHECKPOINT}
     by_entry: dict[tuple[int, int], list[tuple[int, StateDigest]]] = {}
@@ -228,34 +193,16 @@ def check_states(
 def _different_states(
     group: GroupPlan, index: int, said: Sequence[tuple[int, StateDigest]], right: bytes | None
 ) -> list[Finding]:
-    names = [group.replicas[place].name for place, _ in said]
-    digests = [digest.digest for _, digest in said]
-    side = majority(list(zip(digests, names, strict=True))) if right is None else right
-    agreeing = tuple(
-        dict.fromkeys(name for name, one in zip(names, digests, strict=True) if one == side)
-    )
-    told = ", ".join(f"{one.hex()[:8]} in {name}" for name, one in zip(names, digests, strict=True))
-    odd = [
-        (name, digest)
-        for name, (_, digest) in zip(names, said, strict=True)
-        if digest.digest != side
-    ]
-    return [
-        Finding(
-            FindingKind.DIVERGENCE if right is None else FindingKind.CHECKPOINT,
-            UNKNOWN_REPLICA if right is None else name,
-            index,
-            index,
-            digest.path,
-            16,
-            ONE_STATE,
-            told,
-            UNDECIDED if right is None else RESTORE,
-            agreeing,
-        )
-        for name, digest in (odd if side is not None else odd[:1])
-    ]
-
-
-def _at_one_entry(one: StateDigest, other: StateDigest) -> bool:
-    return (one.index, one.chain) == (other.index, other.chain)
+    named = [(digest, group.replicas[place].name) for place, digest in said]
+    side = right or majority([(digest.digest, name) for digest, name in named])
+    agreeing = tuple(dict.fromkeys(name for digest, name in named if digest.digest == side))
+    told = ", ".join(f"{digest.digest.hex()[:8]} in {name}" for digest, name in named)
+    kind = FindingKind.DIVERGENCE if right is None else FindingKind.CHECKPOINT
+    advice = UNDECIDED if right is None else RESTORE
+    findings = []
+    for digest, name in named:
+        if digest.digest != side:
+            log = FindingLog(UNKNOWN_REPLICA if right is None else name)
+            log.add(kind, digest.path, 16, ONE_STATE, told, advice, first=index, majority=agreeing)
+            findings += log.findings
+    return findings if side is not None else findings[:1]

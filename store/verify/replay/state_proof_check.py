@@ -1,9 +1,9 @@
-"""What the log says of the states of members, against the checkpoints that a replica has.
+"""The check of checkpoints against the proofs in the log.
 
 A ``proof`` in the log holds the digests that the voters had after one entry
-(:mod:`store.state.state_digests`). A checkpoint of that entry must have what a majority of them
-had; and so must one of the entry with the proof, where that follows and holds nothing else: that is
-how a group ends that has nothing to do. Only the newest times of its segments may differ then.
+(:mod:`store.state.state_digests`). A checkpoint of that entry must have those of a majority. So
+must a checkpoint of the entry with the proof, if that entry is the next one and has nothing else:
+so ends the log of an idle group. Only the newest times of its segments may differ then.
 """
 
 from __future__ import annotations
@@ -22,19 +22,17 @@ from store.verify.plan.ranges import ProvedCheckpoint, ReplicaRange
 from store.verify.state.state_files import StateFiles
 
 NEWEST_TIMES = "log"
-"""The table in which a new segment is noted, whatever the entry that begins it holds."""
+"""The table that changes with a new segment, whatever the first entry in it holds."""
 
 
 def check_proofs(
     fs: ReadableFileSystem, state: StateFiles, parts: Sequence[ReplicaRange], log: FindingLog
 ) -> None:
-    """Tells of checkpoints whose state is not the one that was proved after their entry.
+    """Compares checkpoints with the proofs of their entries.
 
-    What cannot be read of them is told elsewhere.
+    Checkpoints that cannot be read are findings elsewhere.
     """
-    paths = {each.checkpoint.index: each.path for each in state.older}
-    if state.checkpoint is not None:
-        paths[state.checkpoint.index] = state.checkpoint_path
+    paths = {saved.index: saved.path for saved in state.checkpoints}
     for proved in [proved for part in parts for proved in part.proofs]:
         path = paths.get(proved.checkpoint)
         if path is None:
@@ -47,26 +45,20 @@ def check_proofs(
         same = (NEWEST_TIMES,) if proved.checkpoint != proved.point else ()
         wrong = [table for table in verdict.differences(digests) if table not in same]
         if wrong:
-            log.add(
-                FindingKind.CHECKPOINT,
-                path,
-                16,
-                expected=f"the state that a majority of the voters had after entry {proved.point}, "
-                f"as the log says, in: {', '.join(wrong)}",
-                found="another state",
-                first=proved.checkpoint,
+            expected = (
+                f"the state that a majority of the voters had after entry {proved.point}, "
+                f"as the log says, in: {', '.join(wrong)}"
             )
+            kind, index = FindingKind.CHECKPOINT, proved.checkpoint
+            log.add(kind, path, 16, expected, "another state", first=index)
 
 
 def proved_checkpoints(
     proof: StatedProof, entry: Entry, state: StateFiles, *, has_messages: bool
 ) -> list[ProvedCheckpoint]:
-    """The checkpoints of a replica that a proof in an entry tells of."""
+    """The checkpoints of a replica to which a proof in ``entry`` applies."""
     told = [proof.point]
     if proof.alone and not has_messages and proof.point == entry.index - 1:
         told.append(entry.index)
-    return [
-        ProvedCheckpoint(index, proof.point, proof.reports)
-        for index in told
-        if index in state.checkpoint_indexes
-    ]
+    saved = {each.index for each in state.checkpoints}
+    return [ProvedCheckpoint(index, proof.point, proof.reports) for index in told if index in saved]

@@ -1,1 +1,1 @@
-"""The check of the small files and of states at one index."""
+"""The small files of a replica, and the state that a checkpoint must have."""

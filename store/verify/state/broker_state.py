@@ -1,12 +1,13 @@
-"""The broker's part of a checkpoint, made again from the commands and messages of the log.
+"""The broker's state in a checkpoint, replayed from the commands and messages of the log.
 
-It is written from docs/format.md and not from the broker: who checks a state by the program that
-made it finds what that program finds right. A range gives :class:`BrokerEffects`, with what later
-commands of the range make needless left out; :class:`BrokerTables` carries out those of all ranges.
+This follows docs/format.md and shares no code with the broker, so a mistake there does not hide
+itself. A range gives :class:`BrokerEffects`, without commands that later ones override.
+:class:`BrokerTables` applies those of all ranges.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from struct import Struct
@@ -21,12 +22,13 @@ from store.message.properties import find_property
 from store.message.record import decode_record
 from store.message.scheduled_topics import TIMER_TOPIC
 from store.state.state_digests import PROOF
+from store.verify.state.pop_state import POP_SIZES, PopTables
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 COUNTED_TOPICS = (HALF_TOPIC, TIMER_TOPIC)
-"""Topics of which each message changes the state."""
+"""Topics whose messages change the state."""
 TEMPLATE = ["TBW102", 8, 8, 7, 0, False]
-"""The template of automatic topics, which every state begins with."""
+"""The template of automatic topics. Every state begins with it."""
 PRODUCER_GROUP = b"PGROUP"
 IMMUNITY = b"CHECK_IMMUNITY_TIME_IN_SECONDS"
 IMMUNITY_DIGITS_MAX = 7
@@ -43,8 +45,8 @@ FIELDS = (
     "parts",
 )
 _REQUESTS = Struct(">qI")
-_OVERRIDING = {"access": 2, "offset": 4, "schedule": 2, "setting": 2}
-"""Commands of which the last one counts, and how many of their fields say for what."""
+_OVERRIDING = {"access": 2, "schedule": 2, "setting": 2}
+"""Commands that override earlier ones with equal fields up to this number."""
 _SIZES = {
     "topic": 8,
     "delete-topic": 3,
@@ -58,30 +60,33 @@ _SIZES = {
     "check-transaction": 4,
     "setting": 3,
     "access": 3,
+    **POP_SIZES,
 }
 """By name, the length of a command's array."""
 
 
 @dataclass(slots=True)
 class BrokerEffects:
-    """What the entries of a range do to the state, in order. Can be pickled.
+    """The effects of the entries of a range on the state, in order. Can be pickled.
 
-    ``steps`` are commands as the log has them; ``["opened", offset, transaction]`` for a half
-    message and ``["stored", count]`` for timed ones. ``requests`` are those of the newest entries
-    that have any, as a state has them; ``forgotten`` says that older ones do not count any more.
+    ``steps`` are commands as in the log, ``["opened", offset, transaction]`` for a half message,
+    and ``["stored", count]`` for timed ones. ``requests`` are those of the newest entries, encoded
+    as in a state. ``forgotten``: requests of earlier ranges do not count any more.
     """
 
     steps: dict[object, list[Any]] = field(default_factory=dict)
     requests: bytearray = field(default_factory=bytearray)
     forgotten: bool = False
     unknown: str = ""
-    """The name of a command that this program does not know: what it does is not known either."""
+    """The first unknown command, if any. The effects are unknown then."""
     _count: int = 0
+    _pop_counts: Counter[tuple[Any, ...]] = field(default_factory=Counter)
+    """Of the commands of POP, by group, topic and queue."""
 
     def take(self, batch: Batch | None, commands: Sequence[Any], position: int) -> None:
-        """One entry, at ``position``: its messages count before its commands.
+        """Takes an entry at ``position``. Its messages count before its commands.
 
-        ``batch`` may be ``None`` where none of its messages are of :data:`COUNTED_TOPICS`.
+        ``batch`` may be ``None`` if it has no message of :data:`COUNTED_TOPICS`.
         """
         if batch is not None:
             self._take_messages(batch)
@@ -90,7 +95,7 @@ class BrokerEffects:
                 case ["requests", bytes(keys)]:
                     self._add_requests(position, keys)
                 case [str(name), _point, _reports] if name == PROOF:
-                    pass  # it tells of the state, and changes nothing
+                    pass  # a proof changes nothing
                 case [str(name), *_] if _SIZES.get(name) == len(command):
                     self._add(command)
                 case _:
@@ -105,16 +110,28 @@ class BrokerEffects:
 
     def _add(self, step: list[Any]) -> None:
         keyed = _OVERRIDING.get(step[0])
-        if keyed is None:
-            self._count += 1
-            self.steps[self._count] = step
-            return
         try:
-            key = tuple(step[:keyed])
-            self.steps.pop(key, None)
-            self.steps[key] = step
+            if step[0] == "offset":
+                self._add_offset(step)
+            elif keyed is None:
+                self._count += 1
+                self.steps[self._count] = step
+                if step[0] in POP_SIZES:
+                    self._pop_counts[tuple(step[1:4])] += 1
+            else:
+                key = tuple(step[:keyed])
+                self.steps.pop(key, None)
+                self.steps[key] = step
         except TypeError:
             self.unknown = self.unknown or f"{step!r:.80}"
+
+    def _add_offset(self, step: list[Any]) -> None:
+        """The last one counts. Where a group has a cursor of POP the greatest does: it is the last
+        field of the step. Commands of POP between two offsets keep them apart."""
+        *of, offset = step
+        key = (*of, self._pop_counts[tuple(of[1:])])
+        earlier = self.steps.pop(key, step)
+        self.steps[key] = [*step, max(offset, earlier[-1])]
 
     def _open(self, batch: Batch, first_row: int, count: int, first_offset: int) -> None:
         size = QUEUE_ROW.size
@@ -143,7 +160,7 @@ class BrokerEffects:
 
 
 class BrokerTables:
-    """The state, in the arrays of its encoding. Begins as before the first entry."""
+    """The state in the arrays of its encoding, at first as before entry 0."""
 
     def __init__(self) -> None:
         self.topics: dict[str, list[Any]] = {TEMPLATE[0]: list(TEMPLATE)}  # type: ignore[dict-item]  # its first item is the name
@@ -157,6 +174,7 @@ class BrokerTables:
         self.timer = [0, -1, 0]
         self.transactions: dict[int, list[Any]] = {}
         self.requests = bytearray()
+        self.pop = PopTables()
 
     @classmethod
     def decode(cls, data: bytes) -> BrokerTables:
@@ -175,14 +193,15 @@ class BrokerTables:
             tables.timer = parts.get("timer", tables.timer)
             tables.transactions = dict(parts.get("transactions", ()))
             tables.requests = bytearray(parts.get("requests", b""))
+            tables.pop = PopTables.decode(parts.get("pop", [0, []]))
         except (TypeError, IndexError, AttributeError) as error:
             raise ValueError(str(error)) from error
         return tables
 
     def carry_out(self, effects: BrokerEffects, last_ms: int | None) -> None:
-        """What a range does; ``last_ms`` is when its newest message was stored.
+        """Applies a range. ``last_ms`` is the store time of its last message.
 
-        Raises :class:`ValueError` for a command of nonsense, and ``effects.unknown``.
+        Raises :class:`ValueError` for a malformed or unknown command.
         """
         if effects.unknown:
             raise ValueError(effects.unknown)
@@ -199,9 +218,10 @@ class BrokerTables:
             self.stored_ms = last_ms
 
     def fields(self) -> list[Any]:
-        """As :func:`decode_fields` gives those of a state that is right."""
+        """The fields that :func:`decode_fields` should give."""
         parts: dict[str, Any] = {
             "access": _pairs(self.access),
+            "pop": self.pop.rows(),
             "requests": bytes(self.requests),
             "schedule": _pairs(self.schedule),
             "settings": _pairs(self.settings),
@@ -220,20 +240,22 @@ class BrokerTables:
 
     def _carry_out(self, step: list[Any]) -> None:
         match step:
-            case ["offset", group, topic, queue_id, offset]:
-                self.offsets.setdefault((group, topic), {})[queue_id] = offset
+            case [str(name), *fields] if name == "offset" or name in POP_SIZES:
+                self._move(name, fields)
             case ["topic", name, *config, time_ms]:
                 self.topics[name] = [name, *config]
                 self._change("topics", time_ms)
             case ["delete-topic", name, time_ms]:
                 if self.topics.pop(name, None) is not None:
                     self._change("topics", time_ms)
+                    self.pop.drop(topic=name)
             case ["group", name, *config, time_ms]:
                 self.groups[name] = [name, *config]
                 self._change("groups", time_ms)
             case ["delete-group", name, remove_offsets, time_ms]:
                 if self.groups.pop(name, None) is not None:
                     self._change("groups", time_ms)
+                self.pop.drop(group=name)
                 if remove_offsets:
                     self.offsets = {key: at for key, at in self.offsets.items() if key[0] != name}
             case ["setting", name, value]:
@@ -264,12 +286,26 @@ class BrokerTables:
                         break
                     del self.transactions[offset]
 
+    def _move(self, name: str, fields: list[Any]) -> None:
+        """A command about a group's place in a queue."""
+        group, topic, queue_id, *rest = fields
+        key = group, topic, queue_id
+        if name == "offset":
+            offset, greatest = rest
+            committed = self.pop.commit(key, greatest)
+            if committed is None:
+                committed = offset
+        else:
+            committed = self.pop.carry_out(name, key, rest)
+        if committed is not None:
+            self.offsets.setdefault((group, topic), {})[queue_id] = committed
+
     def _change(self, table: str, time_ms: int) -> None:
         self.versions[table] = [self.versions[table][0] + 1, time_ms]
 
 
 def _forget_oldest(requests: bytearray) -> bool:
-    """Keeps the newest, up to their limit; whether that left any out."""
+    """Removes the oldest beyond the limit. Returns whether there were any."""
     place = 0
     while len(requests) - place > REQUESTS_BYTES_MAX:
         place += _REQUESTS.size + 4 * _REQUESTS.unpack_from(requests, place)[1]
@@ -282,7 +318,7 @@ def _pairs(table: dict[Any, Any]) -> list[list[Any]]:
 
 
 def decode_fields(data: bytes) -> list[Any]:
-    """The eight fields of a state as they are. Raises :class:`ValueError`."""
+    """The eight fields of a state, unchecked. Raises :class:`ValueError`."""
     try:
         fields = array(msgpack.unpackb(data))
     except (ValueError, msgpack.UnpackException) as error:
@@ -295,7 +331,7 @@ def decode_fields(data: bytes) -> list[Any]:
 
 
 def first_difference(expected: Sequence[Any], found: Sequence[Any]) -> tuple[str, str, str]:
-    """The field in which two states differ, and what each has in its place."""
+    """The first field that differs, and its value in each state."""
     for name, right, wrong in zip(FIELDS, expected, found, strict=True):
         if not same(right, wrong):
             return _within(name, right, wrong)
@@ -303,12 +339,12 @@ def first_difference(expected: Sequence[Any], found: Sequence[Any]) -> tuple[str
 
 
 def same(one: object, other: object) -> bool:
-    """Equal as MessagePack: a truth value is no number, nor is 1.0 the number 1."""
+    """Whether both are equal in MessagePack. True is not 1 there, nor is 1.0."""
     return bool(msgpack.packb(one) == msgpack.packb(other))
 
 
 def _within(name: str, right: object, wrong: object) -> tuple[str, str, str]:
-    """The parts of a field that differ, or its first row that does."""
+    """The first part or row of a field that differs."""
     if isinstance(right, dict) and isinstance(wrong, dict):
         for part in sorted({*right, *wrong}, key=str):
             if not same(right.get(part), wrong.get(part)):

@@ -1,4 +1,4 @@
-"""What replicas must have alike in their checkpoints of one entry, as numbers to be compared."""
+"""Digests of checkpoints: equal in all replicas after the same entry."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ DIGEST_SIZE = 16
 
 @dataclass(frozen=True, slots=True)
 class StateDigest:
-    """The state and the members after entry ``index``, which has chain CRC ``chain``.
+    """Digest of state and members after entry ``index`` with chain CRC ``chain``.
 
-    Where terms began is left out: of what has expired it may be there or not.
+    Term starts do not count: those of expired entries may be left out.
     """
 
     index: int
@@ -31,7 +31,7 @@ class StateDigest:
 
 
 def canonical_configuration(data: bytes) -> bytes:
-    """Equal for configurations that say the same: what is empty may be there or left out."""
+    """Equal bytes for equal configurations. Empty fields may be left out."""
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):

@@ -1,8 +1,8 @@
-"""Reading ``state/tails`` as a check does."""
+"""Reads ``state/tails``."""
 
 from __future__ import annotations
 
-from store.errors import DamagedError, UnreadableError
+from store.errors import DamagedError
 from store.index.block_seals import Tail
 from store.index.queue_tails import TAILS_NAME, decode_tails
 from store.io.filesystem import ReadableFileSystem
@@ -17,7 +17,7 @@ ADVICE = "the node makes it again from the log while it runs; or remove the file
 def read_queue_tails(
     fs: ReadableFileSystem, state_directory: str, log: FindingLog
 ) -> dict[tuple[str, int], Tail]:
-    """What ``state/tails`` says; it may be absent."""
+    """The tails of ConsumeQueues, by topic and queue id. The file may be absent."""
     path = f"{state_directory}/{TAILS_NAME}"
     if TAILS_NAME not in listed_names(fs, state_directory):
         return {}
@@ -26,13 +26,5 @@ def read_queue_tails(
     except FileNotFoundError:
         return {}
     except DamagedError as error:
-        log.add(
-            FindingKind.CONSUME_QUEUE,
-            path,
-            error.position,
-            expected="the tails of ConsumeQueues",
-            found=error.what,
-            advice=ADVICE,
-            unread=isinstance(error, UnreadableError),
-        )
+        log.add_damage(FindingKind.CONSUME_QUEUE, error, "the tails of ConsumeQueues", ADVICE)
         return {}

@@ -1,10 +1,10 @@
-"""Reading the small files of a stopped replica, without repairing them as a start would."""
+"""Reads the small files of a stopped replica. Unlike a start, it repairs nothing."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from itertools import pairwise
 
 from store.errors import DamagedError, DataFormatError, UnreadableError
@@ -28,10 +28,9 @@ from store.verify.files.small_files import read_checkpoint, read_small
 from store.verify.findings import INCOMPLETE, FindingKind, FindingLog
 from store.verify.state.checkpoint_digest import StateDigest
 from store.verify.state.queue_tails_check import read_queue_tails
-from store.verify.state.state_agreement import check_first_index, check_mark, check_snapshot
+from store.verify.state.state_agreement import check_agreement
 from store.verify.state.state_files import SavedCheckpoint, StateFiles
 from store.verify.state.state_records import (
-    add_damage,
     check_format,
     read_evidence,
     read_mark,
@@ -45,11 +44,11 @@ CHECKPOINT = "the next start uses an older checkpoint and reads more of the log;
 
 
 def read_identity(fs: ReadableFileSystem, directory: str) -> Identity:
-    """Whose data it is.
+    """The format file of a replica.
 
-    Raises :class:`~store.errors.DataFormatError` for a directory that is no replica, and
-    :class:`~store.errors.DamagedError`: :class:`~store.errors.UnreadableError` for one in a format
-    that this program does not know.
+    Raises :class:`~store.errors.DataFormatError` for a directory that is no replica,
+    :class:`~store.errors.UnreadableError` for an unknown format, and
+    :class:`~store.errors.DamagedError`.
     """
     path = f"{directory}/state/{FORMAT_NAME}"
     data = b""
@@ -79,7 +78,7 @@ def read_identity(fs: ReadableFileSystem, directory: str) -> Identity:
 
 
 def is_replica(fs: ReadableFileSystem, directory: str) -> bool:
-    """Whether a directory without a format file still holds what only a replica has."""
+    """Whether a directory without a format file has other files of a replica."""
     if MANIFEST_NAME in listed_names(fs, directory):
         return True
     names = listed_names(fs, f"{directory}/state")
@@ -91,45 +90,28 @@ def is_replica(fs: ReadableFileSystem, directory: str) -> bool:
 def read_state(
     fs: ReadableFileSystem, directory: str, identity: Identity, log: FindingLog
 ) -> StateFiles:
-    """Reads all of it, noting what is wrong with each file by itself, and with all together."""
-    state = StateFiles(identity)
-    state.vote_path = f"{directory}/state/{VOTE_NAME}"
-    state.mark_path = f"{directory}/state/{MARK_NAME}"
-    state.manifest_path = f"{directory}/{MANIFEST_NAME}"
-    owner = identity.owner
-    read_vote(fs, state, owner, log)
-    read_mark(fs, state, owner, log)
-    state.evidence_path = f"{directory}/state/{HELD_NAME}"
-    state.has_lock = _has_lock(fs, directory)
-    read_evidence(fs, state, owner, log)
-    check_format(fs, f"{directory}/state/{FORMAT_NAME}", identity, log)
-    state.floor = read_vote_floor(fs, f"{directory}/state/{FLOOR_NAME}", log)
-    state.rebuilds = REBUILD_NAME in listed_names(fs, f"{directory}/state")
-    _read_checkpoints(fs, f"{directory}/state", state, log)
-    state.tails = read_queue_tails(fs, f"{directory}/state", log)
-    if state.rebuilds:
-        state.machine = None
-    _read_manifest(fs, directory, state, log)
-    check_mark(state, log)
-    check_first_index(directory, state, log)
-    if state.manifest is not None:
-        if state.manifest.first_index != state.mark.first_index:
-            log.add(
-                FindingKind.FORMAT,
-                state.manifest_path,
-                0,
-                expected=f"a log that begins with entry {state.mark.first_index}",
-                found=f"entry {state.manifest.first_index}",
-                advice=INCOMPLETE,
-            )
-        if not _has_lock(fs, directory):
-            check_snapshot(directory, state, state.manifest, log)
+    """Reads the small files, and checks each of them and whether they agree."""
+    state_directory = f"{directory}/state"
+    small = listed_names(fs, state_directory)
+    state = StateFiles(
+        identity,
+        vote_path=f"{state_directory}/{VOTE_NAME}",
+        mark_path=f"{state_directory}/{MARK_NAME}",
+        manifest_path=f"{directory}/{MANIFEST_NAME}",
+        evidence_path=f"{state_directory}/{HELD_NAME}",
+        has_lock=LOCK_NAME in listed_names(fs, directory) or fs.exists(f"{directory}/{LOCK_NAME}"),
+        rebuilds=REBUILD_NAME in small,
+    )
+    read_vote(fs, state, log)
+    read_mark(fs, state, log)
+    read_evidence(fs, state, log)
+    check_format(fs, f"{state_directory}/{FORMAT_NAME}", identity, log)
+    state.floor = read_vote_floor(fs, f"{state_directory}/{FLOOR_NAME}", log)
+    _read_checkpoints(fs, state_directory, state, log)
+    state.tails = read_queue_tails(fs, state_directory, log)
+    _read_manifest(fs, state, log)
+    check_agreement(directory, state, log)
     return state
-
-
-def _has_lock(fs: ReadableFileSystem, directory: str) -> bool:
-    """Whether it is a node's own directory: a snapshot has no lock file."""
-    return LOCK_NAME in listed_names(fs, directory) or fs.exists(f"{directory}/{LOCK_NAME}")
 
 
 def _read_checkpoints(
@@ -138,85 +120,58 @@ def _read_checkpoints(
     try:
         names = sorted(fs.list_directory(directory))
     except FileNotFoundError:
-        names = []  # told of each file that must be there
+        names = []  # each file that must exist is a finding of its own
     except (OSError, ValueError) as error:
         names = []
         why, hidden = f"cannot be read: {reason(error)}", is_hidden(error)
-        log.add(FindingKind.FORMAT, directory, 0, expected="a directory", found=why, unread=hidden)
-    for name in names:
+        log.add(FindingKind.FORMAT, directory, 0, "a directory", why, unread=hidden)
+    for name in names:  # names have the index in 20 digits, so they come in its order
         digits = name.removeprefix(NAME_PREFIX)
         if digits == name or name.endswith(TEMPORARY_SUFFIX):
             continue
         path = f"{directory}/{name}"
-        expected = "a checkpoint"
         try:
             checkpoint = read_checkpoint(fs, path)
         except FileNotFoundError:
             continue
         except DamagedError as error:
-            add_damage(log, FindingKind.CHECKPOINT, error, expected=expected, advice=CHECKPOINT)
+            log.add_damage(FindingKind.CHECKPOINT, error, "a checkpoint", CHECKPOINT)
             continue
         if f"{checkpoint.index:020d}" != digits:
-            log.add(
-                FindingKind.CHECKPOINT,
-                path,
-                16,
-                expected=f"the checkpoint of entry {digits}",
-                found=f"that of {checkpoint.index}",
-                advice=CHECKPOINT,
-            )
+            expected, found = f"the checkpoint of entry {digits}", f"that of {checkpoint.index}"
+            log.add(FindingKind.CHECKPOINT, path, 16, expected, found, CHECKPOINT)
             continue
+        if state.checkpoints:
+            state.checkpoints[-1] = state.checkpoints[-1].without_broker()
         machine = read_machine(path, checkpoint, log)
-        state.digests.append(StateDigest.of(checkpoint, path))
-        # They come in the order of their indexes: names have them in 20 digits.
-        if state.checkpoint is not None:
-            older = replace(state.checkpoint, state=b"")
-            said = state.machine
-            if said is not None:
-                said = said._replace(broker=said.broker[:1])
-            state.older.append(SavedCheckpoint(state.checkpoint_path, older, said))
-        state.checkpoint_path, state.checkpoint, state.machine = path, checkpoint, machine
+        digest = StateDigest.of(checkpoint, path)
+        state.checkpoints.append(SavedCheckpoint(path, checkpoint, machine, digest))
 
 
 def read_machine(path: str, checkpoint: Checkpoint, log: FindingLog) -> MachineState | None:
-    """What a checkpoint says of the derived files, if that can be read and fits its end."""
+    """The state in a checkpoint, if it can be read. It must fit the checkpoint's end."""
+
+    def tell(expected: str, found: object) -> None:
+        log.add(FindingKind.CHECKPOINT, path, 16, expected, found, first=checkpoint.index)
+
     try:
         machine = decode_machine_state(checkpoint.state)
     except DataFormatError as error:
-        log.add(
-            FindingKind.CHECKPOINT,
-            path,
-            16,
-            expected="the state of a broker",
-            found=error,
-            first=checkpoint.index,
-        )
+        tell("the state of a broker", error)
         return None
-    starts = checkpoint.term_starts
-    if checkpoint.commit_index < checkpoint.index or not _rise(starts, checkpoint.index):
-        log.add(
-            FindingKind.CHECKPOINT,
-            path,
-            16,
-            expected=f"what was known after entry {checkpoint.index}, committed and applied",
-            found=f"committed up to {checkpoint.commit_index}, term starts {list(starts)}",
-            first=checkpoint.index,
-        )
-    end = checkpoint.end_position
-    if machine.applied_end != end or machine.expired_position > end:
-        log.add(
-            FindingKind.CHECKPOINT,
-            path,
-            16,
-            expected=f"a state applied up to {end}, with nothing expired behind that",
-            found=f"applied up to {machine.applied_end}, expired up to {machine.expired_position}",
-            first=checkpoint.index,
-        )
+    committed, starts = checkpoint.commit_index, checkpoint.term_starts
+    if committed < checkpoint.index or not _rise(starts, checkpoint.index):
+        expected = f"what was known after entry {checkpoint.index}, committed and applied"
+        tell(expected, f"committed up to {committed}, term starts {list(starts)}")
+    end, applied, expired = checkpoint.end_position, machine.applied_end, machine.expired_position
+    if applied != end or expired > end:
+        expected = f"a state applied up to {end}, with nothing expired behind that"
+        tell(expected, f"applied up to {applied}, expired up to {expired}")
     return machine
 
 
 def _rise(starts: Sequence[tuple[int, int]], last_index: int) -> bool:
-    """Whether terms and the entries that they begin with rise, up to an entry."""
+    """Whether terms and their first entries rise, up to an entry."""
     indexes = [index for _, index in starts]
     return (
         all(one[0] < other[0] and one[1] < other[1] for one, other in pairwise(starts))
@@ -224,49 +179,29 @@ def _rise(starts: Sequence[tuple[int, int]], last_index: int) -> bool:
     )
 
 
-def _read_manifest(
-    fs: ReadableFileSystem, directory: str, state: StateFiles, log: FindingLog
-) -> None:
+def _read_manifest(fs: ReadableFileSystem, state: StateFiles, log: FindingLog) -> None:
     path = state.manifest_path
+
+    def tell(expected: str, found: object) -> None:
+        log.add(FindingKind.FORMAT, path, 0, expected, found, INCOMPLETE)
+
     expected = "the manifest of a snapshot"
     try:
         manifest = decode_manifest(read_small(fs, path), path)
     except FileNotFoundError:
-        if not _has_lock(fs, directory):
-            log.add(
-                FindingKind.FORMAT,
-                path,
-                0,
-                expected="the manifest of a snapshot, or the lock file of a node's own directory",
-                found="neither",
-                advice=INCOMPLETE,
-            )
+        if not state.has_lock:
+            tell(f"{expected}, or the lock file of a node's own directory", "neither")
         return
     except DamagedError as error:
-        add_damage(log, FindingKind.FORMAT, error, expected=expected, advice=INCOMPLETE)
+        log.add_damage(FindingKind.FORMAT, error, expected, INCOMPLETE)
         return
     except DataFormatError as error:
-        log.add(FindingKind.FORMAT, path, 0, expected=expected, found=error, advice=INCOMPLETE)
+        tell(expected, error)
         return
     more = set(json.loads(read_small(fs, path))) - {each.name for each in fields(manifest)}
     if more != {CRC_NAME}:
-        found = f"others: {sorted(more - {CRC_NAME})!r:.200}"
-        log.add(
-            FindingKind.FORMAT,
-            path,
-            0,
-            expected="the fields of a manifest",
-            found=found,
-            advice=INCOMPLETE,
-        )
+        tell("the fields of a manifest", f"others: {sorted(more - {CRC_NAME})!r:.200}")
     owner = (state.identity.group, state.identity.node)
     if (manifest.group, manifest.node) != owner:
-        log.add(
-            FindingKind.FORMAT,
-            path,
-            0,
-            expected=f"a snapshot of {'/'.join(owner)}",
-            found=f"{manifest.group}/{manifest.node}",
-            advice=INCOMPLETE,
-        )
+        tell(f"a snapshot of {'/'.join(owner)}", f"{manifest.group}/{manifest.node}")
     state.manifest = manifest

@@ -1,4 +1,4 @@
-"""The records of ``state/`` that a node overwrites, and its format file, as a check reads them."""
+"""Reads the records of ``state/`` that a node overwrites, and checks its format file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import msgpack
 
-from store.errors import DamagedError, UnreadableError
+from store.errors import DamagedError
 from store.field_checks import U32_MAX, array, integer
 from store.io.filesystem import ReadableFileSystem
 from store.io.two_slot_file import SLOT_HEADER, SLOT_SIZE, decode_slot, encode_slot
@@ -18,7 +18,7 @@ from store.state.replication_evidence_file import FORGET, HELD_NAME, pack_eviden
 from store.verify.files.audit_files import listed_names
 from store.verify.files.first_difference import first_difference
 from store.verify.files.small_files import read_head, read_small
-from store.verify.findings import RESTORE, FindingKind, FindingLog
+from store.verify.findings import FindingKind, FindingLog
 from store.verify.state.state_files import StateFiles
 from store.verify.state.two_slot_check import read_slots
 
@@ -27,7 +27,7 @@ NODE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 def read_vote_floor(fs: ReadableFileSystem, path: str, log: FindingLog) -> int:
-    """There is one while a refilled replica lacks what it held before; -1 without."""
+    """The floor in ``state/floor``, -1 without. A replica has one until its refill is complete."""
     expected = "the entry that must be here again"
     try:
         data = read_head(fs, path, SLOT_SIZE + 1)
@@ -39,49 +39,49 @@ def read_vote_floor(fs: ReadableFileSystem, path: str, log: FindingLog) -> int:
     except FileNotFoundError:
         pass
     except DamagedError as error:
-        add_damage(log, FindingKind.FORMAT, error, expected=expected)
+        log.add_damage(FindingKind.FORMAT, error, expected)
     except (ValueError, msgpack.UnpackException) as error:
-        log.add(FindingKind.FORMAT, path, 0, expected=expected, found=f"another record: {error}")
+        log.add(FindingKind.FORMAT, path, 0, expected, f"another record: {error}")
     return -1
 
 
-def read_vote(fs: ReadableFileSystem, state: StateFiles, owner: str, log: FindingLog) -> None:
-    expected = "term and vote"
-    vote = read_slots(fs, state.vote_path, owner, FindingKind.VOTE, log)
-    if vote is None:
-        return
-    try:
-        found = HardState.unpack(vote, state.vote_path)
-    except DamagedError as error:
-        add_damage(log, FindingKind.VOTE, error, expected=expected)
-        return
-    in_no_term = found.vote and found.term == 0
-    if found.term < 0 or in_no_term or not (found.vote == "" or NODE.fullmatch(found.vote)):
-        log.add(FindingKind.VOTE, state.vote_path, 0, expected=expected, found=found)
-    else:
-        check_encoding(vote, found.pack(), FindingKind.VOTE, state.vote_path, log)
-        state.hard_state = found
-
-
-def read_mark(fs: ReadableFileSystem, state: StateFiles, owner: str, log: FindingLog) -> None:
-    expected = "the mark of a log"
-    payload = read_slots(fs, state.mark_path, owner, FindingKind.MARK, log)
+def read_vote(fs: ReadableFileSystem, state: StateFiles, log: FindingLog) -> None:
+    kind, path, expected = FindingKind.VOTE, state.vote_path, "term and vote"
+    payload = read_slots(fs, path, state.identity.owner, kind, log)
     if payload is None:
         return
     try:
-        mark = DurableMark.unpack(payload, state.mark_path)
+        found = HardState.unpack(payload, path)
     except DamagedError as error:
-        add_damage(log, FindingKind.MARK, error, expected=expected)
+        log.add_damage(kind, error, expected)
         return
-    if not is_possible(mark):
-        log.add(FindingKind.MARK, state.mark_path, 0, expected=expected, found=mark)
+    in_no_term = found.vote and found.term == 0
+    if found.term < 0 or in_no_term or not (found.vote == "" or NODE.fullmatch(found.vote)):
+        log.add(kind, path, 0, expected, found)
     else:
-        check_encoding(payload, mark.pack(), FindingKind.MARK, state.mark_path, log)
+        check_encoding(payload, found.pack(), kind, path, log)
+        state.hard_state = found
+
+
+def read_mark(fs: ReadableFileSystem, state: StateFiles, log: FindingLog) -> None:
+    kind, path, expected = FindingKind.MARK, state.mark_path, "the mark of a log"
+    payload = read_slots(fs, path, state.identity.owner, kind, log)
+    if payload is None:
+        return
+    try:
+        mark = DurableMark.unpack(payload, path)
+    except DamagedError as error:
+        log.add_damage(kind, error, expected)
+        return
+    if is_possible(mark):
+        check_encoding(payload, mark.pack(), kind, path, log)
         state.mark = mark
+    else:
+        log.add(kind, path, 0, expected, mark)
 
 
 def is_possible(mark: DurableMark) -> bool:
-    """Whether there can be a log like that: an entry has 48 bytes at least."""
+    """Whether a log can be like that. An entry has at least 48 bytes."""
     return (
         min(mark.index, mark.commit_index) >= -1
         and min(mark.chain_crc, mark.first_index) >= 0
@@ -96,64 +96,43 @@ def is_possible(mark: DurableMark) -> bool:
 def check_encoding(
     found: bytes, right: bytes, kind: FindingKind, path: str, log: FindingLog
 ) -> None:
-    """What has one meaning has one encoding: anything else was not written by a node."""
+    """Each record has one encoding. A node writes no other."""
     if found != right:
         byte = SLOT_HEADER.size + first_difference(found, right)
         expected, there = "the encoding that a node writes", "another one, or more fields"
-        log.add(kind, path, byte, expected=expected, found=there)
+        log.add(kind, path, byte, expected, there)
 
 
 def check_format(fs: ReadableFileSystem, path: str, identity: Identity, log: FindingLog) -> None:
-    """Behind the right CRC may be lines that no node writes."""
+    """The format file must have the lines that a node writes, and no others."""
     with suppress(DamagedError, FileNotFoundError, ValueError):
         data = read_small(fs, path)
         right = encode_format(identity)
         if data != right:
             expected = f"the lines of {identity.owner} alone"
             byte = first_difference(data, right)
-            log.add(FindingKind.FORMAT, path, byte, expected=expected, found="other lines")
+            log.add(FindingKind.FORMAT, path, byte, expected, "other lines")
 
 
-def read_evidence(fs: ReadableFileSystem, state: StateFiles, owner: str, log: FindingLog) -> None:
-    """It may be absent."""
-    path = state.evidence_path
+def read_evidence(fs: ReadableFileSystem, state: StateFiles, log: FindingLog) -> None:
+    """Reads ``state/held``. It may be absent."""
+    kind, path, expected = FindingKind.HELD, state.evidence_path, "what other members hold"
     if not fs.exists(path) and HELD_NAME not in listed_names(fs, path.rpartition("/")[0]):
         return
-    payload = read_slots(fs, path, owner, FindingKind.HELD, log, advice=FORGET)
-    expected = "what other members hold"
-    try:
-        held = () if payload is None else unpack_evidence(payload, path)
-    except DamagedError as error:
-        add_damage(log, FindingKind.HELD, error, expected=expected, advice=FORGET)
+    payload = read_slots(fs, path, state.identity.owner, kind, log, advice=FORGET)
+    if payload is None:
         return
-    if payload is not None:
-        check_encoding(payload, pack_evidence(held), FindingKind.HELD, path, log)
+    try:
+        held = unpack_evidence(payload, path)
+    except DamagedError as error:
+        log.add_damage(kind, error, expected, FORGET)
+        return
+    check_encoding(payload, pack_evidence(held), kind, path, log)
     state.held = held
-    wrong = [each.node for each in held if not NODE.fullmatch(each.node)]
-    if wrong:
-        found = f"a member of the name {wrong[0]!r:.80}"
-        log.add(FindingKind.HELD, path, 20, expected=expected, found=found, advice=FORGET)
     nodes = [each.node for each in held]
+    wrong = [node for node in nodes if not NODE.fullmatch(node)]
+    if wrong:
+        log.add(kind, path, 20, expected, f"a member of the name {wrong[0]!r:.80}", FORGET)
     if len(set(nodes)) < len(nodes):
         found = f"two numbers of one member: {', '.join(sorted(nodes))}"
-        log.add(FindingKind.HELD, path, 0, expected=expected, found=found, advice=FORGET)
-
-
-def add_damage(
-    log: FindingLog,
-    kind: FindingKind,
-    error: DamagedError,
-    *,
-    expected: str,
-    advice: str = RESTORE,
-) -> None:
-    """Notes what kept a file from being read as what it should be."""
-    log.add(
-        kind,
-        error.path,
-        error.position,
-        expected=expected,
-        found=error.what,
-        advice=advice,
-        unread=isinstance(error, UnreadableError),
-    )
+        log.add(kind, path, 0, expected, found, FORGET)

@@ -1,9 +1,9 @@
-"""Names in the directory of a replica that no replica has, and remains of what it was doing."""
+"""The check of names in a replica's directory, of files without content, and of segments."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgpack
 
@@ -45,7 +45,7 @@ _KINDS = {
     "index": FindingKind.ENTRY_INDEX,
     "keyindex": FindingKind.KEY_INDEX,
 }
-"""Directories of files that are named by a number, and nothing else."""
+"""Directories whose files are all named by a number."""
 _EVERYWHERE = frozenset({"state", "consumequeue", *_KINDS})
 _STATE = frozenset({FORMAT_NAME, VOTE_NAME, MARK_NAME, TAILS_NAME})
 _STATE_OF_NODES = frozenset({HELD_NAME, FLOOR_NAME, REBUILD_NAME})
@@ -54,10 +54,10 @@ _STATE_OF_NODES = frozenset({HELD_NAME, FLOOR_NAME, REBUILD_NAME})
 def check_names(
     fs: ReadableFileSystem, directory: str, listing: Listing, state: StateFiles, log: FindingLog
 ) -> None:
-    """Tells every name that a replica does not have there. ``*.tmp`` means nothing.
+    """Tells names that no replica has. ``*.tmp`` means nothing.
 
-    A snapshot has none of what belongs to a node that works. A node's own directory may have more
-    beside: its settings, its logs, whatever its operator keeps there.
+    A snapshot has no files of a running node. A node's own directory may also hold other files:
+    settings, logs, whatever its operator keeps there.
     """
     names = names_in(fs, directory, listing)
     is_node = LOCK_NAME in names or state.manifest is None
@@ -103,9 +103,9 @@ def _tell(
                 kind,
                 f"{directory}/{name}",
                 0,
-                expected="only names that a replica has",
-                found="another name",
-                advice=STRAY,
+                "only names that a replica has",
+                "another name",
+                STRAY,
             )
 
 
@@ -116,15 +116,14 @@ def _check_empty(fs: ReadableFileSystem, path: str, log: FindingLog) -> None:
     except FileNotFoundError:
         return
     except DamagedError as error:
-        unread = isinstance(error, UnreadableError)
-        log.add(FindingKind.FORMAT, path, 0, expected=expected, found=error.what, unread=unread)
+        log.add_damage(FindingKind.FORMAT, error, expected)
         return
     if found:
-        log.add(FindingKind.FORMAT, path, 0, expected=expected, found="bytes", advice=STRAY)
+        log.add(FindingKind.FORMAT, path, 0, expected, "bytes", STRAY)
 
 
 def _check_refill(fs: ReadableFileSystem, directory: str, log: FindingLog) -> None:
-    """What of a refill says how it goes on; its segments are read when they are installed."""
+    """Checks plan and checkpoint of a refill. The install checks its segments."""
     known = {PLAN_NAME, CHECKPOINT_NAME, COMPLETE_NAME, "commitlog"}
     names = listed_names(fs, directory)
     _tell(log, FindingKind.FORMAT, directory, names, known.__contains__)
@@ -140,9 +139,9 @@ def _check_refill(fs: ReadableFileSystem, directory: str, log: FindingLog) -> No
                 FindingKind.FORMAT,
                 path,
                 0,
-                expected="the plan of a refill",
-                found=getattr(error, "what", error),
-                advice=REFILL,
+                "the plan of a refill",
+                getattr(error, "what", error),
+                REFILL,
                 unread=isinstance(error, UnreadableError),
             )
     path = f"{directory}/{CHECKPOINT_NAME}"
@@ -151,21 +150,12 @@ def _check_refill(fs: ReadableFileSystem, directory: str, log: FindingLog) -> No
     except FileNotFoundError:
         return
     except DamagedError as error:
-        unread = isinstance(error, UnreadableError)
-        log.add(
-            FindingKind.CHECKPOINT,
-            path,
-            error.position,
-            expected="a checkpoint",
-            found=error.what,
-            advice=REFILL,
-            unread=unread,
-        )
+        log.add_damage(FindingKind.CHECKPOINT, error, "a checkpoint", REFILL)
         return
     if any(index != each for each in planned):
         expected = f"the checkpoint of entry {planned[0]}, as the plan says"
         found = f"that of {index}"
-        log.add(FindingKind.CHECKPOINT, path, 16, expected=expected, found=found, advice=REFILL)
+        log.add(FindingKind.CHECKPOINT, path, 16, expected, found, REFILL)
 
 
 def _read_record(data: bytes, length: int) -> list[int]:
@@ -173,6 +163,30 @@ def _read_record(data: bytes, length: int) -> list[int]:
     if slot is None or encode_slot(*slot) != data:
         raise ValueError("no whole slot")
     return [integer(each, -1) for each in array(msgpack.unpackb(slot[1]), length)]
+
+
+def check_segment_files(
+    fs: ReadableFileSystem, directory: str, state: StateFiles, log: FindingLog, names: Sequence[str]
+) -> None:
+    """Checks names and sizes of segments."""
+    size = state.identity.segment_size
+    for name in names:
+        start = parse_segment_name(name)
+        path = f"{directory}/{name}"
+        if start is None:
+            continue
+        if start % size:
+            expected = f"a name that is a multiple of {size}"
+            log.add(FindingKind.SEGMENT, path, 0, expected, start)
+        elif start + size > state.mark.first_position:
+            file = fs.open(path, writable=False)
+            try:
+                found = file.size()
+            finally:
+                file.close()
+            if found > size:
+                expected = f"at most {size} bytes"
+                log.add(FindingKind.SEGMENT, path, size, expected, f"{found} bytes")
 
 
 def check_segments_behind(
@@ -184,9 +198,9 @@ def check_segments_behind(
     *,
     end: int,
 ) -> None:
-    """Tells segments behind the end of the log, at position ``end``, that no writing of it leaves.
+    """Tells segments behind ``end``, the end of the log, that no interrupted write leaves.
 
-    A snapshot has none. A node has the next one ready, and may have torn bytes in it.
+    A snapshot has none. A node has the next segment ready, and may have torn bytes in it.
     """
     size = state.identity.segment_size
     starts = [parse_segment_name(name) for name in sorted(names_in(fs, directory, listing))]
@@ -204,12 +218,12 @@ def check_segments_behind(
             try:
                 head = read_head(fs, path, HEADER_SIZE)
             except (DamagedError, FileNotFoundError):
-                continue  # told by who lists the segments
+                continue  # a finding of the walk over the log
             if len(head) == HEADER_SIZE:
                 magic, _size, index, _term, position, *_rest = HEADER.unpack(head)
                 if magic in tuple(EntryKind) and position != start:
                     found = f"the segment of entry {index} at {position}"
         if found:
             expected = f"no entry of another place behind the end of the log, at {end}"
-            log.add(FindingKind.SEGMENT, path, 0, expected=expected, found=found, advice=STRAY)
+            log.add(FindingKind.SEGMENT, path, 0, expected, found, STRAY)
         expected_start = max(expected_start, start + size)

@@ -1,14 +1,14 @@
-"""Files of two slots as a check reads them: each byte of both, and what their order tells.
+"""The check of files of two slots: each byte, and their order.
 
 A save writes the first slot, syncs, and writes the second (:mod:`store.io.two_slot_file`). So the
-second is never ahead, the first is one save ahead at most, and two of one save have one record.
+second slot is never ahead, the first is at most one save ahead, and slots of one save are equal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from store.errors import DamagedError, UnreadableError
+from store.errors import DamagedError
 from store.field_checks import U64_MAX
 from store.io.filesystem import ReadableFileSystem
 from store.io.two_slot_file import SLOT_COUNT, SLOT_SIZE, decode_slot, encode_slot, slot_owner
@@ -33,10 +33,10 @@ def read_slots(
     *,
     advice: str = RESTORE,
 ) -> bytes | None:
-    """The payload of the newest whole slot; ``owner`` is whose file it must be."""
+    """The payload of the newest whole slot. The file must be that of ``owner``."""
 
     def tell(at: int, expected: str, found: str, advice: str = advice) -> None:
-        log.add(kind, path, at, expected=expected, found=found, advice=advice)
+        log.add(kind, path, at, expected, found, advice)
 
     try:
         data = read_head(fs, path, FILE_SIZE + 1)
@@ -44,8 +44,7 @@ def read_slots(
         tell(0, "a file", "none")
         return None
     except DamagedError as error:
-        unread = isinstance(error, UnreadableError)
-        log.add(kind, path, 0, expected=TWO_COPIES, found=error.what, advice=advice, unread=unread)
+        log.add_damage(kind, error, TWO_COPIES, advice)
         return None
     if len(data) > FILE_SIZE:
         tell(FILE_SIZE, f"a file of {FILE_SIZE} bytes", "a longer one")
@@ -78,7 +77,7 @@ def _check_slot(
     owner: str,
     tell: Callable[[int, str, str], None],
 ) -> bool:
-    """What stands around a record that is whole; false for a file of another node."""
+    """Checks the bytes around a whole record. False for a file of another node."""
     sequence, payload = slot
     named = slot_owner(data)
     if named not in ("", owner):

@@ -41,6 +41,7 @@ def test_runtime_info_tells_the_state_of_the_group_in_strings(tmp_path: Path) ->
             "raftCommitIndex": "0",
             "raftAppliedIndex": "0",
             "httpAddress": "127.0.0.1:8080",
+            "grpcAddress": "",
         }.items() <= table.items()
         assert orjson.loads(table["raftMembers"]) == {
             "n0": {
@@ -214,8 +215,8 @@ def test_the_groups_of_a_topic_are_those_that_consumed_it(tmp_path: Path) -> Non
 
 def test_an_unknown_request_is_answered_with_3(tmp_path: Path) -> None:
     async def scenario(broker: SingleBroker) -> None:
-        answer = await broker.ask(RequestCode.POP_MESSAGE)
+        answer = await broker.ask(RequestCode.PEEK_MESSAGE)
         assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-        assert answer.remark == "request code 200050 is not supported"
+        assert answer.remark == "request code 200052 is not supported"
 
     with_broker(scenario, tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import gzip
 from pathlib import Path
 
 import orjson
@@ -218,3 +219,23 @@ def test_a_connection_without_a_request_is_closed(tmp_path: Path) -> None:
         assert loop.time() - begun_at == pytest.approx(2 * 60, abs=4)
 
     with_site(scenario, tmp_path)
+
+
+def test_a_compressed_body_is_refused_unread(tmp_path: Path) -> None:
+    async def scenario(site: Site) -> None:
+        for body in (gzip.compress(SMALL), b"no gzip"):
+            answer = site.ask("POST", PATH, body, (HOST, "Content-Encoding: gzip"))
+            assert await answer == (415, {"error": "no body is read as gzip"})
+
+    with_site(scenario, tmp_path)
+
+
+def test_a_header_that_is_no_text_is_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(site: Site) -> None:
+        answer = await site.head("GET", "/topics", (HOST, "Expect: \udcd4"))
+        assert answer.startswith(b"HTTP/1.1 500 ")
+
+    with_site(scenario, tmp_path)
+    assert not [each for each in caplog.records if each.exc_info]

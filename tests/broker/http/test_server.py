@@ -87,7 +87,7 @@ class Site:
             "Connection: close",
             f"Content-Length: {size}",
         )
-        near.write("\r\n".join((*head, "", "")).encode())
+        near.write("\r\n".join((*head, "", "")).encode(errors="surrogateescape"))
         return near, curl
 
     async def head(self, method: str, path: str, headers: Sequence[str]) -> bytes:

@@ -166,6 +166,28 @@ def test_a_file_of_the_key_index_that_is_missing_is_made_again(place: int) -> No
     assert keys.look() == []
 
 
+def test_a_file_whose_flush_is_just_ending_is_not_missing() -> None:
+    """Its checkpoint is saved before the index hears of the file."""
+    keys = Keys()
+    newest = keys.index.files[-1]
+    entries = keys.store.read_entries(0, keys.store.last_index, READ_BYTES)
+    rows = b"".join(
+        bytes(decode_batch(entry.body).key_rows)
+        for entry in entries
+        if entry.kind is EntryKind.DATA and newest.first_position <= entry.end
+    )
+    first = rows.index(newest.first_position.to_bytes(8, "big")) - 4
+    keys.index.remake(newest.first_position, newest.last_position + 1, b"")
+    keys.index.append(rows[first:])
+    flush = keys.index.begin_flush()
+    assert flush is not None
+    flush.run()
+    assert keys.look() == []
+    flush.finish()
+    assert keys.index.files[-1].first_position == newest.first_position
+    assert keys.look() == []
+
+
 def test_rows_of_an_entry_that_was_damaged_have_a_place_once_it_is_whole_again() -> None:
     """Until then their range of the log has no file."""
     keys = Keys()

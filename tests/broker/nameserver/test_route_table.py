@@ -214,6 +214,7 @@ def test_a_closed_channel_drops_its_broker_and_its_topics(tables: Tables) -> Non
     assert tables.cluster_info() == {
         "brokerAddrTable": {},
         "clusterAddrTable": {},
+        "grpcAddrTable": {},
         "httpAddrTable": {},
     }
 
@@ -364,13 +365,14 @@ def test_topics_are_told_by_cluster(tables: Tables) -> None:
 
 
 def test_the_cluster_info_names_all_brokers_and_their_http_addresses(tables: Tables) -> None:
-    tables.join(0, N0, http_address="10.0.0.1:8080")
+    tables.join(0, N0, http_address="10.0.0.1:8080", grpc_address="10.0.0.1:10916")
     tables.join(2, N1)
     assert tables.cluster_info() == {
         "brokerAddrTable": {
             "broker-a": {"brokerAddrs": {0: N0, 2: N1}, "brokerName": "broker-a", "cluster": "c"}
         },
         "clusterAddrTable": {"c": ["broker-a"]},
+        "grpcAddrTable": {N0: "10.0.0.1:10916"},
         "httpAddrTable": {N0: "10.0.0.1:8080"},
     }
 

@@ -330,7 +330,7 @@ async def test_the_data_version_decides_whether_to_register_again(loop: VirtualL
 async def test_the_cluster_info_names_replicas_and_http_addresses(loop: VirtualLoop) -> None:
     await start(loop)
     tool, follower = Tool(loop), Tool(loop)
-    await tool.register(table("T"), httpAddr="10.0.0.1:8080", term="1")
+    await tool.register(table("T"), httpAddr="10.0.0.1:8080", grpcAddr="10.0.0.1:10916", term="1")
     await follower.register(table("T"), address=N1, broker_id="2", httpAddr="10.0.0.2:8080")
     frame = await tool.ask(RequestCode.GET_BROKER_CLUSTER_INFO)
     assert orjson.loads(frame.body) == {
@@ -342,6 +342,7 @@ async def test_the_cluster_info_names_replicas_and_http_addresses(loop: VirtualL
             }
         },
         "clusterAddrTable": {"DefaultCluster": ["broker-a"]},
+        "grpcAddrTable": {N0: "10.0.0.1:10916"},
         "httpAddrTable": {N0: "10.0.0.1:8080", N1: "10.0.0.2:8080"},
     }
 

@@ -67,7 +67,8 @@ def denied(answer: Frame) -> bool:
 
 def test_every_code_that_is_handled_has_a_row_and_no_other_has(tmp_path: Path) -> None:
     async def scenario(broker: SingleBroker) -> None:
-        assert broker.broker.handlers.keys() == BROKER_ACCESS.keys()
+        of_grpc = {RequestCode.FORWARD_GRPC}  # handled by brokers that serve gRPC
+        assert broker.broker.handlers.keys() | of_grpc == BROKER_ACCESS.keys()
         assert BROKER_ACCESS.keys() >= ALWAYS_ENFORCED
 
     with_broker(scenario, tmp_path)

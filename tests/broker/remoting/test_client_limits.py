@@ -210,7 +210,7 @@ def test_very_many_members_are_told_in_several_turns() -> None:
     # Slots of a connection cannot be replaced; those that are told are doubles from here on.
     for group in names:
         found = clients.consumers[group]
-        found.members = {Told(push, member): client for member, client in found.members.items()}  # type: ignore[misc]  # a double
+        found.members = {Told(push, member): client for member, client in found.members.items()}  # type: ignore[misc, arg-type]  # a double
 
     async def leave() -> None:
         nonlocal turn

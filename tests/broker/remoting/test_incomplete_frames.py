@@ -102,7 +102,7 @@ async def test_a_process_that_stood_still_reads_before_it_judges(loop: VirtualLo
 
 @in_virtual_time
 async def test_all_connections_share_what_is_kept_of_unfinished_frames(loop: VirtualLoop) -> None:
-    limits = RemotingLimits(incomplete_max=100_000, incomplete_each=1_000)
+    limits = RemotingLimits(unhandled_max=100_000, unhandled_each=1_000)
     server = RemotingServer(loop, "10.0.0.1", 10911, echo, limits)
     peers = [Peer() for _ in range(6)]
     for peer in peers:
@@ -120,7 +120,7 @@ async def test_all_connections_share_what_is_kept_of_unfinished_frames(loop: Vir
 
 @in_virtual_time
 async def test_who_needs_little_goes_on_while_others_use_all(loop: VirtualLoop) -> None:
-    limits = RemotingLimits(incomplete_max=20_000, incomplete_each=1_000)
+    limits = RemotingLimits(unhandled_max=20_000, unhandled_each=1_000)
     server = RemotingServer(loop, "10.0.0.1", 10911, echo, limits)
     honest, greedy = Peer(), Peer()
     for peer in (honest, greedy):
@@ -137,7 +137,7 @@ async def test_who_needs_little_goes_on_while_others_use_all(loop: VirtualLoop) 
 
 @in_virtual_time
 async def test_what_was_kept_is_given_back(loop: VirtualLoop) -> None:
-    limits = RemotingLimits(incomplete_max=50_000, incomplete_each=0)
+    limits = RemotingLimits(unhandled_max=50_000, unhandled_each=0)
     server = RemotingServer(loop, "10.0.0.1", 10911, echo, limits)
     for number in range(10):
         peer = Peer()

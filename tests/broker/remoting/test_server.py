@@ -471,3 +471,90 @@ async def test_large_requests_leave_turns_to_others_sooner(loop: VirtualLoop) ->
         counts.append(len(handled))
     assert all(after - before <= 1 for before, after in pairwise(counts))
     assert handled == [0, 1, 2, 3]
+
+
+class StallingClock:
+    """Time that passes as requests are handled."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@in_virtual_time
+async def test_who_asks_little_waits_for_few_turns_however_many_ask_much(
+    loop: VirtualLoop,
+) -> None:
+    handled: list[int] = []
+
+    def dispatch(connection: Connection, request: Frame) -> None:
+        handled.append(request.opaque)
+
+    limits = RemotingLimits(turn_frames=40)
+    server = RemotingServer(loop, "10.0.0.1", 10911, dispatch, limits)
+    busy = [await connect_to(loop, server) for _ in range(10)]
+    quiet = await connect_to(loop, server)
+    await asyncio.sleep(1)
+    for peer in busy:
+        for _ in range(200):
+            peer.request(opaque=1)
+    await turns(4)
+    before = len(handled)
+    quiet.request(opaque=2)
+    await turns(8)
+    assert 2 in handled[before : before + 4 * limits.turn_frames]
+    await turns(100)
+    assert handled.count(1) == 2000  # nobody is left out
+
+
+@in_virtual_time
+async def test_a_turn_ends_when_it_has_lasted_too_long(loop: VirtualLoop) -> None:
+    """And who made it so gives way to others afterwards."""
+    clock = StallingClock()
+    handled: list[int] = []
+
+    def dispatch(connection: Connection, request: Frame) -> None:
+        clock.now += 0.05 if request.opaque == 1 else 0.0001
+        handled.append(request.opaque)
+
+    limits = RemotingLimits(turn_seconds=0.01)
+    server = RemotingServer(loop, "10.0.0.1", 10911, dispatch, limits, clock=clock)
+    heavy = [await connect_to(loop, server) for _ in range(5)]
+    light = await connect_to(loop, server)
+    await asyncio.sleep(1)
+    for peer in heavy:
+        for _ in range(20):
+            peer.request(opaque=1)
+    await turns(12)  # each of them is known for what it is
+    before = len(handled)
+    assert 5 <= before <= 2 * 12  # of 100
+    light.request(opaque=2)
+    await turns(6)
+    assert 2 in handled[before : before + 4]
+    await turns(300)
+    assert handled.count(1) == 100
+
+
+@in_virtual_time
+async def test_who_comes_again_and_again_is_not_taken_for_somebody_light(
+    loop: VirtualLoop,
+) -> None:
+    handled: list[int] = []
+
+    def dispatch(connection: Connection, request: Frame) -> None:
+        handled.append(request.opaque)
+
+    limits = RemotingLimits(turn_frames=4)
+    server = RemotingServer(loop, "10.0.0.1", 10911, dispatch, limits)
+    light = await connect_to(loop, server)
+    await asyncio.sleep(1)
+    newest = [await connect_to(loop, server) for _ in range(60)]
+    for peer in newest:
+        for _ in range(5):
+            peer.request(opaque=1)
+    light.request(opaque=2)
+    await turns(8)
+    assert 2 in handled
+    assert handled.count(1) < 60  # not all of them were served once

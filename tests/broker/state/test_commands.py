@@ -14,6 +14,11 @@ from broker.state.commands import (
     DeleteGroup,
     DeleteTopic,
     Expire,
+    PopAck,
+    PopChange,
+    PopForget,
+    PopReceive,
+    PopWait,
     Proof,
     PutAccess,
     PutGroup,
@@ -24,11 +29,13 @@ from broker.state.commands import (
     decode_commands,
     encode_commands,
 )
+from broker.state.pop_queues import pack_runs
 from broker.topics_and_groups import AUTO_CREATE_TOPIC, GroupConfig, TopicConfig, system_topics
 from dledger.errors import InvariantError
 
 names = st.text(alphabet="abcdef%_-", min_size=1, max_size=8)
 numbers = st.integers(0, 2**31 - 1)
+runs = st.lists(st.integers(0, 99), unique=True).map(lambda some: pack_runs(sorted(some)))
 commands: st.SearchStrategy[Command] = st.one_of(
     st.builds(PutTopic, names, numbers, numbers, numbers, numbers, st.booleans(), numbers),
     st.builds(DeleteTopic, names, numbers),
@@ -52,6 +59,11 @@ commands: st.SearchStrategy[Command] = st.one_of(
     st.builds(Timer, numbers, numbers, numbers),
     st.builds(PutSetting, names, names),
     st.builds(PutAccess, names, st.binary()),
+    st.builds(PopReceive, names, names, numbers, numbers, runs, numbers, numbers, numbers),
+    st.builds(PopWait, names, names, numbers, numbers, runs),
+    st.builds(PopAck, names, names, numbers, runs),
+    st.builds(PopChange, names, names, numbers, numbers, numbers, numbers, numbers),
+    st.builds(PopForget, names, names, numbers),
     st.builds(Proof, numbers, st.binary()),
 )
 

@@ -18,6 +18,11 @@ from broker.state.commands import (
     DeleteTopic,
     EndTransaction,
     Expire,
+    PopAck,
+    PopChange,
+    PopForget,
+    PopReceive,
+    PopWait,
     PutAccess,
     PutGroup,
     PutSetting,
@@ -27,6 +32,7 @@ from broker.state.commands import (
     Timer,
     encode_commands,
 )
+from broker.state.pop_queues import pack_runs
 from broker.state.state_machine import BrokerStateMachine
 from broker.topics_and_groups import HALF_TOPIC, GroupConfig, TopicConfig, system_topics
 from simulator.engine.disk import SimulatedFileSystem
@@ -51,6 +57,9 @@ HOST = bytes(8)
 SYSTEM = system_topics("DefaultCluster", "broker-a")
 NAMES = st.sampled_from(("orders", "bills", "DefaultCluster"))
 NUMBERS = st.integers(0, 3)
+RUNS = st.lists(st.integers(0, 9), max_size=4, unique=True).map(
+    lambda some: pack_runs(sorted(some))
+)
 
 COMMANDS = st.one_of(
     st.builds(lambda name, n: PutTopic.of(TopicConfig(name, n, n), n), NAMES, NUMBERS),
@@ -65,6 +74,11 @@ COMMANDS = st.one_of(
     st.builds(CheckTransaction, NUMBERS, st.integers(0, 5000), NUMBERS),
     st.builds(PutSetting, NAMES, NAMES),
     st.builds(PutAccess, NAMES, st.binary(max_size=2)),
+    st.builds(PopReceive, NAMES, NAMES, NUMBERS, NUMBERS, RUNS, NUMBERS, NUMBERS, NUMBERS),
+    st.builds(PopWait, NAMES, NAMES, NUMBERS, NUMBERS, RUNS),
+    st.builds(PopAck, NAMES, NAMES, NUMBERS, RUNS),
+    st.builds(PopChange, NAMES, NAMES, NUMBERS, NUMBERS, NUMBERS, NUMBERS, NUMBERS),
+    st.builds(PopForget, NAMES, NAMES, NUMBERS),
     st.builds(lambda keys: StoreRequests(bytes(4) + keys), st.binary(min_size=4, max_size=4)),
 )
 MESSAGES = st.tuples(
@@ -156,6 +170,9 @@ def test_each_command_changes_the_digest_of_its_own_table_alone() -> None:
         (PutGroup.of(GroupConfig("g"), 2), "groups"),
         (PutSetting("a", "b"), "settings"),
         (PutAccess("a", b"b"), "settings"),
+        (PopReceive("g1", "t1", 0, 2, pack_runs([0, 1]), 7, 9, 8), "offsets"),
+        (PopChange("g1", "t1", 0, 1, 8, 10, 9), "offsets"),
+        (PopAck("g1", "t1", 0, pack_runs([1])), "offsets"),
         (StoreRequests(bytes(4)), "requests"),
         (Schedule(1, 1), "waiting"),
         (Timer(1, 1, 0), "waiting"),

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from random import Random
 from typing import ClassVar, TypeVar
 
-from dledger.node.applier import APPLY_RETRY_SECONDS
+from dledger.node.applier import APPLY_RETRY_SECONDS, REPAIR_SECONDS
 from dledger.node.executor import Executors
 from dledger.node.node import Node
 from dledger.raft.messages import NOTICE, AppendAccepted, AppendRequest, Heartbeat
@@ -18,33 +18,9 @@ from simulator.hosts.hash_state_machine import HashChainStateMachine
 from store.errors import DerivedDamageError
 from store.log.entry import Entry, EntryKind, build_entry
 from store.replica import ReplicaStore, StoreConfig
+from tests.support.fake_executor import FakeExecutor
 
 T = TypeVar("T")
-
-
-class Lane:
-    """Works in the next turn of the loop, unless the disk hangs."""
-
-    def __init__(self, loop: VirtualLoop) -> None:
-        self._loop = loop
-        self._held: list[Callable[[], None]] = []
-        self.hangs = False
-
-    def submit(
-        self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]
-    ) -> None:
-        if self.hangs:
-            self._held.append(lambda: done(work(), None))
-        else:
-            self._loop.call_soon(lambda: done(work(), None))
-
-    def go_on(self) -> None:
-        self.hangs = False
-        for job in self._held:
-            self._loop.call_soon(job)
-
-    def close(self) -> None:
-        """Nothing to stop."""
 
 
 class Leader:
@@ -72,7 +48,7 @@ class Leader:
         """All peers are there already."""
 
 
-Script = Callable[[Node, Leader, Lane, list[Entry]], Awaitable[None]]
+Script = Callable[[Node, Leader, FakeExecutor, list[Entry]], Awaitable[None]]
 
 
 class DoubtfulMachine(HashChainStateMachine):
@@ -94,7 +70,7 @@ def follow(script: Script) -> None:
         fs = SimulatedFileSystem(Random(1))
         store = ReplicaStore.open(fs, "/data", StoreConfig("g", "n0", 1 << 16, min_free_bytes=0))
         applied: list[Entry] = []
-        leader, log, others = Leader(applied), Lane(loop), Lane(loop)
+        leader, log, others = Leader(applied), FakeExecutor(loop), FakeExecutor(loop)
         node = Node(
             node="n0",
             voters=("n0", "n1", "n2"),
@@ -115,7 +91,7 @@ def follow(script: Script) -> None:
         await turns()
         assert leader.confirmed == [(0, 0)]
         await script(node, leader, log, applied)
-        log.go_on()
+        log.release()
         await node.stop()
 
     loop.run_until_complete(run())
@@ -135,7 +111,7 @@ async def turns() -> None:
 
 
 def test_an_append_is_written_and_confirmed_before_what_it_commits_is_applied() -> None:
-    async def script(node: Node, leader: Leader, log: Lane, applied: list[Entry]) -> None:
+    async def script(node: Node, leader: Leader, log: FakeExecutor, applied: list[Entry]) -> None:
         node.driver.on_message("n1", AppendRequest(1, 0, 1, 0, (next_entry(node),)))
         assert applied == []
         await turns()
@@ -146,8 +122,8 @@ def test_an_append_is_written_and_confirmed_before_what_it_commits_is_applied() 
 
 
 def test_while_the_disk_does_not_answer_a_heartbeat_makes_a_follower_apply() -> None:
-    async def script(node: Node, leader: Leader, log: Lane, applied: list[Entry]) -> None:
-        log.hangs = True
+    async def script(node: Node, leader: Leader, log: FakeExecutor, applied: list[Entry]) -> None:
+        log.hold()
         node.driver.on_message("n1", AppendRequest(1, 0, 1, 0, (next_entry(node),)))
         await turns()
         assert applied == []
@@ -160,7 +136,7 @@ def test_while_the_disk_does_not_answer_a_heartbeat_makes_a_follower_apply() -> 
 
 
 def test_what_a_notice_commits_is_applied_at_once_because_it_is_not_answered() -> None:
-    async def script(node: Node, leader: Leader, log: Lane, applied: list[Entry]) -> None:
+    async def script(node: Node, leader: Leader, log: FakeExecutor, applied: list[Entry]) -> None:
         node.driver.on_message("n1", Heartbeat(1, 0, NOTICE))
         assert [entry.index for entry in applied] == [0]
 
@@ -168,7 +144,7 @@ def test_what_a_notice_commits_is_applied_at_once_because_it_is_not_answered() -
 
 
 def test_what_a_heartbeat_commits_is_applied_after_the_answer() -> None:
-    async def script(node: Node, leader: Leader, log: Lane, applied: list[Entry]) -> None:
+    async def script(node: Node, leader: Leader, log: FakeExecutor, applied: list[Entry]) -> None:
         node.driver.on_message("n1", Heartbeat(1, 0, 1))
         assert applied == []
         await turns()
@@ -178,7 +154,7 @@ def test_what_a_heartbeat_commits_is_applied_after_the_answer() -> None:
 
 
 def test_a_node_that_stopped_meanwhile_applies_nothing_more() -> None:
-    async def script(node: Node, leader: Leader, log: Lane, applied: list[Entry]) -> None:
+    async def script(node: Node, leader: Leader, log: FakeExecutor, applied: list[Entry]) -> None:
         node.driver.on_message("n1", Heartbeat(1, 0, 1))
         node.fail(RuntimeError("a disk"))
         await turns()
@@ -188,14 +164,29 @@ def test_a_node_that_stopped_meanwhile_applies_nothing_more() -> None:
 
 
 def test_an_entry_that_needs_what_is_damaged_is_applied_once_that_is_whole() -> None:
-    async def script(node: Node, leader: Leader, log: Lane, applied: list[Entry]) -> None:
+    async def script(node: Node, leader: Leader, log: FakeExecutor, applied: list[Entry]) -> None:
         DoubtfulMachine.whole = False
         node.driver.on_message("n1", AppendRequest(1, 0, 1, 0, (next_entry(node),)))
         await asyncio.sleep(5 * APPLY_RETRY_SECONDS)
         assert node.failure is None
+        assert not node.state_divergence.wrong
         assert applied == []
         DoubtfulMachine.whole = True
         await asyncio.sleep(2 * APPLY_RETRY_SECONDS)
         assert [entry.index for entry in applied] == [0]
+
+    follow(script)
+
+
+def test_a_node_gives_up_its_state_for_what_nobody_repairs() -> None:
+    """Its peers have expired what the entry needs, and the entry is what would expire it here."""
+
+    async def script(node: Node, leader: Leader, log: FakeExecutor, applied: list[Entry]) -> None:
+        DoubtfulMachine.whole = False
+        node.driver.on_message("n1", AppendRequest(1, 0, 1, 0, (next_entry(node),)))
+        await asyncio.sleep(REPAIR_SECONDS + 2 * APPLY_RETRY_SECONDS)
+        DoubtfulMachine.whole = True
+        assert node.state_divergence.unrepaired
+        assert node.state_divergence.wrong.startswith("entry 0 cannot be applied: /data/commitlog")
 
     follow(script)

@@ -27,41 +27,12 @@ from simulator.engine.event_loop import VirtualLoop
 from simulator.hosts.hash_state_machine import HashChainStateMachine
 from store.io.disk_watermarks import DiskLevel, DiskWatermarks
 from store.replica import ReplicaStore, StoreConfig
+from tests.support.fake_executor import FakeExecutor
 
 T = TypeVar("T")
 
 FIT = HealthReport(room=True, prompt=True, whole=True)
 STALL_SECONDS = 3.0
-
-
-class HeldExecutor:
-    """Works in the next turn of the loop, unless it hangs."""
-
-    def __init__(self, loop: VirtualLoop) -> None:
-        self._loop = loop
-        self.hangs = False
-        self._held: list[Callable[[], None]] = []
-
-    def submit(
-        self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]
-    ) -> None:
-        def job() -> None:
-            done(work(), None)
-
-        if self.hangs:
-            self._held.append(job)
-        else:
-            self._loop.call_soon(job)
-
-    def answer(self) -> None:
-        """The disk works again."""
-        self.hangs = False
-        held, self._held = self._held, []
-        for job in held:
-            self._loop.call_soon(job)
-
-    def close(self) -> None:
-        """Nothing to stop."""
 
 
 class Peers:
@@ -129,9 +100,9 @@ class Member:
 
     def __init__(self, loop: VirtualLoop, peers: Peers | None = None) -> None:
         self.fs = SimulatedFileSystem(Random(1))
-        self.log = HeldExecutor(loop)
+        self.log = FakeExecutor(loop)
         self.peers = peers or Peers(loop)
-        other = HeldExecutor(loop)
+        other = FakeExecutor(loop)
         store = ReplicaStore.open(
             self.fs, "/data", StoreConfig("g", "n0", 1 << 16, min_free_bytes=0)
         )
@@ -171,7 +142,7 @@ def with_leader(scenario: Callable[[Member], Coroutine[Any, Any, None]]) -> None
         await asyncio.sleep(2)
         assert member.node.serving
         await scenario(member)
-        member.log.answer()
+        member.log.release()
         await member.node.stop()
         assert member.node.failure is None
 
@@ -183,7 +154,7 @@ def test_a_leader_whose_disk_ends_no_write_gives_way_to_one_that_reported_fit() 
     async def scenario(member: Member) -> None:
         member.peers.reports["n1"] = FIT
         await asyncio.sleep(2)
-        member.log.hangs = True
+        member.log.hold()
         member.propose()
         await asyncio.sleep(STALL_SECONDS - 0.6)
         assert member.leads
@@ -193,7 +164,7 @@ def test_a_leader_whose_disk_ends_no_write_gives_way_to_one_that_reported_fit() 
         await asyncio.sleep(20)
         assert member.peers.vote_requests == asked, "a node that cannot write asks for no votes"
         assert not member.peers.heard[-1].prompt
-        member.log.answer()
+        member.log.release()
         await asyncio.sleep(5)
         assert member.peers.heard[-1].healthy
         assert member.leads
@@ -204,7 +175,7 @@ def test_a_leader_whose_disk_ends_no_write_gives_way_to_one_that_reported_fit() 
 def test_without_a_fit_peer_a_leader_whose_disk_hangs_keeps_its_heartbeats() -> None:
     async def scenario(member: Member) -> None:
         member.peers.reports["n1"] = HealthReport(room=False, prompt=True, whole=True)
-        member.log.hangs = True
+        member.log.hold()
         member.propose()
         await asyncio.sleep(10 * STALL_SECONDS)
         assert member.leads
@@ -252,10 +223,10 @@ def test_writes_that_take_long_but_end_cost_nobody_the_leadership() -> None:
     async def scenario(member: Member) -> None:
         member.peers.reports["n1"] = FIT
         for _ in range(8):
-            member.log.hangs = True
+            member.log.hold()
             member.propose()
             await asyncio.sleep(STALL_SECONDS / 2)
-            member.log.answer()
+            member.log.release()
             await asyncio.sleep(0.1)
         assert member.leads
 

@@ -22,7 +22,7 @@ from simulator.engine.event_loop import VirtualLoop
 from simulator.hosts.hash_state_machine import HashChainStateMachine
 from store.log.entry import Entry, EntryKind, build_entry
 from store.replica import ReplicaStore, StoreConfig
-from tests.dledger.node.test_health import HeldExecutor
+from tests.support.fake_executor import FakeExecutor
 
 TERM = 3
 
@@ -88,7 +88,7 @@ def follow(held_by_n2: list[Entry]) -> tuple[Node, Group]:
     """A node that holds our log hears of the leader's next entry, again and again."""
     loop = VirtualLoop()
     group = Group(loop, held_by_n2)
-    lane = HeldExecutor(loop)
+    lane = FakeExecutor(loop)
     fs = SimulatedFileSystem(Random(1))
     store = ReplicaStore.open(fs, "/data", StoreConfig("g", "n0", 1 << 16, min_free_bytes=0))
     node = Node(

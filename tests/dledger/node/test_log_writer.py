@@ -5,46 +5,21 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
 from random import Random
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pytest
 
 from dledger.node.log_writer import LogWriter
 from dledger.raft.ready import Write
 from simulator.engine.disk import SimulatedFileSystem
-from store.errors import FatalDiskError, StoreError
+from store.errors import FatalDiskError
 from store.log.entry import Entry, EntryKind, build_entry
 from store.replica import ReplicaStore, StoreConfig
 from tests.store.manual_async_writes import HandWrites
+from tests.support.fake_executor import FakeExecutor
 
 T = TypeVar("T")
-
-
-class HandExecutor:
-    """Does a job when the test says so."""
-
-    def __init__(self) -> None:
-        self._jobs: list[tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]] = []
-
-    def submit(
-        self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]
-    ) -> None:
-        self._jobs.append((work, done))
-
-    def work(self, jobs: int) -> None:
-        for _ in range(jobs):
-            work, done = self._jobs.pop(0)
-            try:
-                result = work()
-            except StoreError as error:
-                done(None, error)
-            else:
-                done(result, None)
-
-    def close(self) -> None:
-        """Nothing to stop."""
 
 
 class Disk:
@@ -55,7 +30,8 @@ class Disk:
         self.begun = fs.writes = HandWrites()
         config = StoreConfig("g", "n0", 1 << 16, min_free_bytes=0, direct=True)
         self.store = ReplicaStore.open(fs, "/data", config)
-        self.executor = HandExecutor()
+        self.executor = FakeExecutor()
+        self.executor.hold()
         self.written: list[int] = []
         self.failures: list[BaseException] = []
         self.now = 0.0

@@ -20,23 +20,9 @@ from simulator.engine.event_loop import VirtualLoop
 from simulator.hosts.hash_state_machine import HashChainStateMachine
 from store.log.entry import Entry, EntryKind, build_entry
 from store.replica import ReplicaStore, StoreConfig
+from tests.support.fake_executor import FakeExecutor
 
 T = TypeVar("T")
-
-
-class PromptExecutor:
-    """Works in the next turn of the loop."""
-
-    def __init__(self, loop: VirtualLoop) -> None:
-        self._loop = loop
-
-    def submit(
-        self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]
-    ) -> None:
-        self._loop.call_soon(lambda: done(work(), None))
-
-    def close(self) -> None:
-        """Nothing to stop."""
 
 
 class Recorder:
@@ -91,7 +77,7 @@ async def _leader(
     """A node of three that leads and serves."""
     fs = SimulatedFileSystem(Random(1))
     store = ReplicaStore.open(fs, "/data", StoreConfig("g", "n0", 1 << 16, min_free_bytes=0))
-    lane = PromptExecutor(loop)
+    lane = FakeExecutor(loop)
     node = Node(
         node="n0",
         voters=("n0", "n1", "n2"),

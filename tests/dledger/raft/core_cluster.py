@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from random import Random
 from typing import NamedTuple
 
@@ -73,6 +72,8 @@ class Observer:
     def delivered(self, packet: Packet) -> None: ...
 
     def lost(self, packet: Packet) -> None: ...
+
+    def connected(self, node: str, peer: str) -> None: ...
 
     def sent(self, packet: Packet) -> None: ...
 
@@ -199,7 +200,7 @@ class Cluster:
     def _connect_running_peers(self, name: str) -> None:
         for peer in self.names:
             if peer != name and peer in self.cores and self.linked(name, peer):
-                self._event(name, partial(_connected, peer, self.now))
+                self._connect(name, peer)
 
     def reboot(self, name: str, disk: Disk | None = None) -> None:
         """Restarts a node, perhaps on another disk; its peers do not notice."""
@@ -224,7 +225,7 @@ class Cluster:
             if peer != name:
                 self._forget_flight(name, peer)
                 if peer in self.cores and self.linked(name, peer):
-                    self._event(peer, partial(_lost, name, self.now))
+                    self._disconnect(peer, name)
 
     def restart(self, name: str) -> None:
         """Starts a crashed node on what its disk kept."""
@@ -232,7 +233,7 @@ class Cluster:
         self._connect_running_peers(name)
         for peer in self.names:
             if peer != name and peer in self.cores and self.linked(name, peer):
-                self._event(peer, partial(_connected, name, self.now))
+                self._connect(peer, name)
 
     # --- links
 
@@ -248,9 +249,19 @@ class Cluster:
         self._forget_flight(a, b)
         if a not in self.cores or b not in self.cores:
             return
-        event = _connected if up else _lost
-        self._event(a, partial(event, b, self.now))
-        self._event(b, partial(event, a, self.now))
+        for node, peer in ((a, b), (b, a)):
+            if up:
+                self._connect(node, peer)
+            else:
+                self._disconnect(node, peer)
+
+    def _connect(self, node: str, peer: str) -> None:
+        for observer in self.observers:
+            observer.connected(node, peer)
+        self._event(node, lambda core: core.peer_connected(peer, self.now))
+
+    def _disconnect(self, node: str, peer: str) -> None:
+        self._event(node, lambda core: core.peer_lost(peer, self.now))
 
     def _forget_flight(self, a: str, b: str) -> None:
         ends = ((a, b), (b, a))
@@ -409,14 +420,6 @@ class Cluster:
             return
         for observer in self.observers:
             observer.lost(packet)
-
-
-def _connected(peer: str, now: float, core: Raft) -> None:
-    core.peer_connected(peer, now)
-
-
-def _lost(peer: str, now: float, core: Raft) -> None:
-    core.peer_lost(peer, now)
 
 
 def next_entry(log: EntryCacheView, term: int, position: int, body: bytes) -> Entry:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 import pytest
@@ -20,6 +20,7 @@ from hypothesis.stateful import (
 
 from dledger.config import RaftConfig
 from dledger.errors import InvariantError, ProposeError
+from dledger.raft.core import Raft
 from dledger.raft.messages import (
     AppendAccepted,
     AppendRequest,
@@ -51,14 +52,34 @@ CONFIG = RaftConfig(
 )
 
 
-class Votes(Observer):
-    """Tells of every delivery: a vote may also arrive while time passes."""
+class Told(Observer):
+    """What each candidate and each leader was told, also while time passes."""
 
-    def __init__(self, note: Callable[[Packet], None]) -> None:
-        self._note = note
+    def __init__(self) -> None:
+        self.granted: dict[tuple[str, int], set[str]] = {}  # (candidate, term) -> its voters
+        self.held: dict[tuple[str, int], dict[str, int]] = {}  # (leader, term) -> confirmed
 
     def delivered(self, packet: Packet) -> None:
-        self._note(packet)
+        sender, to, message = packet
+        match message:
+            case VoteResponse(term=term, granted=True, pre_vote=False):
+                self.granted.setdefault((to, term), set()).add(sender)
+            case AppendAccepted(term=term, match_index=index):
+                held = self.held.setdefault((to, term), {})
+                held[sender] = max(held.get(sender, -1), index)
+            case HeartbeatResponse(term=term, match_index=index, last_index=last):
+                held = self.held.setdefault((to, term), {})
+                before = held.get(sender, -1)
+                # The paper knows no disk that loses what it confirmed; the core allows for it.
+                held[sender] = index if last < before else max(before, index)
+            case _:
+                pass
+
+    def connected(self, node: str, peer: str) -> None:
+        """The peer may have restarted, so the leader asks it again what it holds."""
+        for (leader, _), held in self.held.items():
+            if leader == node:
+                held.pop(peer, None)
 
 
 class CoreMachine(RuleBasedStateMachine):
@@ -67,16 +88,15 @@ class CoreMachine(RuleBasedStateMachine):
     @initialize(size=st.sampled_from((3, 5)), seed=st.integers(0, 1000))
     def begin(self, size: int, seed: int) -> None:
         self.seen = Invariants()
+        self.told = Told()
         self.cluster = Cluster(
             [f"n{place}" for place in range(size)],
-            [self.seen, Votes(self.note_vote)],
+            [self.seen, self.told],
             config=CONFIG,
             segment_size=500,
             seed=seed,
         )
         self.seen.cluster = self.cluster
-        self.granted: dict[tuple[str, int], set[str]] = {}  # (candidate, term) -> its voters
-        self.held: dict[tuple[str, int], dict[str, int]] = {}  # (leader, term) -> confirmed
 
     def pick(self, data: st.DataObject, choices: Sequence[T]) -> T:
         return choices[data.draw(st.integers(0, len(choices) - 1))]
@@ -114,7 +134,6 @@ class CoreMachine(RuleBasedStateMachine):
             self.cluster.deliver(packet)
             return
         before, role = view(core), core.role
-        self.note_answer(name, sender, message)
         self.cluster.deliver(packet)
         after = view(core)
         match message:
@@ -136,35 +155,17 @@ class CoreMachine(RuleBasedStateMachine):
             case _:
                 self.check_committed(name)
 
-    def note_vote(self, packet: Packet) -> None:
-        match packet.message:
-            case VoteResponse(term=term, granted=True, pre_vote=False):
-                self.granted.setdefault((packet.to, term), set()).add(packet.sender)
-            case _:
-                pass
-
-    def note_answer(self, name: str, sender: str, message: object) -> None:
-        match message:
-            case (
-                AppendAccepted(term=term, match_index=index)
-                | HeartbeatResponse(term=term, match_index=index)
-            ):
-                held = self.held.setdefault((name, term), {})
-                held[sender] = max(held.get(sender, -1), index)
-            case _:
-                pass
-
     def check_elected(self, name: str, role: Role) -> None:
         core = self.cluster.cores[name]
         if core.role is Role.LEADER and role is not Role.LEADER:
-            voters = {name, *self.granted.get((name, core.term), ())}
+            voters = {name, *self.told.granted.get((name, core.term), ())}
             assert 2 * len(voters) > len(self.cluster.names), f"elected by {voters} alone"
 
     def check_committed(self, name: str) -> None:
         core = self.cluster.cores[name]
         if core.role is not Role.LEADER:
             return
-        held = {**self.held.get((name, core.term), {}), name: core.durable_index}
+        held = {**self.told.held.get((name, core.term), {}), name: core.durable_index}
         assert core.commit_index == highest_committed(view(core), held, self.cluster.names)
 
     # --- time, clients, disks, crashes
@@ -272,3 +273,48 @@ def test_a_leader_commits_nothing_of_an_older_term_before_an_entry_of_its_own(
     """The reference once took the entries before the leader's first for committed."""
     leader = View(term=2, vote="n0", log=(1, 2), commit_index=-1)
     assert highest_committed(leader, held, ("n0", "n1", "n2")) == committed
+
+
+def test_the_reference_counts_what_a_follower_confirms_over_its_present_link() -> None:
+    """It once counted a confirmation from before a restart, which the core had forgotten."""
+    leader, one, other, machine = five_with_a_proposal()
+    confirm(machine, one)
+    machine.cluster.crash(one)
+    machine.cluster.restart(one)
+    confirm(machine, other)
+    assert leader.commit_index == 0
+    machine.cluster.run(0.5)
+    assert leader.commit_index == 1
+
+
+def test_the_reference_believes_an_answer_that_the_follower_holds_less() -> None:
+    """It once took the older of two answers for news of nothing; the core asks the follower."""
+    leader, one, other, machine = five_with_a_proposal()
+    older = HeartbeatResponse(leader.term, match_index=0, last_index=0)
+    confirm(machine, one)
+    machine.receive(Packet(one, leader.node, older))
+    confirm(machine, other)
+    assert leader.commit_index == 0
+    machine.cluster.run(0.5)
+    assert leader.commit_index == 1
+
+
+def five_with_a_proposal() -> tuple[Raft, str, str, CoreMachine]:
+    """A leader whose second entry is on its way, two of its followers, and their machine."""
+    machine = CoreMachine()
+    machine.begin(size=5, seed=0)
+    cluster = machine.cluster
+    cluster.run(1.0)
+    leader = next(core for core in cluster.cores.values() if core.role is Role.LEADER)
+    one, other = [name for name in cluster.names if name != leader.node][:2]
+    assert leader.commit_index == 0
+    cluster.propose(leader.node, b"body")
+    return leader, one, other, machine
+
+
+def confirm(machine: CoreMachine, follower: str) -> None:
+    """Delivers what is on its way to a follower, and what it answers."""
+    for end in ("to", "sender"):
+        for packet in list(machine.cluster.flight):
+            if getattr(packet, end) == follower:
+                machine.receive(packet)

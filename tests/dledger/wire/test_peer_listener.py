@@ -175,6 +175,18 @@ def test_a_member_may_dial_from_elsewhere_than_it_listens() -> None:
         check_address(moved, "192.168.0.1", None)
 
 
+async def test_a_handshake_with_a_broken_key_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    async with node_a() as (_, _, url), aiohttp.ClientSession() as session:
+        headers = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13"}
+        for key in ("\udcff", "a", "ä" * 16):
+            told = headers | {
+                "Sec-WebSocket-Key": key.encode(errors="surrogateescape").decode("latin1")
+            }
+            async with session.get(url, headers=told) as answer:
+                assert answer.status == 400
+    assert not [each for each in caplog.records if each.exc_info]
+
+
 @pytest.mark.parametrize("size", [1 << 10, 1 << 20])
 async def test_a_greeting_that_is_too_long_is_not_kept(size: int) -> None:
     async with node_a() as (a, _, url), aiohttp.ClientSession() as session:

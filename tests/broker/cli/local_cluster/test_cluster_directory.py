@@ -54,8 +54,8 @@ def test_several_groups_prefer_leaders_on_different_nodes() -> None:
 def test_free_ports_are_all_different_and_none_is_one_of_outgoing_connections() -> None:
     configs = plan_cluster(Path("/data"), 3, 1, Ports(0, 0, 0))
 
-    ports = [endpoint.port for config in configs for endpoint in config.own]
-    assert len(set(ports)) == 9
+    ports = [endpoint.port for config in configs for endpoint in config.own.endpoints.values()]
+    assert len(set(ports)) == 12
     assert all(port in FREE_PORTS for port in ports)
 
 
@@ -101,10 +101,12 @@ def test_ports_that_are_not_given_stay_as_they_are(tmp_path: Path) -> None:
 
     http = design_cluster(tmp_path, ports=Ports(http=9300)).write()
     assert http.namesrv.port == 9000
-    assert [[end.port for end in node.config.own] for node in http.nodes.values()] == [
-        [9104, 9100, 9300],
-        [9114, 9110, 9301],
-        [9124, 9120, 9302],
+    assert [
+        [end.port for end in node.config.own.endpoints.values()] for node in http.nodes.values()
+    ] == [
+        [9104, 9100, 9300, 9105],
+        [9114, 9110, 9301, 9115],
+        [9124, 9120, 9302, 9125],
     ]
     namesrv = design_cluster(tmp_path, ports=Ports(namesrv=9001)).write()
     assert namesrv.namesrv.port == 9001
@@ -122,7 +124,7 @@ def test_a_free_port_is_none_of_those_that_are_taken() -> None:
 
     configs = plan_cluster(Path("/data"), 3, 1, Ports(0, 0, 0), taken)
 
-    assert not taken & {end.port for config in configs for end in config.own}
+    assert not taken & {end.port for config in configs for end in config.own.endpoints.values()}
 
 
 def test_the_ports_of_a_cluster_with_another_member_cannot_change(tmp_path: Path) -> None:
@@ -135,7 +137,8 @@ def test_the_ports_of_a_cluster_with_another_member_cannot_change(tmp_path: Path
 
 
 def member(number: int) -> Member:
-    ports = (10915 + 10 * number, 10911 + 10 * number, 8080 + number)
+    first = 10911 + 10 * number
+    ports = (first + 4, first, 8080 + number, first + 5)
     return Member(*(Endpoint("127.0.0.1", port) for port in ports))
 
 
@@ -145,7 +148,9 @@ def test_a_node_that_is_added_gets_the_next_ports(monkeypatch: pytest.MonkeyPatc
     assert plan_member(Endpoint("127.0.0.1", 10941), known) == member(3)
     assert plan_member(Endpoint("127.0.0.1", 10951), [*known, member(3)]) == member(4)
     own = plan_member(Endpoint("127.0.0.1", 10921), known)  # in the midst of those of another
-    assert (own.peer.port, own.http.port) == (10926, 8083)
+    assert (own.peer.port, own.http.port) == (10927, 8083)
+    assert own.grpc is not None
+    assert own.grpc.port == 10928
 
 
 def test_a_port_that_is_used_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,6 +55,32 @@ def test_the_second_of_a_kind_is_not_parsed_and_says_what_it_says() -> None:
     assert read_templated_header(second) == read_header(decode_frame(other), SHORT_NAMES)
 
 
+def test_a_signed_header_is_not_parsed_and_its_signature_is_its_own() -> None:
+    first, other = (
+        sent(AccessKey="app", Signature="a+b/1=="),
+        sent(AccessKey="app", Signature="/Zz+9+="),
+    )
+    _, second = read_all(first, other)
+    assert type(second) is TemplatedFrame
+    assert fields_of(second) == fields_of(decode_frame(other))
+    assert second.ext["Signature"] == "/Zz+9+="
+    assert read_templated_header(second) == read_header(decode_frame(other), SHORT_NAMES)
+
+
+@pytest.mark.parametrize("other", ["/Zz+9\\u", '/Zz+9","', "/Zz+9é", "/Zz+9-="])
+def test_a_signature_that_is_no_base64_is_parsed(other: str) -> None:
+    frames = sent(AccessKey="app", Signature="a+b/1=="), sent(AccessKey="app", Signature=other)
+    assert [type(frame) for frame in read_all(*frames)] == [Frame, Frame]
+
+
+def test_an_answer_with_a_signature_has_the_values_of_an_answer() -> None:
+    ext = {"msgId": "7F0A", "queueId": "3", "queueOffset": "100", "Signature": "abc"}
+    answers = [encode_request(0, opaque, ext, flag=1) for opaque in (8, 9)]
+    _, second = read_all(*answers)
+    assert isinstance(second, TemplatedFrame)
+    assert second.values == (b"9", b"7F0A", b"3", b"100")
+
+
 def test_an_answer_that_is_like_another_is_not_parsed() -> None:
     ext = {"msgId": "7F0A", "queueId": "3", "queueOffset": "100"}
     answers = [encode_request(0, opaque, ext, flag=1) for opaque in (8, 9)]
@@ -100,7 +126,12 @@ pieces = st.fixed_dictionaries(
         "e": header_text,
         "i": st.builds("{}UNIQ_KEY\x01{}\x02{}".format, header_text, header_text, header_text),
     },
-    optional={"opaque": header_text, "m": st.sampled_from(["true", "false"]), "j": header_text},
+    optional={
+        "opaque": header_text,
+        "Signature": st.text('+/=a"', max_size=3),
+        "m": st.sampled_from(["true", "false"]),
+        "j": header_text,
+    },
 )
 
 

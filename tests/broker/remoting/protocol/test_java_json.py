@@ -91,3 +91,11 @@ def test_a_map_of_objects_reads_as_it_was_written(pairs: list[tuple[object, int]
 def test_both_forms_of_any_document_read_the_same(document: object) -> None:
     quoted = encode_json(document)
     assert decode_json(encode_json(document, bare_keys=True)) == orjson.loads(quoted)
+
+
+def test_keys_without_quotes_are_read_among_so_many_marks_alone() -> None:
+    pairs = BODY_LIMITS.lenient_json_marks // 2 - 1
+    right = b"{" + b",".join(b"%d:0" % n for n in range(pairs)) + b"}"
+    assert len(decode_json(right)) == pairs
+    with pytest.raises(ValueError, match=f"up to {BODY_LIMITS.lenient_json_marks} braces"):
+        decode_json(right.replace(b"}", b",0:[[]]}"))

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator.engine.disk import SimulatedFileSystem
-from store.index.key_file import IndexFile
 from store.log.entry import Entry, EntryKind, build_entry
 from store.message.batch import Batch, QueueRun, decode_batch, encode_batch
 from store.message.record import HEAD, make_pending_message, record_size
@@ -19,9 +18,8 @@ from store.verify import FindingKind, verify_replicas
 from store.verify import replica_check as replica_checks
 from store.verify.files import read_buffers
 from store.verify.files.read_buffers import Buffers
-from store.verify.index.key_index_check import KEY_FIELDS, row_numbers
-from store.verify.log import shared_log
-from store.verify.log.batch_check import is_consistent
+from store.verify.log import log_walk
+from store.verify.log.batch_check import BatchMismatchError, check_batch
 from store.verify.log.batch_columns import TopicNumbers, plain_columns, read_columns
 from tests.store.sample_replica import HOST, Replica, message
 from tests.store.small_logs import simulated
@@ -98,6 +96,15 @@ def is_proved(data: bytes, batches: Sequence[tuple[Entry, Batch]]) -> bool:
     minutes = [int(one.minutes[0]) for one in each]
     assert found.minutes[runs.entries].tolist() == [minutes[number] for number in runs.entries]
     assert found.last_ms == [one.last_ms for one in each if one.last_ms is not None][-1]
+    return True
+
+
+def is_right(entry: Entry, batch: Batch) -> bool:
+    """What the check record by record says."""
+    try:
+        check_batch(entry, batch)
+    except BatchMismatchError:
+        return False
     return True
 
 
@@ -185,7 +192,7 @@ def test_what_is_proved_is_right_message_by_message(
     body[byte] ^= 1 << bit
     flipped = build_entry(EntryKind.DATA, 0, 1, POSITION, 0, [body])
     data, batches = decoded([flipped, *entries[1:]])
-    assert not is_proved(data, batches) or is_consistent(*batches[0])
+    assert not is_proved(data, batches) or is_right(*batches[0])
 
 
 @pytest.mark.parametrize("size", [1, 256, 257, 9000])
@@ -221,7 +228,7 @@ def test_rows_of_messages_that_wait_are_checked_for_their_times(wrong: int, prov
     ]
     parts = encode_batch(POSITION, STORED_MS, HOST, runs, b"")
     data, batches = decoded([build_entry(EntryKind.DATA, 0, 1, POSITION, 0, parts)])
-    assert is_consistent(*batches[0]) is proved
+    assert is_right(*batches[0]) is proved
     assert is_proved(data, batches) is proved
 
 
@@ -251,7 +258,7 @@ def test_equal_replicas_are_read_once_for_all(
     """With windows that many entries, few, or none fit into."""
     fs = simulated()
     directories = snapshots(fs, 60)
-    for module in (read_buffers, shared_log):
+    for module in (read_buffers, log_walk):
         monkeypatch.setattr(module, "WINDOW_SIZE", window)
     monkeypatch.setattr(read_buffers, "PIECE_SIZE", piece)
     monkeypatch.delattr(replica_checks.ReplicaCheck, "run")  # the check of each alone
@@ -265,34 +272,6 @@ def test_what_is_read_comes_to_lie_half_a_page_apart_from_where_it_was(position:
     address = np.frombuffer(view, np.uint8).ctypes.data
     assert len(view) == 1000
     assert (address - position) % read_buffers.PAGE_SIZE == read_buffers.PAGE_SIZE // 2
-
-
-KEY_ROWS = st.tuples(
-    st.integers(0, (1 << 32) - 1), st.integers(1000, 1200), st.integers(5_000, 5_010)
-)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(KEY_ROWS, max_size=20), st.booleans())
-def test_key_rows_as_numbers_sort_and_differ_as_the_rows_do(
-    rows: list[tuple[int, int, int]], far: bool
-) -> None:
-    scale = 1 << 40 if far else 1
-    rows = [(key, at * scale, seconds) for key, at, seconds in rows]
-    file = IndexFile("", 1000 * scale, 1200 * scale, 5_000, 5_010, len(rows), 0)
-    numbers = row_numbers(np.array(rows, KEY_FIELDS), file)
-    if far:
-        assert numbers is None
-    else:
-        assert numbers is not None
-        assert [rows[place] for place in np.argsort(numbers, kind="stable")] == sorted(rows)
-        assert len(set(numbers.tolist())) == len(set(rows))
-
-
-@pytest.mark.parametrize("row", [(7, 999, 5_000), (7, 1201, 5_000), (7, 1000, 4_999)])
-def test_key_rows_outside_of_their_file_have_no_number(row: tuple[int, int, int]) -> None:
-    file = IndexFile("", 1000, 1200, 5_000, 5_010, 1, 0)
-    assert row_numbers(np.array([row], KEY_FIELDS), file) is None
 
 
 @pytest.mark.parametrize("byte", [0, 1000, 4321])

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from broker.state.broker_state import BrokerState
 from broker.state.commands import StoreRequests, decode_commands
 from broker.state.open_transactions import open_transaction_of
+from broker.state.pop_queues import pack_runs
 from broker.topics_and_groups import HALF_TOPIC
 from store.message.batch import QueueRun, decode_batch, encode_batch
 from store.message.record import PendingMessage, decode_record, make_pending_message
@@ -29,6 +30,9 @@ STORED_MS = 1_700_000_000_000
 HOST = bytes((10, 0, 0, 1)) + (10911).to_bytes(4, "big")
 small = st.integers(0, 3)
 names = st.sampled_from(["a", "b", "TBW102"])
+runs = st.lists(st.integers(0, 9), max_size=4, unique=True).map(
+    lambda all_: pack_runs(sorted(all_))
+)
 commands = st.one_of(
     st.tuples(st.just("topic"), names, small, small, small, small, st.booleans(), small),
     st.tuples(st.just("delete-topic"), names, small),
@@ -45,6 +49,11 @@ commands = st.one_of(
     st.tuples(st.just("check-transaction"), small, st.sampled_from([48, 200, 1000]), small),
     st.tuples(st.just("setting"), names, names),
     st.tuples(st.just("access"), names, st.binary(max_size=2)),
+    st.tuples(st.just("pop-receive"), names, names, small, small, runs, small, small, small),
+    st.tuples(st.just("pop-wait"), names, names, small, small, runs),
+    st.tuples(st.just("pop-ack"), names, names, small, runs),
+    st.tuples(st.just("pop-change"), names, names, small, small, small, small, small),
+    st.tuples(st.just("pop-forget"), names, names, small),
     st.tuples(st.just("requests"), st.binary(max_size=12).map(lambda data: data[: len(data) & ~3])),
 )  # fmt: skip
 topics = st.sampled_from(["orders", HALF_TOPIC, TIMER_TOPIC])

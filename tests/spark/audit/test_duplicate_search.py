@@ -7,11 +7,11 @@ from itertools import pairwise
 import pytest
 
 from simulator.engine.disk import SimulatedFileSystem
+from spark.audit.duplicate_search import HASHES, DuplicateSearch
 from store.errors import DamagedError
 from store.message.batch import QueueRun
 from store.message.record import PendingMessage, make_pending_message
 from store.verify import Finding, FindingKind, plan_audit
-from store.verify.index.duplicate_messages import HASHES, DuplicateSearch
 from tests.store.sample_replica import HOST, Replica, message
 from tests.store.small_logs import simulated
 

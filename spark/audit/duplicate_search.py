@@ -1,65 +1,50 @@
-"""Messages that are in the log twice: of one topic, with the same unique key.
+"""The search for messages that are in the log twice: equal topic and unique key.
 
-A producer that had no answer sends again, so it says nothing against a replica. The key index has
-the hash of each unique key, sorted: messages are looked for slice by slice of the hashes, each of
-which needs a part of each file and no other slice. Only where a hash is there twice are records
-read. What lies behind the checkpoint is in no file yet, and is taken from the log.
+A producer that got no answer sends again, so this is no fault of a replica. The key index has the
+hash of each unique key, sorted. The search goes slice by slice of the hashes. A slice needs a part
+of each file, and no other slice. Records are read only if a hash occurs twice. Key rows behind the
+checkpoint are in no file yet, and come from the log.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from spark.audit.log_records import LogRecords
 from store.errors import CorruptRecordError, DamagedError
 from store.index.key_file import HEADER, KEY_ROW_SIZE, IndexFile, read_header, read_row
 from store.io.filesystem import FileSystem
 from store.log.entry import EntryKind
 from store.log.entry_index import ROW, ROW_SIZE, EntryIndexRow
 from store.log.layout import parse_segment_name
-from store.log.log_reader import HoleReason, LogReader, SegmentFiles
 from store.message.batch import decode_batch
 from store.message.properties import UNIQUE_KEY, find_property
-from store.message.record import decode_record, key_hash
+from store.message.record import MessageRecord, key_hash
 from store.verify.files.read_buffers import Buffers
 from store.verify.files.row_files import RowFiles
-from store.verify.findings import Finding, FindingKind
-from store.verify.index.key_index_check import KEY_FIELDS
-from store.verify.log.shared_log import SharedLog
+from store.verify.findings import Finding, FindingKind, FindingLog
+from store.verify.log.log_walk import LogWalk
+from store.verify.log.record_columns import KEY_ROWS
 from store.verify.plan.ranges import GroupPlan
 
 HASHES = 1 << 32
 FOUND_MAX = 1000
-"""So many are told of one slice."""
+"""Findings of one slice at the most."""
 ADVICE = (
     "nothing is wrong with the replica: a producer that got no answer sent the message again; let "
     "consumers of the topic expect that"
 )
-# Brokers put messages there that have been somewhere else before.
+# Topics of copies that a broker made.
 _INTERNAL = ("%", "RMQ_SYS_", "rmq_sys_", "SCHEDULE_TOPIC_", "TRANS_CHECK_")
 
 
-@dataclass(frozen=True, slots=True)
-class MessageCopy:
-    """One message with a unique key."""
-
-    topic: str
-    unique_key: bytes
-    position: int
-    queue_id: int
-    queue_offset: int
-
-    def __str__(self) -> str:
-        return f"number {self.queue_offset} of queue {self.queue_id} (position {self.position})"
-
-
 class DuplicateSearch:
-    """Looks in one replica of a group for the messages of its committed log that came twice.
+    """The search in the committed log of one replica of a group.
 
-    Raises :class:`~store.errors.StoreError` where log or key index are damaged.
+    Raises :class:`~store.errors.StoreError` if log or key index are damaged.
     """
 
     def __init__(self, fs: FileSystem, group: GroupPlan, place: int) -> None:
@@ -67,16 +52,16 @@ class DuplicateSearch:
         self._group = group
         self._place = place
         self._replica = group.replicas[place]
-        self._segments = SegmentFiles(fs, self._replica.directory, group.segment_size)
+        self._records = LogRecords(fs, self._replica.directory, group.segment_size)
         self._entries = RowFiles(fs, f"{self._replica.directory}/index", ROW_SIZE)
 
     def find(self, low: int, high: int) -> list[Finding]:
-        """Those whose unique key has a hash from ``low`` up to and without ``high``."""
+        """Those whose unique key has a hash from ``low`` to before ``high``."""
         parts = [self._slice(file, low, high) for file in self._files()]
         parts += [
             rows[(rows["hash"] >= low) & (rows["hash"] < high)] for rows in self._rows_behind()
         ]
-        rows = np.concatenate([*parts, np.empty(0, KEY_FIELDS)])
+        rows = np.concatenate([*parts, np.empty(0, KEY_ROWS)])
         rows = rows[np.lexsort((rows["position"], rows["hash"]))]
         hashes = rows["hash"].astype(np.uint32)
         edges = np.flatnonzero(np.diff(hashes)) + 1
@@ -91,59 +76,45 @@ class DuplicateSearch:
                     return findings
         return findings
 
-    def _copies(self, wanted: int, positions: list[int]) -> list[list[MessageCopy]]:
-        """Messages with equal unique keys among those with a hash; a hash may be of other keys."""
+    def _copies(self, wanted: int, positions: list[int]) -> list[list[MessageRecord]]:
+        """Messages with that hash of their unique key, those with equal keys together."""
         if len(positions) < 2:
             return []
-        by_key: dict[tuple[str, bytes], list[MessageCopy]] = {}
+        by_key: dict[tuple[str, bytes], list[MessageRecord]] = {}
         for position in positions:
-            copy = self._read(position)
-            if (
-                copy is not None
-                and key_hash(copy.topic, copy.unique_key) == wanted
-                and not copy.topic.startswith(_INTERNAL)
-            ):
-                by_key.setdefault((copy.topic, copy.unique_key), []).append(copy)
+            try:
+                record = self._records.read(position)
+            except CorruptRecordError as error:
+                path, byte = self._records.locate(position)
+                raise DamagedError(path, byte, f"no message: {error}") from error
+            if record is None or record.topic.startswith(_INTERNAL):
+                continue  # expired, or not sent by a producer
+            unique = find_property(record.properties, UNIQUE_KEY) or b""
+            if unique and key_hash(record.topic, unique) == wanted:
+                by_key.setdefault((record.topic, unique), []).append(record)
         return [copies for copies in by_key.values() if len(copies) > 1]
 
-    def _read(self, position: int) -> MessageCopy | None:
-        path, byte = self._segments.locate(position)
-        log = LogReader(self._segments)
-        try:
-            head, missing = log.read(position, 4)
-            if missing is HoleReason.MISSING:
-                return None  # expired
-            data, _missing = log.read(position, int.from_bytes(head, "big"))
-        finally:
-            self._segments.close()
-        try:
-            record = decode_record(data)
-        except CorruptRecordError as error:
-            raise DamagedError(path, byte, f"no message: {error}") from error
-        unique = find_property(record.properties, UNIQUE_KEY)
-        if not unique:
-            return None
-        return MessageCopy(record.topic, unique, position, record.queue_id, record.queue_offset)
-
-    def _tell(self, copies: list[MessageCopy]) -> Finding:
+    def _tell(self, copies: list[MessageRecord]) -> Finding:
         first, second, *_ = copies
-        path, byte = self._segments.locate(second.position)
-        return Finding(
+        path, byte = self._records.locate(second.position)
+        unique = (find_property(first.properties, UNIQUE_KEY) or b"").decode(errors="replace")
+        log = FindingLog(self._replica.name)
+        log.add(
             FindingKind.DUPLICATE,
-            self._replica.name,
-            self._index_of(first.position),
-            self._index_of(copies[-1].position),
             path,
             byte,
-            f"message {first.unique_key.decode(errors='replace')} of {first.topic} once: {first}",
-            f"{len(copies)} times, the next as {second}",
+            f"message {unique} of {first.topic} once: {_place(first)}",
+            f"{len(copies)} times, the next as {_place(second)}",
             ADVICE,
+            first=self._index_of(first.position),
+            last=self._index_of(copies[-1].position),
         )
+        return log.findings[0]
 
     # --- where things are
 
     def _index_of(self, position: int) -> int | None:
-        """The entry that holds a position; ``None`` where the entry index does not have it yet."""
+        """The entry that holds a position. ``None`` if it is not in the entry index yet."""
         low, high = self._replica.first_index, self._replica.known_index
         while low < high:
             middle = (low + high + 1) // 2
@@ -165,7 +136,7 @@ class DuplicateSearch:
 
     @property
     def _covered_end(self) -> int:
-        """Behind the last position of which the rows are in files."""
+        """The position at which the rows in files end."""
         for plan in self._group.ranges:
             border = plan.borders[self._place]
             if border is not None and border.index == self._replica.checkpoint_index + 1:
@@ -193,7 +164,7 @@ class DuplicateSearch:
             handle.close()
         if len(data) != size:
             raise DamagedError(file.path, HEADER.size, f"fewer than {file.count} rows")
-        return np.frombuffer(data, KEY_FIELDS)
+        return np.frombuffer(data, KEY_ROWS)
 
     def _rows_behind(self) -> Iterator[NDArray[np.void]]:
         """The key rows of committed entries behind the checkpoint."""
@@ -205,7 +176,7 @@ class DuplicateSearch:
                 or border.index <= self._replica.checkpoint_index
             ):
                 continue
-            log = SharedLog(
+            log = LogWalk(
                 self._fs,
                 [self._replica.directory],
                 self._group.segment_size,
@@ -217,4 +188,9 @@ class DuplicateSearch:
                 for entry in window.entries:
                     if entry.kind is EntryKind.DATA:
                         batch = decode_batch(entry.body)
-                        yield np.frombuffer(bytes(batch.key_rows), KEY_FIELDS)
+                        yield np.frombuffer(bytes(batch.key_rows), KEY_ROWS)
+
+
+def _place(record: MessageRecord) -> str:
+    queue = f"queue {record.queue_id} (position {record.position})"
+    return f"number {record.queue_offset} of {queue}"

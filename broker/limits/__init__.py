@@ -13,6 +13,43 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from broker.limits.grpc import GRPC, GrpcLimits
+from broker.limits.operators import (
+    ADMIN,
+    HTTP,
+    METRICS,
+    AdminLimits,
+    HttpLimits,
+    MetricLimits,
+)
+
+__all__ = [
+    "ADMIN",
+    "BODY_LIMITS",
+    "CLIENTS",
+    "CONSUME",
+    "FORWARDING",
+    "GRPC",
+    "HTTP",
+    "METRICS",
+    "NAMESERVER",
+    "PRODUCE",
+    "REMOTING",
+    "STATE",
+    "AdminLimits",
+    "BodyLimits",
+    "ClientLimits",
+    "ConsumeLimits",
+    "ForwardingLimits",
+    "GrpcLimits",
+    "HttpLimits",
+    "MetricLimits",
+    "NameServerLimits",
+    "ProduceLimits",
+    "RemotingLimits",
+    "StateLimits",
+]
+
 
 @dataclass(frozen=True, slots=True)
 class RemotingLimits:
@@ -40,11 +77,22 @@ class RemotingLimits:
     turn_frames: int = 768
     """Frames, or KiB of body, that are handled before heartbeats and disks have their turn."""
 
-    incomplete_max: int = 128 * 1024 * 1024
-    """Bytes of incomplete frames, of all connections. Above, the oldest one's link is closed."""
+    turn_seconds: float = 0.01
+    """The same in time. Only a single request can take longer."""
 
-    incomplete_each: int = 16 * 1024
-    """Bytes of such a frame that each connection may keep in any case."""
+    unhandled_max: int = 128 * 1024 * 1024
+    """Bytes of incomplete frames, and of requests that wait for a turn, of all connections. Above,
+    the link with the oldest of them is closed."""
+
+    unhandled_each: int = 16 * 1024
+    """Bytes of them that each connection may keep in any case."""
+
+    unread_max: int = 256 * 1024 * 1024
+    """Bytes of answers that peers have not read, of all connections. Above, the link that has had
+    some for the longest time is closed."""
+
+    unread_each: int = 64 * 1024
+    """Bytes of them that each connection may have in any case."""
 
     progress_seconds: float = 15.0
     progress_bytes: int = 8 * 1024
@@ -110,6 +158,13 @@ class StateLimits:
     offsets_max: int = 262_144
     """Committed offsets, one for each queue of a group. A checkpoint packs as many in 0.2 s."""
 
+    pop_queue_deliveries_max: int = 10_000
+    """Messages of one queue that a group has received by POP and not acknowledged, or that wait for
+    their message group. Beyond it receptions give nothing new."""
+
+    pop_deliveries_max: int = 131_072
+    """Those of all groups and queues. A checkpoint packs as many in 0.05 s."""
+
     transactions_max: int = 65_536
     """Half messages are refused while so many transactions are open."""
 
@@ -164,6 +219,18 @@ class ConsumeLimits:
 
     long_poll_seconds_max: float = 60.0
     """Longer than any client waits; a request for a longer time is answered then."""
+
+    pop_messages_max: int = 32
+    """Of one reception by POP, as in RocketMQ."""
+
+    pop_invisible_ms_max: int = 12 * 3600 * 1000
+    """How long a received message is invisible at most, as in RocketMQ's proxy."""
+
+    pop_waiting_rows_max: int = 256
+    """Messages of a queue that wait for an earlier one of their message group."""
+
+    pop_handles_max: int = 1024
+    """Receipt handles in one request."""
 
     held_pulls_max: int = 65_536
     """Pulls held at once; a further one is answered at once without a message."""
@@ -270,101 +337,14 @@ NAMESERVER = NameServerLimits()
 
 
 @dataclass(frozen=True, slots=True)
-class AdminLimits:
-    """Of the answers to operators."""
-
-    queues_listed_max: int = 100_000
-    """Entries of one answer about the progress of groups, some 100 bytes each, so that it fits a
-    frame. A larger answer is refused; a tool may ask for one group and one topic."""
-
-    empty_queues_max: int = 1024
-    """Of a topic with more queues, only those that ever had a message are listed."""
-
-    nodes_asked_max: int = 256
-    """The most nodes that the console asks, even if a NameServer names more."""
-
-    answer_bytes_max: int = 16 << 20
-    """Bytes of a node's answer to the console; a larger one counts as no answer."""
-
-
-ADMIN = AdminLimits()
-
-
-@dataclass(frozen=True, slots=True)
-class MetricLimits:
-    """Of ``/metrics``. A series is one line for each combination of labels; what is beyond a limit
-    is told as one series, whose labels are ``(other)``."""
-
-    topics_max: int = 1_000
-    """Topics with a series of their own."""
-
-    topic_groups_max: int = 2_000
-    """Pairs of a topic and a group."""
-
-    lag_queues_max: int = 2_000
-    """Queues for which the lag of a group is told."""
-
-    connected_groups_max: int = 1_000
-    """Groups whose connections are told."""
-
-
-METRICS = MetricLimits()
-
-
-@dataclass(frozen=True, slots=True)
-class HttpLimits:
-    """Of the HTTP port of a broker."""
-
-    connections_max: int = 512
-    """The server closes further connections as soon as they are accepted."""
-    backlog: int = 128
-    """Connections that wait to be accepted."""
-    handshakes_max: int = 128
-    """As :attr:`RemotingLimits.handshakes_max`."""
-    idle_seconds: float = 60.0
-    """A connection without a request, with all its headers, for so long is closed."""
-
-    headers_max: int = 64
-    """Of one request; each has at most 8,190 bytes."""
-
-    stall_seconds: float = 20.0
-    """A connection is closed after so long without a byte of a body, or of an answer taken."""
-
-    body_bytes_per_second: int = 16 << 10
-    """The rate of a body that takes longer than ``stall_seconds``."""
-
-    memory_max: int = 64 << 20
-    """Bytes of requests and answers in memory, of all connections together; beyond, a request is
-    refused as busy. One request of the largest size always fits."""
-
-    free_bytes: int = 64 << 10
-    """This part of each request and answer is not counted: a small one always fits."""
-
-    containers_max: int = 1000
-    """Objects and lists in one request, which needs three. Eight megabytes of them, 300 ns each,
-    would hold the event loop for as long as an election."""
-
-    strings_max: int = 50_000
-    """As above. All properties of a message together have at most 32,767 bytes."""
-
-    snapshots_max: int = 8
-    """Snapshots that may lie in a node's own directory of snapshots."""
-
-    path_size_max: int = 4096
-    """Characters of a path, as on Linux."""
-    path_depth_max: int = 64
-    """Directories of a path."""
-
-
-HTTP = HttpLimits()
-
-
-@dataclass(frozen=True, slots=True)
 class BodyLimits:
     """Of what requests hold, beyond the size of a frame."""
 
     lenient_json_size: int = 256 * 1024
-    """Bytes of JSON with keys without quotes, which takes up to a tenth of a second for so many."""
+    """Bytes of JSON with keys without quotes."""
+
+    lenient_json_marks: int = 20_000
+    """Braces, brackets, colons and commas there, which take 10 ms: the keys of 2,200 queues."""
 
     lenient_json_depth: int = 1024
     """The depth of arrays and objects there; the parser of standard JSON has the same."""

@@ -1,0 +1,168 @@
+"""The deliveries of POP as they will be once everything pending is applied.
+
+The leader alone decides who receives what, and it decides by these. Each has what the leader looks
+for beside the state: which deliveries become visible next, and which a reception brought.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
+
+from broker.group_commit.ports import AppliedState
+from broker.state.broker_state import changed_by
+from broker.state.commands import (
+    Command,
+    CommitOffset,
+    DeleteGroup,
+    DeleteTopic,
+    PopAck,
+    PopChange,
+    PopCommand,
+    PopForget,
+    PopReceive,
+    PopWait,
+)
+from broker.state.pop_queues import PopDelivery, PopKey, PopQueue, unpack_runs, unpack_waiting
+
+_STALE_MIN = 64
+"""Pace: so many receptions whose messages are gone stay in the heap before it is made again."""
+
+
+class PendingPopQueue:
+    """The pending deliveries of a group in one queue."""
+
+    __slots__ = ("_due", "_receptions", "_times", "_visible", "lock", "queue")
+
+    def __init__(self, queue: PopQueue) -> None:
+        self.queue = queue
+        self.lock = asyncio.Lock()
+        """Held by who finds and loads messages to receive them."""
+        self._visible: dict[int, None] = {}
+        """Offsets that were visible when somebody last looked, those that wait for their message
+        group included; some may be gone since."""
+        self._index()
+
+    def _index(self) -> None:
+        """Finds the receptions of all deliveries."""
+        self._receptions: dict[tuple[int, int], list[int]] = {}
+        """Offsets by time and nonce."""
+        for offset, (visible_ms, attempt, nonce, _hash) in self.queue.deliveries.items():
+            if attempt:
+                self._receptions.setdefault((visible_ms, nonce), []).append(offset)
+            else:
+                self._visible[offset] = None
+        self._due = list(self._receptions)
+        heapify(self._due)
+        self._times = {nonce: visible_ms for visible_ms, nonce in sorted(self._due)}
+        """By nonce, the time of its newest reception."""
+
+    def __len__(self) -> int:
+        return len(self.queue.deliveries)
+
+    def apply(self, command: PopCommand | CommitOffset) -> None:
+        changed_by(self.queue, command)
+        match command:
+            case PopReceive(runs=runs, nonce=nonce, visible_ms=visible_ms) if runs:
+                self._received(visible_ms, nonce, [*unpack_runs(runs)])
+            case PopChange(offset=offset, nonce=nonce, visible_ms=visible_ms):
+                self._received(visible_ms, nonce, [offset])
+            case PopWait(rows=rows):
+                self._visible.update((offset, None) for offset, _ in unpack_waiting(rows))
+
+    def _received(self, visible_ms: int, nonce: int, offsets: list[int]) -> None:
+        key = (visible_ms, nonce)
+        self._times[nonce] = visible_ms
+        known = self._receptions.get(key)
+        if known is None:
+            self._receptions[key] = offsets
+            heappush(self._due, key)
+        else:
+            known += offsets
+        if len(self._due) > 2 * len(self.queue.deliveries) + _STALE_MIN:
+            self._index()
+
+    def visible(self, now_ms: int) -> Iterator[tuple[int, PopDelivery]]:
+        """The deliveries that are visible, by offset. The queue must not change meanwhile."""
+        deliveries = self.queue.deliveries
+        found = self._visible
+        while self._due and self._due[0][0] <= now_ms:
+            key = heappop(self._due)
+            found.update(dict.fromkeys(self._receptions.pop(key)))
+            if self._times.get(key[1]) == key[0]:
+                del self._times[key[1]]
+        for offset in sorted(found):
+            delivery = deliveries.get(offset)
+            if delivery is None or delivery.visible_ms > now_ms:
+                del found[offset]
+            else:
+                yield offset, delivery
+
+    def next_visible_ms(self) -> int | None:
+        """When the next delivery may become visible."""
+        return self._due[0][0] if self._due else None
+
+    def reception(self, nonce: int, now_ms: int) -> list[int]:
+        """The offsets of a reception whose messages are still invisible."""
+        visible_ms = self._times.get(nonce, 0)
+        if visible_ms <= now_ms:
+            return []
+        offsets = self._receptions[visible_ms, nonce]
+        known = self.queue.deliveries
+        return [
+            each
+            for each in offsets
+            if each in known and (known[each].visible_ms, known[each].nonce) == (visible_ms, nonce)
+        ]
+
+
+class PendingPop:
+    """Those of all groups that this leader has looked at."""
+
+    def __init__(self, applied: AppliedState) -> None:
+        self._applied = applied
+        self._queues: dict[PopKey, PendingPopQueue | None] = {}
+        """None: its group or topic is being deleted."""
+
+    def queue(self, key: PopKey) -> PendingPopQueue | None:
+        """The deliveries there, or None if the group has no cursor."""
+        try:
+            return self._queues[key]
+        except KeyError:
+            known = self._applied.state.pop.queues.get(key)
+            if known is None:
+                return None
+            found = self._queues[key] = PendingPopQueue(known.copy())
+            return found
+
+    def add(self, command: Command) -> None:
+        """A batch will bring this command."""
+        match command:
+            case CommitOffset():
+                if self._queues or self._applied.state.pop.queues:
+                    found = self.queue(command[:3])
+                    if found is not None:
+                        found.apply(command)
+            case PopForget():
+                self._queues[command[:3]] = None
+            case PopReceive() | PopWait() | PopAck() | PopChange():
+                key = command[:3]
+                found = self.queue(key)
+                if found is None and isinstance(command, PopReceive | PopWait):
+                    found = self._queues[key] = PendingPopQueue(PopQueue(command.next_offset))
+                if found is not None:
+                    found.apply(command)
+            case DeleteGroup(name):
+                self._drop(group=name)
+            case DeleteTopic(name):
+                self._drop(topic=name)
+
+    def _drop(self, *, group: str | None = None, topic: str | None = None) -> None:
+        for key in (*self._queues, *self._applied.state.pop.keys_of(group=group, topic=topic)):
+            if group == key[0] or topic == key[1]:
+                self._queues[key] = None
+
+    def clear(self) -> None:
+        """Nothing is pending any more."""
+        self._queues.clear()

@@ -1,0 +1,1 @@
+"""The gRPC port: RocketMQ 5's protocol over the broker's doors."""

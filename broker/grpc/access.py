@@ -1,0 +1,61 @@
+"""Who may call what: the one place in which a call's caller is known and allowed.
+
+A caller is known by the metadata ``authorization``::
+
+    MQv2-HMAC-SHA1 Credential=KEY[/...], SignedHeaders=x-mq-date-time, Signature=HEX
+
+The signature is the HMAC-SHA1 of the value of ``x-mq-date-time`` by the secret key. Some clients
+write local time there, so how old it is says nothing. A client without keys sends empty ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from broker.errors import UnauthenticatedError
+from broker.grpc.call import Call, name_of
+from broker.grpc.protocol.definition_pb2 import Resource
+from broker.security.access_control import AccessControl
+from broker.security.authorize import Access, Caller, consume, consume_as, publish
+
+_AUTHORIZATION = re.compile(
+    r"MQv2-HMAC-SHA1\s+Credential=([^,/\s]*)[^,]*,\s*SignedHeaders=x-mq-date-time,"
+    r"\s*Signature=([0-9a-fA-F]*)\s*"
+)
+_NOT_SIGNED = "the call is not signed: it names no access key"
+
+
+class GrpcAccess:
+    """Checks the calls of one gRPC port."""
+
+    def __init__(self, access: AccessControl) -> None:
+        self._access = access
+
+    def check(self, call: Call, needed: Callable[[], Iterable[Access]]) -> None:
+        """Raises :class:`~broker.errors.AccessDeniedError` for what must not be done."""
+        self._access.check(lambda: self._caller(call), needed, f"gRPC, {call.client}")
+
+    def _caller(self, call: Call) -> Caller:
+        host = call.client.rpartition(":")[0]
+        told = call.metadata.get("authorization", "")
+        if not told:
+            return self._access.unknown(host)
+        found = _AUTHORIZATION.fullmatch(told.strip())
+        if found is None:
+            raise UnauthenticatedError("authorization is no MQv2-HMAC-SHA1 over x-mq-date-time")
+        access_key, signature = found.groups()
+        if not access_key:
+            return self._access.unknown(host)
+        signed = call.metadata.get("x-mq-date-time", "")
+        return self._access.with_hmac_sha1(access_key, signed.encode(), signature, host)
+
+
+def consumes(group: Resource, topic: Resource) -> Iterable[Access]:
+    """What a member of a group needs for a topic."""
+    return (consume_as(name_of(group)), consume(name_of(topic)))
+
+
+def publishes(topics: Iterable[Resource]) -> Iterable[Access]:
+    """What a producer needs."""
+    return tuple(publish(name) for name in {name_of(topic) for topic in topics})

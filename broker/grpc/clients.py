@@ -1,0 +1,239 @@
+"""The clients that are known by their Telemetry streams: here, and at the leader.
+
+A client has its stream at any broker. The leader asks producers about transactions and tells
+operators who is connected, so each broker tells it of its clients: the settings of a client go to
+the leader when they come, with each heartbeat, and when another node leads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from google.protobuf.message import DecodeError
+
+from broker.context import BrokerContext
+from broker.errors import QuotaExceededError
+from broker.filter.subscription import SQL_TYPE, TAG_TYPE, Subscription
+from broker.grpc.call import Call, name_of
+from broker.grpc.protocol.definition_pb2 import FilterType, Language, Settings
+from broker.grpc.protocol.service_pb2 import TelemetryCommand
+from broker.grpc.remote_client import RemoteClient
+from broker.grpc.settings import PRODUCERS, check_settings
+from broker.remoting.connected_clients import Client, ConsumerSettings
+from broker.remoting.connection import Connection
+from broker.remoting.protocol.codes import PROTOCOL_VERSION, LanguageCode, RequestCode
+from broker.remoting.protocol.errors import FieldError, RequestError
+from broker.remoting.protocol.ext_fields import ext_str
+from broker.remoting.protocol.frame import Frame
+
+log = logging.getLogger(__name__)
+
+CLIENT_ID = "clientId"
+GOODBYE = b""
+"""In the place of a command: the client's stream has ended."""
+
+_LANGUAGES = {
+    Language.JAVA: LanguageCode.JAVA,
+    Language.CPP: LanguageCode.CPP,
+    Language.DOT_NET: LanguageCode.DOTNET,
+    Language.GOLANG: LanguageCode.GO,
+    Language.RUST: LanguageCode.RUST,
+    Language.PYTHON: LanguageCode.PYTHON,
+    Language.PHP: LanguageCode.PHP,
+    Language.NODE_JS: LanguageCode.NODE_JS,
+    Language.RUBY: LanguageCode.RUBY,
+}
+
+
+class Session:
+    """One Telemetry stream at this broker. ``send`` puts a command into it."""
+
+    def __init__(self, call: Call, send: Callable[[TelemetryCommand], None]) -> None:
+        self.call = call
+        self.send = send
+        self.settings: Settings | None = None
+
+
+class LeaderClients:
+    """The clients of all brokers of the group, at the one that leads."""
+
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
+        self._known: dict[tuple[Connection | None, str], RemoteClient] = {}
+        """By the connection of the broker that has the stream, None for this one, and the id."""
+        self._watched: set[Connection] = set()
+
+    def told(
+        self,
+        connection: Connection | None,
+        call: Call,
+        command: bytes,
+        send: Callable[[TelemetryCommand], None] | None = None,
+    ) -> Sequence[bytes]:
+        """What a client says: its settings, an answer to a command, or goodbye.
+
+        Raises :class:`~dledger.errors.NotLeaderError`,
+        :class:`~broker.grpc.statuses.BadCallError` and
+        :class:`~broker.errors.QuotaExceededError`.
+        """
+        self._context.batcher.check_serving()
+        key = (connection, call.client_id)
+        client = self._known.get(key)
+        if command == GOODBYE:
+            if client is not None:
+                del self._known[key]
+                client.close()
+            return ()
+        try:
+            said = TelemetryCommand.FromString(command)
+        except DecodeError as error:
+            raise FieldError(f"a client said what is no command: {error}") from None
+        if not said.HasField("settings"):
+            if client is not None:
+                client.answered(said)
+            return ()
+        check_settings(said.settings)
+        if client is None:
+            client = self._known[key] = self._new(connection, call, send)
+        self._register(client, call, said.settings)
+        return ()
+
+    def leads_no_more(self) -> None:
+        """The next leader hears of the clients."""
+        known, self._known = self._known, {}
+        for client in known.values():
+            client.close()
+
+    def _new(
+        self,
+        connection: Connection | None,
+        call: Call,
+        send: Callable[[TelemetryCommand], None] | None,
+    ) -> RemoteClient:
+        if connection is not None:
+            if connection not in self._watched:
+                self._watched.add(connection)
+                connection.on_close(self._broker_gone)
+            fields = {CLIENT_ID: call.client_id}
+
+            def send_on(command: TelemetryCommand) -> None:
+                connection.push(RequestCode.GRPC_COMMAND, fields, (command.SerializeToString(),))
+
+            send = send_on
+        assert send is not None  # noqa: S101 - a client of this broker has a stream
+        return RemoteClient(self._context.loop, call.client, send)
+
+    def _broker_gone(self, connection: Connection) -> None:
+        self._watched.discard(connection)
+        for key in [key for key in self._known if key[0] is connection]:
+            self._known.pop(key).close()
+
+    def _register(self, client: RemoteClient, call: Call, settings: Settings) -> None:
+        clients = self._context.clients
+        described = Client(
+            call.client_id,
+            _LANGUAGES.get(settings.user_agent.language, LanguageCode.OTHER),
+            PROTOCOL_VERSION,
+            clients.now(),
+            shares_queues=False,
+        )
+        publishes = settings.client_type in PRODUCERS
+        producers = [name_of(topic) for topic in settings.publishing.topics] if publishes else []
+        consumers = [] if publishes else [name_of(settings.subscription.group)]
+        try:
+            clients.check_room(client, call.client_id, producers, consumers)
+        except RequestError as error:
+            raise QuotaExceededError(error.remark) from None
+        for topic in producers:
+            clients.add_producer(client, topic, described)
+        for group in consumers:
+            self._context.ingest.auto_creator.ensure_group(group)
+            clients.add_consumer(
+                client,
+                group,
+                described,
+                ConsumerSettings(consume_type="CONSUME_POP"),
+                _subscriptions(settings, self._context.wall_clock()),
+            )
+
+
+class Clients:
+    """The clients whose streams end at this broker."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        leader: LeaderClients,
+        to_leader: Callable[[Call, bytes], Awaitable[None]],
+    ) -> None:
+        """``to_leader`` passes on what a client says, wherever the leader is."""
+        self._loop = loop
+        self._leader = leader
+        self._to_leader = to_leader
+        self._sessions: dict[str, Session] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def opened(self, session: Session) -> None:
+        """A stream began. An earlier one of the same client counts no more."""
+        self._sessions[session.call.client_id] = session
+
+    def closed(self, session: Session) -> None:
+        """A stream ended."""
+        client_id = session.call.client_id
+        if self._sessions.get(client_id) is session:
+            del self._sessions[client_id]
+            self.tell(session, GOODBYE)
+
+    def session(self, client_id: str) -> Session | None:
+        """The client's stream, if it is here."""
+        return self._sessions.get(client_id)
+
+    def tell(self, session: Session, command: bytes) -> None:
+        """Passes on to the leader what a client says."""
+        call = Call("Telemetry", session.call.metadata, session.call.client)
+        task = self._loop.create_task(self._tell(call, command))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def tell_settings(self, session: Session) -> None:
+        """Tells the leader, or tells it again, that the client is there."""
+        if session.settings is not None:
+            command = TelemetryCommand(settings=session.settings)
+            self.tell(session, command.SerializeToString())
+
+    def tell_all(self) -> None:
+        """Another node leads: it hears of all clients."""
+        for session in self._sessions.values():
+            self.tell_settings(session)
+
+    def command(self, _connection: Connection, request: Frame) -> None:
+        """Code :data:`RequestCode.GRPC_COMMAND`: the leader's command to a client of ours."""
+        session = self._sessions.get(ext_str(request, CLIENT_ID))
+        if session is None:
+            return
+        try:
+            session.send(TelemetryCommand.FromString(request.body))
+        except DecodeError as error:
+            raise FieldError(f"the leader's command is none: {error}") from None
+
+    def close(self) -> None:
+        """Tells nobody any more."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def _tell(self, call: Call, command: bytes) -> None:
+        await self._to_leader(call, command)
+
+
+def _subscriptions(settings: Settings, version: int) -> list[Subscription]:
+    found = []
+    for entry in settings.subscription.subscriptions:
+        kind = SQL_TYPE if entry.expression.type == FilterType.SQL else TAG_TYPE
+        expression = entry.expression.expression or "*"
+        found.append(Subscription(name_of(entry.topic), expression, version, kind))
+    return found

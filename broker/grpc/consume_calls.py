@@ -1,0 +1,220 @@
+"""The calls of consumers over the door of POP (:mod:`broker.pop.pop`): ReceiveMessage, AckMessage,
+ChangeInvisibleDuration and ForwardMessageToDeadLetterQueue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message as AnyMessage
+
+from broker.context import BrokerContext
+from broker.delivery.message_filter import MessageFilter, message_filter
+from broker.filter.subscription import ALL, SQL_TYPE, TAG_TYPE
+from broker.grpc.access import consumes
+from broker.grpc.call import Call, name_of
+from broker.grpc.protocol.definition_pb2 import Code, FilterExpression, FilterType, Resource, Status
+from broker.grpc.protocol.service_pb2 import (
+    AckMessageRequest,
+    AckMessageResponse,
+    AckMessageResultEntry,
+    ChangeInvisibleDurationRequest,
+    ChangeInvisibleDurationResponse,
+    ForwardMessageToDeadLetterQueueRequest,
+    ForwardMessageToDeadLetterQueueResponse,
+    ReceiveMessageRequest,
+    ReceiveMessageResponse,
+)
+from broker.grpc.renewals import Renewals
+from broker.grpc.sent_messages import message_of, timestamp
+from broker.grpc.settings import consumes_in_order
+from broker.grpc.statuses import OK, BadCallError
+from broker.limits import CONSUME, GRPC
+from broker.pop.pop_request import PoppedMessage, PopRequest, ReceiptResult, ReceiptStatus
+from broker.security.authorize import Access
+from broker.topics_and_groups import check_group_name, check_topic_name
+from store.message.record import decode_record
+
+ANSWER_SECONDS = 0.5
+"""Pace: a wait ends so long before the client gives up."""
+
+_RECEIPTS = {
+    ReceiptStatus.OK: OK,
+    ReceiptStatus.EXPIRED: Status(
+        code=Code.INVALID_RECEIPT_HANDLE, message="the receipt handle has expired"
+    ),
+    ReceiptStatus.INVALID: Status(
+        code=Code.INVALID_RECEIPT_HANDLE,
+        message="that is no receipt handle of this topic",
+    ),
+}
+
+
+class ConsumeCalls:
+    """Handles the calls of consumers."""
+
+    def __init__(self, context: BrokerContext, renewals: Renewals) -> None:
+        self._context = context
+        self._renewals = renewals
+
+    async def receive(self, call: Call, request: ReceiveMessageRequest) -> Sequence[AnyMessage]:
+        """Messages of any queue of this broker, whichever the client names: it shares them with
+        nobody. Without a message now it waits, as long as the client says."""
+        wanted = self._wanted(call, request)
+        result = await self._context.pop.receive(wanted)
+        if not result.messages:
+            nothing = Status(code=Code.MESSAGE_NOT_FOUND, message="no new message")
+            return [ReceiveMessageResponse(status=nothing)]
+        if request.auto_renew:
+            self._renewals.add(wanted, result.messages)
+        topic = request.message_queue.topic
+        now = timestamp(result.messages[0].delivered_ms)
+        return [
+            ReceiveMessageResponse(status=OK),
+            *(_received(each, topic) for each in result.messages),
+            ReceiveMessageResponse(delivery_timestamp=now),
+        ]
+
+    def _wanted(self, call: Call, request: ReceiveMessageRequest) -> PopRequest:
+        topic = name_of(request.message_queue.topic)
+        group = checked_group(request.group, request.message_queue.topic)
+        if not request.batch_size > 0:
+            raise BadCallError(Code.BAD_REQUEST, f"the batch size is {request.batch_size}")
+        if len(request.attempt_id) > GRPC.name_size_max:
+            raise BadCallError(Code.BAD_REQUEST, "attempt_id is too long")
+        if request.auto_renew or not request.HasField("invisible_duration"):
+            invisible_ms = int(GRPC.renewed_seconds * 1000)
+        else:
+            invisible_ms = _millis(request.invisible_duration)
+        seconds = _millis(request.long_polling_timeout) / 1000
+        if seconds < 0:
+            raise BadCallError(Code.ILLEGAL_POLLING_TIME, f"the polling time is {seconds} s")
+        if not request.HasField("long_polling_timeout"):
+            seconds = GRPC.long_poll_seconds
+        if call.seconds is not None:
+            seconds = min(seconds, max(call.seconds - ANSWER_SECONDS, 0.0))
+        seconds = min(seconds, CONSUME.long_poll_seconds_max)
+        return PopRequest(
+            group=group,
+            topic=topic,
+            queue=None,
+            max_messages=min(request.batch_size, CONSUME.pop_messages_max),
+            invisible_ms=invisible_ms,
+            deadline_ms=int((self._context.loop.time() + seconds) * 1000) if seconds else 0,
+            filter=self._filter(request.filter_expression),
+            fifo=consumes_in_order(self._context, [topic]),
+            attempt_id=request.attempt_id,
+            client_id=call.client_id,
+        )
+
+    def _filter(self, given: FilterExpression) -> MessageFilter:
+        kind = expression_type(given)
+        return message_filter(self._context.settings, kind, given.expression or ALL)
+
+    async def ack(self, _call: Call, request: AckMessageRequest) -> Sequence[AnyMessage]:
+        """Each handle is answered by itself; the status is that of all where it is the same."""
+        group, topic = checked_group(request.group, request.topic), name_of(request.topic)
+        if not 0 < len(request.entries) <= CONSUME.pop_handles_max:
+            raise BadCallError(
+                Code.BAD_REQUEST,
+                f"an acknowledgement has 1 to {CONSUME.pop_handles_max} handles, "
+                f"not {len(request.entries)}",
+            )
+        handles = [self._renewals.current(each.receipt_handle) for each in request.entries]
+        results = await self._context.pop.ack(group, topic, handles)
+        entries = []
+        for entry, result in zip(request.entries, results, strict=True):
+            self._renewals.ended(entry.receipt_handle)
+            entries.append(
+                AckMessageResultEntry(
+                    message_id=entry.message_id,
+                    receipt_handle=entry.receipt_handle,
+                    status=_RECEIPTS[result.status],
+                )
+            )
+        codes = {entry.status.code for entry in entries}
+        status = entries[0].status if len(codes) == 1 else Status(code=Code.MULTIPLE_RESULTS)
+        return [AckMessageResponse(status=status, entries=entries)]
+
+    async def change(
+        self, _call: Call, request: ChangeInvisibleDurationRequest
+    ) -> Sequence[AnyMessage]:
+        """The client names the time from now on; the handle before counts no more."""
+        group, topic = checked_group(request.group, request.topic), name_of(request.topic)
+        handle = self._renewals.ended(request.receipt_handle)
+        result = await self._context.pop.change_invisible(
+            group, topic, handle, _millis(request.invisible_duration)
+        )
+        return [
+            ChangeInvisibleDurationResponse(
+                status=_RECEIPTS[result.status], receipt_handle=result.receipt_handle
+            )
+        ]
+
+    async def give_up(
+        self, _call: Call, request: ForwardMessageToDeadLetterQueueRequest
+    ) -> Sequence[AnyMessage]:
+        """The message goes to the dead letters of the group at once."""
+        group, topic = checked_group(request.group, request.topic), name_of(request.topic)
+        handle = self._renewals.ended(request.receipt_handle)
+        result: ReceiptResult = await self._context.pop.to_dead_letter(
+            group, topic, handle, request.delivery_attempt, request.max_delivery_attempts
+        )
+        return [ForwardMessageToDeadLetterQueueResponse(status=_RECEIPTS[result.status])]
+
+
+def receive_access(request: ReceiveMessageRequest) -> Iterable[Access]:
+    """What a member of the group needs."""
+    return consumes(request.group, request.message_queue.topic)
+
+
+def member_access(
+    request: AckMessageRequest
+    | ChangeInvisibleDurationRequest
+    | ForwardMessageToDeadLetterQueueRequest,
+) -> Iterable[Access]:
+    """The same for what has been received."""
+    return consumes(request.group, request.topic)
+
+
+def checked_group(group: Resource, topic: Resource) -> str:
+    """The name of the group. Raises :class:`~broker.grpc.statuses.BadCallError`, and
+    :class:`~broker.topics_and_groups.NameRefusedError` for names that nobody may have."""
+    if not name_of(topic):
+        raise BadCallError(Code.ILLEGAL_TOPIC, "no topic is named")
+    if not name_of(group):
+        raise BadCallError(Code.ILLEGAL_CONSUMER_GROUP, "no group is named")
+    check_topic_name(name_of(topic))
+    check_group_name(name_of(group))
+    return name_of(group)
+
+
+def _millis(duration: Duration) -> int:
+    return duration.seconds * 1000 + duration.nanos // 1_000_000
+
+
+def _received(popped: PoppedMessage, topic: Resource) -> ReceiveMessageResponse:
+    message = message_of(decode_record(popped.record), topic)
+    system = message.system_properties
+    system.receipt_handle = popped.receipt_handle
+    system.delivery_attempt = popped.delivery_attempt
+    invisible_ms = popped.invisible_until_ms - popped.delivered_ms
+    system.invisible_duration.FromMilliseconds(invisible_ms)
+    return ReceiveMessageResponse(message=message)
+
+
+def expression_type(expression: FilterExpression) -> str:
+    """RocketMQ's name for it. Raises :class:`~broker.grpc.statuses.BadCallError`."""
+    kind = _FILTERS.get(expression.type)
+    if kind is None:
+        raise BadCallError(
+            Code.ILLEGAL_FILTER_EXPRESSION, f"there is no filter type {expression.type}"
+        )
+    return kind
+
+
+_FILTERS: dict[int, str] = {
+    FilterType.FILTER_TYPE_UNSPECIFIED: TAG_TYPE,
+    FilterType.TAG: TAG_TYPE,
+    FilterType.SQL: SQL_TYPE,
+}

@@ -1,0 +1,242 @@
+"""Calls that only the leader can serve go on to it, over the remoting port of the brokers.
+
+So they have TLS and the cluster's signature as any request between brokers. Wire: request code
+:data:`RequestCode.FORWARD_GRPC`, whose body is the encoded request. Field ``call`` is a JSON object
+``{"method", "client", "metadata", "seconds"}``. The body of the answer holds the encoded answers,
+each behind its size as u32. The account that signed the call is checked again by the leader.
+
+Without a known leader a call waits for one, for as long as an election takes. A receiver never
+forwards again, so there are no loops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from struct import Struct
+from typing import Any
+
+import orjson
+
+from broker.grpc.call import Call
+from broker.grpc.dispatcher import NOT_HERE, Dispatcher, Waited
+from broker.grpc.statuses import NoAnswerError
+from broker.limits import FORWARDING, ForwardingLimits
+from broker.remoting.client import RemotingClient
+from broker.remoting.connection import Connection, Handler
+from broker.remoting.protocol.codes import (
+    OUTCOME,
+    OUTCOME_NOT_LEADER,
+    RequestCode,
+    ResponseCode,
+)
+from broker.remoting.protocol.errors import (
+    CallError,
+    ConnectFailedError,
+    FieldError,
+    TooManyRequestsError,
+)
+from broker.remoting.protocol.ext_fields import ext_str
+from broker.remoting.protocol.frame import Frame
+from broker.security.credentials import NO_SECURITY, ClientSecurity
+
+_SIZE = Struct(">I")
+CALL = "call"
+MARGIN_SECONDS = 5.0
+"""Pace: the leader may answer so much later than the client waits."""
+
+
+class GrpcForwarder:
+    """Passes calls on, for one broker."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        own_address: str,
+        leader_address: Callable[[], str | None],
+        *,
+        on_command: Handler,
+        limits: ForwardingLimits = FORWARDING,
+        security: ClientSecurity = NO_SECURITY,
+    ) -> None:
+        """``leader_address``: of the member that leads, as ``host:port``; None while none is
+        known. ``on_command`` takes what the leader sends to a client of this broker, code
+        :data:`RequestCode.GRPC_COMMAND`."""
+        self._loop = loop
+        self._own_address = own_address
+        self._leader_address = leader_address
+        self._limits = limits
+        self._client = RemotingClient(
+            loop, {RequestCode.GRPC_COMMAND: on_command}, security=security
+        )
+        self._waiting = 0
+        self._changed: asyncio.Future[None] = loop.create_future()
+
+    @property
+    def leads_elsewhere(self) -> bool:
+        """Whether another node leads whose address is known."""
+        return self._leader_address() not in (None, self._own_address)
+
+    def leadership_changed(self) -> None:
+        """Waiting calls are tried again."""
+        changed, self._changed = self._changed, self._loop.create_future()
+        if not changed.done():
+            changed.set_result(None)
+
+    async def forward(self, call: Call, body: bytes, waited: Waited) -> Sequence[bytes] | None:
+        """The answers of the leader. None: the call is to be tried here again, or, if
+        ``waited.until`` is None then, no leader came in time.
+
+        Raises :class:`~broker.grpc.statuses.NoAnswerError` where the leader did not answer.
+        """
+        if waited.until is None:
+            waited.until = self._loop.time() + self._limits.wait_seconds
+        address = self._leader_address()
+        if address is not None and address != self._own_address:
+            answers = await self._ask(address, call, body)
+            if answers is not None:
+                return answers
+        await self._wait(waited)
+        return None
+
+    async def close(self) -> None:
+        """Ends the connections. The outcome of what was passed on is unknown."""
+        await self._client.close()
+
+    async def _wait(self, waited: Waited) -> None:
+        assert waited.until is not None  # noqa: S101 - the caller has set it
+        left = waited.until - self._loop.time()
+        if left <= 0 or self._waiting >= self._limits.waiting_max:
+            waited.until = None
+            return
+        self._waiting += 1
+        try:
+            # A node hears of a leader, and may lead, some time before it serves.
+            await asyncio.wait({self._changed}, timeout=min(left, _LOOK_SECONDS))
+        finally:
+            self._waiting -= 1
+
+    async def _ask(self, address: str, call: Call, body: bytes) -> Sequence[bytes] | None:
+        """None: that node does not lead, or nothing listens there."""
+        seconds = self._limits.answer_seconds
+        if call.seconds is not None:
+            seconds = max(call.seconds + MARGIN_SECONDS, seconds)
+        try:
+            answer = await self._client.invoke(
+                address, RequestCode.FORWARD_GRPC, {CALL: _pack(call)}, (body,), timeout=seconds
+            )
+        except (ConnectFailedError, TooManyRequestsError):
+            return None
+        except CallError as error:
+            raise NoAnswerError(error) from error
+        if answer.ext.get(OUTCOME) == OUTCOME_NOT_LEADER:
+            return None
+        if answer.code != ResponseCode.SUCCESS:
+            raise NoAnswerError(answer.remark)
+        return _unpack_answers(answer.body)
+
+
+_LOOK_SECONDS = 0.05
+
+
+class ForwardedCalls:
+    """Serves the calls that other brokers forward, code :data:`RequestCode.FORWARD_GRPC`."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        dispatcher: Dispatcher,
+        on_telemetry: Callable[[Connection, Call, bytes], Sequence[bytes]],
+    ) -> None:
+        """``on_telemetry`` takes what a client of another broker says in its Telemetry stream."""
+        self._loop = loop
+        self._dispatcher = dispatcher
+        self._on_telemetry = on_telemetry
+        self._tasks: dict[Connection, set[asyncio.Task[None]]] = {}
+
+    def serve(self, connection: Connection, request: Frame) -> None:
+        """Raises :class:`~broker.remoting.protocol.errors.FieldError` for what is no call."""
+        call = _unpack(ext_str(request, CALL))
+        if call.method != TELEMETRY and call.method not in self._dispatcher.methods:
+            raise FieldError(f"{CALL} names no method")
+        if connection.is_closed:
+            return
+        tasks = self._tasks.get(connection)
+        if tasks is None:
+            tasks = self._tasks[connection] = set()
+            connection.on_close(self._closed)
+        task = self._loop.create_task(self._serve(connection, request, call))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    def close(self) -> None:
+        """Ends what is under way."""
+        for connection in list(self._tasks):
+            self._closed(connection)
+
+    def _closed(self, connection: Connection) -> None:
+        """That broker is gone: what its clients wait for is not received for nobody."""
+        for task in self._tasks.pop(connection, ()):
+            task.cancel()
+
+    async def _serve(self, connection: Connection, request: Frame, call: Call) -> None:
+        try:
+            if call.method == TELEMETRY:
+                answers = self._on_telemetry(connection, call, request.body)
+            else:
+                answers = await self._dispatcher.serve(call, request.body)
+        except NOT_HERE as error:
+            connection.respond(
+                request,
+                ResponseCode.SERVICE_NOT_AVAILABLE,
+                str(error),
+                {OUTCOME: OUTCOME_NOT_LEADER},
+            )
+            return
+        parts = [part for each in answers for part in (_SIZE.pack(len(each)), each)]
+        connection.respond(request, body=(b"".join(parts),))
+
+
+TELEMETRY = "Telemetry"
+
+
+def _pack(call: Call) -> str:
+    told = {
+        "method": call.method,
+        "client": call.client,
+        "metadata": dict(call.metadata),
+        "seconds": call.seconds,
+    }
+    return orjson.dumps(told).decode()
+
+
+def _unpack(text: str) -> Call:
+    try:
+        told: Any = orjson.loads(text)
+        method, client, metadata = told["method"], told["client"], told["metadata"]
+        seconds = told["seconds"]
+    except (ValueError, TypeError, KeyError) as error:
+        raise FieldError(f"{CALL} is no call: {error}") from None
+    texts = (
+        [method, client, *metadata, *metadata.values()] if type(metadata) is dict else [metadata]
+    )
+    if any(type(each) is not str for each in texts) or type(seconds) not in (
+        float,
+        int,
+        type(None),
+    ):
+        raise FieldError(f"{CALL} is no call")
+    return Call(method, metadata, client, forwarded=True, seconds=seconds)
+
+
+def _unpack_answers(body: bytes) -> Sequence[bytes]:
+    """Raises :class:`FieldError` where the last one is cut short."""
+    answers = []
+    start = 0
+    while start < len(body):
+        begin = start + _SIZE.size
+        start = begin + int.from_bytes(body[start:begin], "big")
+        if start > len(body):
+            raise FieldError("the answers to a forwarded call are cut short")
+        answers.append(body[begin:start])
+    return answers

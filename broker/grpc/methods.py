@@ -1,0 +1,108 @@
+"""Every call of the service: its messages, who may call it, and who answers it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from broker.context import BrokerContext
+from broker.grpc.clients import Clients
+from broker.grpc.consume_calls import ConsumeCalls, member_access, receive_access
+from broker.grpc.dispatcher import Method
+from broker.grpc.offset_calls import OffsetCalls, pull_access
+from broker.grpc.presence_calls import PresenceCalls
+from broker.grpc.protocol import service_pb2 as pb
+from broker.grpc.renewals import Renewals
+from broker.grpc.route_calls import RouteCalls, assignment_access
+from broker.grpc.routes import Routes
+from broker.grpc.send_calls import SendCalls, send_access, topic_access
+
+
+def service_methods(
+    context: BrokerContext,
+    routes: Routes,
+    clients: Clients,
+    renewals: Renewals,
+    refusals: Counter[str],
+) -> Mapping[str, Method]:
+    """By name. Telemetry is none of them: it is a stream both ways. ``refusals`` counts by
+    reason."""
+    route, send = RouteCalls(routes, context.config.own.grpc), SendCalls(context, refusals)
+    presence = PresenceCalls(clients)
+    consume = ConsumeCalls(context, renewals)
+    offsets = OffsetCalls(context)
+    return {
+        "QueryRoute": Method(pb.QueryRouteRequest, pb.QueryRouteResponse, route.route),
+        "QueryAssignment": Method(
+            pb.QueryAssignmentRequest,
+            pb.QueryAssignmentResponse,
+            route.assignment,
+            assignment_access,
+        ),
+        "Heartbeat": Method(pb.HeartbeatRequest, pb.HeartbeatResponse, presence.heartbeat),
+        "NotifyClientTermination": Method(
+            pb.NotifyClientTerminationRequest,
+            pb.NotifyClientTerminationResponse,
+            presence.terminate,
+        ),
+        "SendMessage": Method(
+            pb.SendMessageRequest,
+            pb.SendMessageResponse,
+            send.send,
+            send_access,
+            # A message sent again is known by its id, for as long as the settings say.
+            repeatable=context.config.dedup_window_seconds > 0,
+        ),
+        "EndTransaction": Method(
+            pb.EndTransactionRequest,
+            pb.EndTransactionResponse,
+            send.end_transaction,
+            topic_access,
+        ),
+        "ReceiveMessage": Method(
+            pb.ReceiveMessageRequest,
+            pb.ReceiveMessageResponse,
+            consume.receive,
+            receive_access,
+            streams=True,
+            # What another try receives beside that is visible again after its time.
+            repeatable=True,
+        ),
+        "AckMessage": Method(
+            pb.AckMessageRequest,
+            pb.AckMessageResponse,
+            consume.ack,
+            member_access,
+        ),
+        "ChangeInvisibleDuration": Method(
+            pb.ChangeInvisibleDurationRequest,
+            pb.ChangeInvisibleDurationResponse,
+            consume.change,
+            member_access,
+        ),
+        "ForwardMessageToDeadLetterQueue": Method(
+            pb.ForwardMessageToDeadLetterQueueRequest,
+            pb.ForwardMessageToDeadLetterQueueResponse,
+            consume.give_up,
+            member_access,
+        ),
+        "PullMessage": Method(
+            pb.PullMessageRequest, pb.PullMessageResponse, offsets.pull, pull_access, streams=True
+        ),
+        "UpdateOffset": Method(
+            pb.UpdateOffsetRequest,
+            pb.UpdateOffsetResponse,
+            offsets.update,
+            pull_access,
+            repeatable=True,
+        ),
+        "GetOffset": Method(
+            pb.GetOffsetRequest, pb.GetOffsetResponse, offsets.get, pull_access, repeatable=True
+        ),
+        "QueryOffset": Method(
+            pb.QueryOffsetRequest, pb.QueryOffsetResponse, offsets.query, repeatable=True
+        ),
+        "RecallMessage": Method(
+            pb.RecallMessageRequest, pb.RecallMessageResponse, send.recall, topic_access
+        ),
+    }

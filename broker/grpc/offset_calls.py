@@ -1,0 +1,200 @@
+"""PullMessage, UpdateOffset, GetOffset and QueryOffset: for consumers that keep their own place.
+
+PullMessage goes through the door of delivery (:mod:`broker.delivery.fetch`), as any pull. The
+others are requests of RocketMQ 4 in another form, and are handed to its handlers
+(:mod:`broker.remoting.processors.consumer_offsets`): so their rules stand once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from google.protobuf.message import Message as AnyMessage
+
+from broker.context import BrokerContext
+from broker.delivery.fetch import Fetched, FetchRequest, fetch_limits
+from broker.errors import RefusedError
+from broker.filter.subscription import ALL
+from broker.grpc.access import consumes
+from broker.grpc.call import Call, name_of
+from broker.grpc.consume_calls import ANSWER_SECONDS, checked_group, expression_type
+from broker.grpc.protocol.definition_pb2 import Code, MessageQueue, QueryOffsetPolicy
+from broker.grpc.protocol.service_pb2 import (
+    GetOffsetRequest,
+    GetOffsetResponse,
+    PullMessageRequest,
+    PullMessageResponse,
+    QueryOffsetRequest,
+    QueryOffsetResponse,
+    UpdateOffsetRequest,
+    UpdateOffsetResponse,
+)
+from broker.grpc.sent_messages import message_of
+from broker.grpc.statuses import OK, BadCallError, status_of
+from broker.limits import CONSUME, RemotingLimits
+from broker.remoting.connection import Connection
+from broker.remoting.processors.consumer_offsets import OffsetProcessor
+from broker.remoting.protocol.codes import OUTCOME, OUTCOME_NOT_LEADER, ResponseCode
+from broker.remoting.protocol.errors import RequestError
+from broker.remoting.protocol.frame import Frame
+from broker.security.authorize import Access
+from dledger.errors import NotServingError
+from store.errors import StoreError
+from store.io.filesystem import Bytes
+from store.message.record import iter_records
+
+READ_SECONDS = 3.0
+"""Pace: an offset that cannot be confirmed for so long is not told."""
+
+_CODES = {
+    ResponseCode.TOPIC_NOT_EXIST: Code.TOPIC_NOT_FOUND,
+    ResponseCode.QUERY_NOT_FOUND: Code.OFFSET_NOT_FOUND,
+    ResponseCode.SERVICE_NOT_AVAILABLE: Code.HA_NOT_AVAILABLE,
+    ResponseCode.SYSTEM_BUSY: Code.TOO_MANY_REQUESTS,
+}
+
+
+class _Caller(Connection):
+    """Asks a handler of the remoting port from within. ``answered`` gets its answer."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, address: str) -> None:
+        super().__init__(loop, lambda _connection, _frame: None, RemotingLimits(), address=address)
+        self.answered: asyncio.Future[tuple[int, str, Mapping[str, str]]] = loop.create_future()
+
+    def respond(
+        self,
+        _request: Frame,
+        code: int = ResponseCode.SUCCESS,
+        remark: str | None = None,
+        ext: Mapping[str, str] | None = None,
+        _body: Sequence[Bytes] = (),
+    ) -> None:
+        if not self.answered.done():
+            self.answered.set_result((code, remark or "", ext or {}))
+
+
+class OffsetCalls:
+    """Handles what consumers ask about offsets, and their pulls."""
+
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
+        self._offsets = OffsetProcessor(context)
+
+    async def pull(self, call: Call, request: PullMessageRequest) -> Sequence[AnyMessage]:
+        """Messages from an offset on. Any broker answers with what it has applied."""
+        queue = request.message_queue
+        group = checked_group(request.group, queue.topic)
+        if request.offset < 0:
+            raise BadCallError(Code.ILLEGAL_OFFSET, f"the offset is {request.offset}")
+        seconds = request.long_polling_timeout.ToMilliseconds() / 1000
+        if seconds < 0:
+            raise BadCallError(Code.ILLEGAL_POLLING_TIME, f"the polling time is {seconds} s")
+        if call.seconds is not None:
+            seconds = min(seconds, max(call.seconds - ANSWER_SECONDS, 0.0))
+        expression = request.filter_expression
+        wanted = FetchRequest(
+            name_of(queue.topic),
+            queue.id,
+            request.offset,
+            fetch_limits(min(max(request.batch_size, 1), CONSUME.pull_messages_max)),
+            group=group,
+            expression=expression.expression or ALL,
+            expression_type=expression_type(expression),
+            hold_seconds=seconds,
+        )
+        fetched = await self._fetched(wanted)
+        records = [record for part in fetched.parts for record in iter_records(part)]
+        nothing = BadCallError(Code.MESSAGE_NOT_FOUND, "no message")
+        return [
+            PullMessageResponse(status=OK if records else status_of(nothing)),
+            *(PullMessageResponse(message=message_of(each, queue.topic)) for each in records),
+            PullMessageResponse(next_offset=fetched.found.next_offset),
+        ]
+
+    async def update(self, call: Call, request: UpdateOffsetRequest) -> Sequence[AnyMessage]:
+        """Code 15 of RocketMQ 4."""
+        if request.offset < 0:
+            raise BadCallError(Code.ILLEGAL_OFFSET, f"the offset is {request.offset}")
+        ext = self._group_queue(request) | {"commitOffset": str(request.offset)}
+        await self._asked(call, self._offsets.update_consumer_offset, ext)
+        return [UpdateOffsetResponse(status=OK)]
+
+    async def get(self, call: Call, request: GetOffsetRequest) -> Sequence[AnyMessage]:
+        """Code 14 of RocketMQ 4. A group that has committed none is told so."""
+        ext = self._group_queue(request) | {"setZeroIfNotFound": "false"}
+        found = await self._asked(call, self._offsets.query_consumer_offset, ext)
+        return [GetOffsetResponse(status=OK, offset=int(found["offset"]))]
+
+    async def query(self, call: Call, request: QueryOffsetRequest) -> Sequence[AnyMessage]:
+        """Codes 29, 30 and 31 of RocketMQ 4."""
+        ext = _queue(request.message_queue)
+        policies: dict[int, Callable[[Connection, Frame], None]] = {
+            QueryOffsetPolicy.BEGINNING: self._offsets.min_offset,
+            QueryOffsetPolicy.END: self._offsets.max_offset,
+            QueryOffsetPolicy.TIMESTAMP: self._offsets.search_offset,
+        }
+        if request.query_offset_policy not in policies:
+            raise BadCallError(Code.BAD_REQUEST, f"there is no {request.query_offset_policy}")
+        if request.query_offset_policy == QueryOffsetPolicy.TIMESTAMP:
+            if not request.HasField("timestamp"):
+                raise BadCallError(Code.BAD_REQUEST, "no timestamp is given")
+            ext |= {"timestamp": str(request.timestamp.ToMilliseconds())}
+        found = await self._asked(call, policies[request.query_offset_policy], ext)
+        return [QueryOffsetResponse(status=OK, offset=int(found["offset"]))]
+
+    @staticmethod
+    def _group_queue(request: UpdateOffsetRequest | GetOffsetRequest) -> dict[str, str]:
+        group = checked_group(request.group, request.message_queue.topic)
+        return _queue(request.message_queue) | {"consumerGroup": group}
+
+    async def _asked(
+        self, call: Call, handler: Callable[[Connection, Frame], None], ext: dict[str, str]
+    ) -> Mapping[str, str]:
+        """The fields of the answer. Raises what the handler refuses."""
+        caller = _Caller(self._context.loop, call.client)
+        try:
+            handler(caller, Frame(0, 0, 0, ext=dict(ext)))
+            async with asyncio.timeout(READ_SECONDS):
+                code, remark, found = await caller.answered
+        except RequestError as error:
+            raise _refused(error.code, error.remark) from None
+        except TimeoutError:
+            raise BadCallError(Code.REQUEST_TIMEOUT, "the offset could not be confirmed") from None
+        if found.get(OUTCOME) == OUTCOME_NOT_LEADER:
+            raise NotServingError
+        if code != ResponseCode.SUCCESS:
+            raise _refused(code, remark)
+        return found
+
+    async def _fetched(self, wanted: FetchRequest) -> Fetched:
+        answer: asyncio.Future[Fetched] = self._context.loop.create_future()
+
+        def done(fetched: Fetched | None, error: RefusedError | StoreError | None) -> None:
+            if answer.done():
+                return
+            if fetched is not None:
+                answer.set_result(fetched)
+            elif error is not None:
+                answer.set_exception(error)
+
+        fetch = self._context.delivery.fetch(wanted, done)
+        try:
+            return await answer
+        finally:
+            self._context.delivery.cancel(fetch)
+
+
+def pull_access(
+    request: PullMessageRequest | UpdateOffsetRequest | GetOffsetRequest,
+) -> Iterable[Access]:
+    """What a member of the group needs."""
+    return consumes(request.group, request.message_queue.topic)
+
+
+def _queue(queue: MessageQueue) -> dict[str, str]:
+    return {"topic": name_of(queue.topic), "queueId": str(queue.id)}
+
+
+def _refused(code: int, remark: str) -> BadCallError:
+    return BadCallError(_CODES.get(ResponseCode(code), Code.BAD_REQUEST), remark)

@@ -1,0 +1,139 @@
+"""The gRPC port: grpcio's asyncio server, its limits, and the bytes of each call.
+
+Requests come and answers go as bytes; :mod:`broker.grpc.dispatcher` decodes them. So a request that
+is no such message gets a status, not an error of the transport.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from typing import Any, TypeAlias
+from urllib.parse import unquote
+
+import grpc
+
+from broker.grpc.call import Call
+from broker.grpc.service import GrpcService
+from broker.grpc.telemetry import Telemetry
+from broker.limits import GRPC, GrpcLimits
+from dledger.wire.endpoint import Endpoint
+
+SERVICE = "apache.rocketmq.v2.MessagingService"
+TELEMETRY = "Telemetry"
+STOP_SECONDS = 0.2
+"""Pace: how long calls that are under way may take when the port closes."""
+
+_FRAME_MARGIN = 64 << 10
+_Context: TypeAlias = Any  # grpc.aio.ServicerContext, which grpc-stubs has without types
+
+
+class GrpcPort:
+    """Listens, from :meth:`start` to :meth:`stop`."""
+
+    def __init__(
+        self,
+        service: GrpcService,
+        telemetry: Telemetry,
+        endpoint: Endpoint,
+        message_size_max: int,
+        credentials: grpc.ServerCredentials | None = None,
+        *,
+        limits: GrpcLimits = GRPC,
+    ) -> None:
+        """``message_size_max``: bytes of a message's body. Without ``credentials`` it speaks no
+        TLS."""
+        self._service = service
+        self._telemetry = telemetry
+        self._endpoint = endpoint
+        self._size_max = message_size_max
+        self._credentials = credentials
+        self._limits = limits
+        self._server: Any = None
+
+    @property
+    def streams(self) -> int:
+        """The clients that are connected."""
+        return self._telemetry.streams
+
+    async def start(self) -> None:
+        """Listens. ``OSError`` if the port is taken."""
+        self._server = server = grpc.aio.server(options=self._options())
+        server.add_generic_rpc_handlers((self._handlers(),))
+        address = str(self._endpoint)
+        try:
+            if self._credentials is None:
+                port = server.add_insecure_port(address)
+            else:
+                port = server.add_secure_port(address, self._credentials)
+        except RuntimeError as error:
+            raise OSError(f"{address}: {error}") from error
+        if port == 0:
+            raise OSError(f"{address}: cannot be used")
+        await server.start()
+
+    async def stop(self) -> None:
+        """Closes the port and the connections."""
+        if self._server is not None:
+            server, self._server = self._server, None
+            await server.stop(STOP_SECONDS)
+
+    def _options(self) -> list[tuple[str, int]]:
+        limits = self._limits
+        ping_ms = int(limits.ping_seconds * 1000)
+        return [
+            ("grpc.so_reuseport", 0),
+            ("grpc.max_receive_message_length", self._size_max + _FRAME_MARGIN),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.max_metadata_size", limits.metadata_max),
+            ("grpc.absolute_max_metadata_size", limits.metadata_max),
+            ("grpc.max_concurrent_streams", limits.connection_streams_max),
+            ("grpc.max_allowed_incoming_connections", limits.connections_max),
+            ("grpc.max_connection_idle_ms", int(limits.idle_seconds * 1000)),
+            ("grpc.keepalive_time_ms", ping_ms),
+            ("grpc.keepalive_timeout_ms", ping_ms // 2),
+            ("grpc.keepalive_permit_without_calls", 1),
+            # Clients ask for signs of life as often as they like.
+            ("grpc.http2.max_ping_strikes", 0),
+            ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),
+        ]
+
+    def _handlers(self) -> grpc.GenericRpcHandler[bytes, bytes]:
+        handlers = {
+            name: grpc.unary_stream_rpc_method_handler(self._stream(name))
+            if method.streams
+            else grpc.unary_unary_rpc_method_handler(self._unary(name))
+            for name, method in self._service.dispatcher.methods.items()
+        }
+        handlers[TELEMETRY] = grpc.stream_stream_rpc_method_handler(self._stream_telemetry)
+        return grpc.method_handlers_generic_handler(SERVICE, handlers)
+
+    def _unary(self, name: str) -> Callable[[bytes, _Context], Awaitable[bytes]]:
+        async def serve(request: bytes, context: _Context) -> bytes:
+            (answer,) = await self._service.dispatcher.serve(_call(name, context), request)
+            return answer
+
+        return serve
+
+    def _stream(self, name: str) -> Callable[[bytes, _Context], AsyncIterator[bytes]]:
+        async def serve(request: bytes, context: _Context) -> AsyncIterator[bytes]:
+            for each in await self._service.dispatcher.serve(_call(name, context), request):
+                yield each
+
+        return serve
+
+    async def _stream_telemetry(self, said: AsyncIterator[bytes], context: _Context) -> None:
+        with suppress(grpc.aio.BaseError):  # the client is gone
+            await self._telemetry.serve(_call(TELEMETRY, context), said, context.write)
+
+
+def _call(name: str, context: _Context) -> Call:
+    metadata = {
+        key: value for key, value in context.invocation_metadata() or () if type(value) is str
+    }
+    return Call(name, metadata, _address(context.peer()), seconds=context.time_remaining())
+
+
+def _address(peer: str) -> str:
+    """``host:port`` of what grpcio calls a peer, such as ``ipv4:127.0.0.1:4711``."""
+    return unquote(peer.partition(":")[2])

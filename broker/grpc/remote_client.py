@@ -1,0 +1,165 @@
+"""A gRPC client, as the broker's flows know any client: they send it requests of RocketMQ 4.
+
+Each becomes a command in its Telemetry stream; what the client answers becomes an answer again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from typing import Any
+
+from broker.grpc.protocol.definition_pb2 import Code, Resource
+from broker.grpc.protocol.service_pb2 import (
+    PrintThreadStackTraceCommand,
+    RecoverOrphanedTransactionCommand,
+    TelemetryCommand,
+    VerifyMessageCommand,
+)
+from broker.grpc.sent_messages import message_of
+from broker.remoting.pending_requests import Done
+from broker.remoting.protocol.codes import FLAG_RESPONSE, RequestCode, ResponseCode
+from broker.remoting.protocol.errors import CallError, ConnectionLostError, RequestTimeoutError
+from broker.remoting.protocol.frame import Frame
+from broker.remoting.protocol.java_json import encode_json
+from store.errors import StoreError
+from store.io.filesystem import Bytes
+from store.message.record import decode_record
+
+_COMMANDS_MAX = 64
+"""Format: a client answers one command at a time; more than so many unanswered are refused."""
+
+
+class RemoteClient:
+    """One client, at the leader. ``send`` puts a command into its Telemetry stream, at this broker
+    or at the one that the client is connected to."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        remote_address: str,
+        send: Callable[[TelemetryCommand], None],
+    ) -> None:
+        self.remote_address = remote_address
+        self._loop = loop
+        self._send = send
+        self._on_close: list[Callable[[Any], None]] = []
+        self._nonces = count(1)
+        self._waiting: dict[str, tuple[Done, asyncio.TimerHandle]] = {}
+
+    def on_close(self, callback: Callable[[Any], None], /) -> None:
+        """Called when the client is gone."""
+        self._on_close.append(callback)
+
+    def close(self) -> None:
+        """The client is gone: it is forgotten."""
+        for nonce in list(self._waiting):
+            self._fail(nonce, ConnectionLostError(self.remote_address, "the stream has ended"))
+        callbacks, self._on_close = self._on_close, []
+        for callback in callbacks:
+            callback(self)
+
+    def push(
+        self, code: int, ext: Mapping[str, str] | None = None, body: Sequence[Bytes] = ()
+    ) -> None:
+        """Asks a producer about a transaction (39). Other requests mean nothing to this client."""
+        if code != RequestCode.CHECK_TRANSACTION_STATE or ext is None:
+            return
+        record = decode_record(body[0])
+        offset, position = ext["tranStateTableOffset"], ext["commitLogOffset"]
+        self._send(
+            TelemetryCommand(
+                recover_orphaned_transaction_command=RecoverOrphanedTransactionCommand(
+                    message=message_of(record, Resource(name=record.topic)),
+                    transaction_id=transaction_id(int(offset), int(position)),
+                )
+            )
+        )
+
+    def call(
+        self,
+        code: int,
+        _ext: Mapping[str, str] | None,
+        body: Sequence[Bytes] = (),
+        *,
+        timeout: float,
+        done: Done,
+    ) -> None:
+        """Asks for the client's threads (307), or has it consume one message (309)."""
+        nonce = str(next(self._nonces))
+        command = self._command(code, nonce, body)
+        if command is None or len(self._waiting) >= _COMMANDS_MAX:
+            why = "a client of gRPC is not asked that"
+            self._loop.call_soon(done, None, CallError(self.remote_address, why))
+            return
+        late = RequestTimeoutError(self.remote_address, f"no answer within {timeout:g} s")
+        self._waiting[nonce] = done, self._loop.call_later(timeout, self._fail, nonce, late)
+        self._send(command)
+
+    def answered(self, command: TelemetryCommand) -> None:
+        """What the client says to a command."""
+        if command.HasField("thread_stack_trace"):
+            nonce = command.thread_stack_trace.nonce
+            trace = command.thread_stack_trace.thread_stack_trace
+            document: Mapping[str, object] = {
+                "jstack": trace,
+                "mqTable": {},
+                "properties": {},
+                "statusTable": {},
+                "subscriptionSet": [],
+            }
+        elif command.HasField("verify_message_result"):
+            nonce = command.verify_message_result.nonce
+            consumed = command.status.code == Code.OK
+            document = {
+                "autoCommit": True,
+                "consumeResult": "CR_SUCCESS" if consumed else "CR_LATER",
+                "order": False,
+                "remark": command.status.message,
+                "spentTimeMills": 0,
+            }
+        else:
+            return
+        found = self._waiting.pop(nonce, None)
+        if found is not None:
+            done, timer = found
+            timer.cancel()
+            body = encode_json(document)
+            done(Frame(ResponseCode.SUCCESS, 0, FLAG_RESPONSE, body=body), None)
+
+    @staticmethod
+    def _command(code: int, nonce: str, body: Sequence[Bytes]) -> TelemetryCommand | None:
+        if code == RequestCode.GET_CONSUMER_RUNNING_INFO:
+            stacks = PrintThreadStackTraceCommand(nonce=nonce)
+            return TelemetryCommand(print_thread_stack_trace_command=stacks)
+        if code == RequestCode.CONSUME_MESSAGE_DIRECTLY:
+            try:
+                record = decode_record(body[0])
+            except StoreError:
+                return None
+            message = message_of(record, Resource(name=record.topic))
+            verify = VerifyMessageCommand(nonce=nonce, message=message)
+            return TelemetryCommand(verify_message_command=verify)
+        return None
+
+    def _fail(self, nonce: str, error: CallError) -> None:
+        done, timer = self._waiting.pop(nonce)
+        timer.cancel()
+        done(None, error)
+
+
+def transaction_id(offset: int, position: int) -> str:
+    """Names an open transaction to its producer: 16 hexadecimal digits each of the half message's
+    offset and position. So every broker knows it, after any failover."""
+    return f"{offset:016X}{position:016X}"
+
+
+def parse_transaction_id(text: str) -> tuple[int, int] | None:
+    """The reverse of :func:`transaction_id`; None for another text."""
+    if len(text) != 32 or not text.isascii() or not text.isalnum():
+        return None
+    try:
+        return int(text[:16], 16), int(text[16:], 16)
+    except ValueError:
+        return None

@@ -1,0 +1,134 @@
+"""QueryRoute and QueryAssignment: where queues are, and which a consumer receives from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from google.protobuf.message import Message as AnyMessage
+
+from broker.grpc.access import consumes
+from broker.grpc.call import Call, name_of
+from broker.grpc.protocol.definition_pb2 import (
+    Address,
+    AddressScheme,
+    Assignment,
+    Broker,
+    Code,
+    Endpoints,
+    MessageQueue,
+    MessageType,
+    Permission,
+    Resource,
+)
+from broker.grpc.protocol.service_pb2 import (
+    QueryAssignmentRequest,
+    QueryAssignmentResponse,
+    QueryRouteRequest,
+    QueryRouteResponse,
+)
+from broker.grpc.routes import Routes, TopicRoute
+from broker.grpc.statuses import OK, BadCallError
+from broker.limits import STATE
+from broker.security.authorize import Access
+from broker.topics_and_groups import TopicConfig, check_group_name
+from dledger.wire.endpoint import Endpoint
+
+ANY_QUEUE = -1
+"""The number of a queue that stands for all of a broker, as with RocketMQ."""
+
+DIALS_ONE = frozenset(("HTTP", "NODE_JS"))
+"""What Apache's Node.js client calls its language. It takes several addresses for one name, which
+it cannot resolve."""
+
+_ALL_TYPES = (MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.TRANSACTION)
+
+
+class RouteCalls:
+    """Handles questions for routes. Any broker answers them."""
+
+    def __init__(self, routes: Routes, own: Endpoint | None) -> None:
+        """``own``: where this node serves gRPC."""
+        self._routes = routes
+        self._own = own
+
+    async def route(self, call: Call, request: QueryRouteRequest) -> Sequence[AnyMessage]:
+        """All queues of the topic in all groups. Each group's endpoints are those of all its nodes:
+        each of them answers, or forwards."""
+        queues = [
+            queue
+            for route in await self._find(call, request.topic)
+            for queue in _queues(route, request.topic)
+        ]
+        return [QueryRouteResponse(status=OK, message_queues=queues)]
+
+    async def assignment(self, call: Call, request: QueryAssignmentRequest) -> Sequence[AnyMessage]:
+        """Each consumer receives from all groups: what one has got nobody else gets."""
+        if not name_of(request.group):
+            raise BadCallError(Code.ILLEGAL_CONSUMER_GROUP, "no group is named")
+        check_group_name(name_of(request.group))
+        assignments = [
+            Assignment(message_queue=_queue(route, request.topic, ANY_QUEUE, Permission.READ))
+            for route in await self._find(call, request.topic)
+            if route.topic.readable
+        ]
+        return [QueryAssignmentResponse(status=OK, assignments=assignments)]
+
+    async def _find(self, call: Call, topic: Resource) -> list[TopicRoute]:
+        if not name_of(topic):
+            raise BadCallError(Code.ILLEGAL_TOPIC, "no topic is named")
+        routes = await self._routes.find(name_of(topic))
+        if call.metadata.get("x-mq-language") not in DIALS_ONE:
+            return routes
+        return [route._replace(endpoints=self._one(route.endpoints)) for route in routes]
+
+    def _one(self, known: tuple[Endpoint, ...]) -> tuple[Endpoint, ...]:
+        """This node where it is among them: the client reaches it."""
+        return (self._own,) if self._own is not None and self._own in known else known[:1]
+
+
+def assignment_access(request: QueryAssignmentRequest) -> Iterable[Access]:
+    """What a member of the group needs."""
+    return consumes(request.group, request.topic)
+
+
+def message_types(topic: TopicConfig) -> Iterable[MessageType]:
+    """The types of message that the topic takes."""
+    if topic.message_type in ("UNSPECIFIED", "MIXED"):
+        return _ALL_TYPES
+    return [each for each in _ALL_TYPES if MessageType.Name(each) == topic.message_type]
+
+
+def _queues(route: TopicRoute, name: Resource) -> Iterable[MessageQueue]:
+    topic = route.topic
+    for queue_id in range(min(topic.queues, STATE.queues_max)):
+        reads = topic.readable and queue_id < topic.read_queues
+        writes = topic.writable and queue_id < topic.write_queues
+        yield _queue(route, name, queue_id, _PERMISSIONS[reads, writes])
+
+
+_PERMISSIONS = {
+    (False, False): Permission.NONE,
+    (True, False): Permission.READ,
+    (False, True): Permission.WRITE,
+    (True, True): Permission.READ_WRITE,
+}
+
+
+def _queue(
+    route: TopicRoute, name: Resource, queue_id: int, permission: Permission
+) -> MessageQueue:
+    return MessageQueue(
+        topic=name,
+        id=queue_id,
+        permission=permission,
+        broker=Broker(name=route.group, id=0, endpoints=endpoints_of(route.endpoints)),
+        accept_message_types=message_types(route.topic),
+    )
+
+
+def endpoints_of(addresses: Iterable[Endpoint]) -> Endpoints:
+    """Always in the same order: clients compare them."""
+    return Endpoints(
+        scheme=AddressScheme.IPv4,
+        addresses=[Address(host=each.host, port=each.port) for each in addresses],
+    )

@@ -1,0 +1,166 @@
+"""Where topics are: this group's by its own state, those of other groups by a NameServer."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from broker.config.setting_checks import ConfigError
+from broker.context import BrokerContext
+from broker.errors import UnknownTopicError
+from broker.limits import GRPC, STATE
+from broker.remoting.client import RemotingClient
+from broker.remoting.protocol.codes import RequestCode, ResponseCode
+from broker.remoting.protocol.errors import CallError
+from broker.remoting.protocol.java_json import decode_json
+from broker.security.credentials import ClientSecurity
+from broker.topics_and_groups import (
+    AUTO_CREATE_TOPIC,
+    PERM_INHERIT,
+    TopicConfig,
+    check_topic_name,
+)
+from dledger.wire.endpoint import Endpoint
+
+log = logging.getLogger(__name__)
+
+USUAL_QUEUES = 4
+"""Of a topic that its first message makes."""
+
+
+class TopicRoute(NamedTuple):
+    """A topic's queues in one broker group, and where that group is dialled."""
+
+    group: str
+    topic: TopicConfig
+    endpoints: tuple[Endpoint, ...]
+
+
+class Routes:
+    """Finds topics, for one broker."""
+
+    def __init__(self, context: BrokerContext, security: ClientSecurity) -> None:
+        self._context = context
+        self._client = RemotingClient(context.loop, security=security)
+        self._addresses: tuple[float, dict[str, Endpoint]] = (0.0, {})
+        """gRPC addresses by remoting address, and until when they are believed."""
+        self._elsewhere: dict[str, tuple[float, list[TopicRoute]]] = {}
+
+    async def find(self, name: str) -> list[TopicRoute]:
+        """The topic in each group that has it. A topic that its first message would make has the
+        queues that it would get, here.
+
+        Raises :class:`~broker.errors.UnknownTopicError` and
+        :class:`~broker.topics_and_groups.NameRefusedError`.
+        """
+        check_topic_name(name)
+        context = self._context
+        found = context.machine.state.topics.get(name)
+        elsewhere = await self._others(name)
+        here = [] if found is None else [found]
+        if not here and not elsewhere:
+            here = [self._made(name)]
+        own = [TopicRoute(context.config.group, each, await self._own_endpoints()) for each in here]
+        return own + elsewhere
+
+    async def close(self) -> None:
+        """Ends the connections to the NameServers."""
+        await self._client.close()
+
+    def _made(self, name: str) -> TopicConfig:
+        template = self._context.machine.state.topics.get(AUTO_CREATE_TOPIC)
+        if (
+            not self._context.settings.auto_create_topics
+            or template is None
+            or not template.perm & PERM_INHERIT
+        ):
+            raise UnknownTopicError(f"topic[{name}] not exist, apply first please!")
+        queues = min(USUAL_QUEUES, template.write_queues)
+        return TopicConfig(name, queues, queues, template.perm & ~PERM_INHERIT)
+
+    async def _own_endpoints(self) -> tuple[Endpoint, ...]:
+        """Those of all members: by the settings, and by what others have registered."""
+        members = self._context.config.members
+        known = [member.grpc for member in members.values() if member.grpc is not None]
+        remote = (await self._grpc_addresses()).get
+        current = self._context.node.core.configuration
+        added = [remote(each.client) for each in current.addresses.values()]
+        return tuple(dict.fromkeys([*known, *(each for each in added if each is not None)]))
+
+    async def _others(self, name: str) -> list[TopicRoute]:
+        """In other groups; none if no NameServer answers."""
+        now = self._context.loop.time()
+        kept = self._elsewhere.get(name)
+        if kept is not None and kept[0] > now:
+            return kept[1]
+        document = await self._ask(
+            RequestCode.GET_ROUTEINFO_BY_TOPIC,
+            {"topic": name, "acceptStandardJsonOnly": "true"},
+        )
+        routes = []
+        if document is not None:
+            addresses = await self._grpc_addresses()
+            routes = list(_routes(name, document, addresses, self._context.config.group))
+        if len(self._elsewhere) >= GRPC.routes_max:
+            self._elsewhere.clear()
+        self._elsewhere[name] = (now + GRPC.route_seconds, routes)
+        return routes
+
+    async def _grpc_addresses(self) -> Mapping[str, Endpoint]:
+        now = self._context.loop.time()
+        until, known = self._addresses
+        if until > now:
+            return known
+        self._addresses = (now + GRPC.route_seconds, known)  # one asks for all who come meanwhile
+        document = await self._ask(
+            RequestCode.GET_BROKER_CLUSTER_INFO, {"acceptStandardJsonOnly": "true"}
+        )
+        if document is not None:
+            known = dict(_endpoints(document.get("grpcAddrTable")))
+            self._addresses = (self._context.loop.time() + GRPC.route_seconds, known)
+        return known
+
+    async def _ask(self, code: RequestCode, ext: Mapping[str, str]) -> dict[str, Any] | None:
+        """Of the first NameServer that answers; None if none does, or it knows no such topic."""
+        for address in self._context.config.namesrv:
+            try:
+                answer = await self._client.invoke(
+                    address, code, ext, timeout=GRPC.nameserver_seconds
+                )
+                document = decode_json(answer.body) if answer.body else None
+            except (CallError, ValueError) as error:
+                log.debug("no route from the NameServer %s: %s", address, error)
+                continue
+            if answer.code == ResponseCode.SUCCESS and isinstance(document, dict):
+                return document
+            return None
+        return None
+
+
+def _endpoints(table: object) -> Iterable[tuple[str, Endpoint]]:
+    for address, told in table.items() if isinstance(table, dict) else ():
+        try:
+            yield address, Endpoint.parse(told if isinstance(told, str) else "")
+        except ConfigError:
+            log.debug("the NameServer told no address: %s", told)
+
+
+def _routes(
+    name: str, document: dict[str, Any], addresses: Mapping[str, Endpoint], own_group: str
+) -> Iterable[TopicRoute]:
+    """Raises nothing: what a NameServer tells in another form is left out."""
+    try:
+        brokers = {data["brokerName"]: data["brokerAddrs"] for data in document["brokerDatas"]}
+        for queues in document["queueDatas"]:
+            group = queues["brokerName"]
+            known = sorted(addresses[at] for at in brokers[group].values() if at in addresses)
+            if group == own_group or not known:
+                continue
+            counts = (queues["readQueueNums"], queues["writeQueueNums"])
+            read, write = (min(int(count), STATE.queues_max) for count in counts)
+            flag = int(queues.get("topicSysFlag", queues.get("topicSynFlag", 0)))
+            topic = TopicConfig(name, read, write, int(queues["perm"]), flag)
+            yield TopicRoute(group, topic, tuple(known))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        log.debug("the NameServer told no route of %s: %r", name, error)

@@ -1,0 +1,146 @@
+"""SendMessage, EndTransaction and RecallMessage: what producers call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from google.protobuf.message import Message as AnyMessage
+
+from broker.context import BrokerContext
+from broker.errors import TransactionMismatchError, reason_of
+from broker.group_commit.pending_batch import StoredEarlier
+from broker.grpc.access import publishes
+from broker.grpc.call import Call, name_of
+from broker.grpc.dispatcher import NOT_HERE
+from broker.grpc.protocol.definition_pb2 import Code, Status, TransactionResolution
+from broker.grpc.protocol.service_pb2 import (
+    EndTransactionRequest,
+    EndTransactionResponse,
+    RecallMessageRequest,
+    SendMessageRequest,
+    SendMessageResponse,
+    SendResultEntry,
+)
+from broker.grpc.received_messages import Received, received_message
+from broker.grpc.remote_client import parse_transaction_id, transaction_id
+from broker.grpc.statuses import ANSWERED, OK, BadCallError, status_of
+from broker.limits import GRPC
+from broker.security.authorize import Access
+from dledger.errors import OutcomeUnknownError, ProposeError
+
+
+class _Stored:
+    """Waits for one message (see :class:`~broker.ingest.send_request.Sender`)."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.done: asyncio.Future[tuple[int, int]] = loop.create_future()
+        """Offset and position."""
+        self.queue_id = -1
+
+    def stored(
+        self, first_offset: int, positions: Sequence[int], _earlier: StoredEarlier | None = None
+    ) -> None:
+        if not self.done.done():
+            self.done.set_result((first_offset, positions[0]))
+
+    def failed(self, error: ProposeError) -> None:
+        if not self.done.done():
+            self.done.set_exception(error)
+
+
+class SendCalls:
+    """Handles the calls of producers."""
+
+    def __init__(self, context: BrokerContext, refusals: Counter[str]) -> None:
+        """``refusals`` counts messages that are refused, by reason."""
+        self._context = context
+        self._refusals = refusals
+
+    async def send(self, call: Call, request: SendMessageRequest) -> Sequence[AnyMessage]:
+        """Each message is stored or refused by itself; the status is that of all where it is the
+        same. A call that is no such call is refused as a whole."""
+        if not 0 < len(request.messages) <= GRPC.batch_max:
+            raise BadCallError(
+                Code.BAD_REQUEST,
+                f"a send has 1 to {GRPC.batch_max} messages, not {len(request.messages)}",
+            )
+        context = self._context
+        now_ms, size_max = context.wall_clock(), context.config.max_message_size
+        received = [received_message(each, now_ms, size_max) for each in request.messages]
+        submitted = [self._submitted(each, call.born_host) for each in received]
+        results = await asyncio.gather(*submitted, return_exceptions=True)
+        for result in results:
+            # Those that were stored are recognised when the call is tried again.
+            if isinstance(result, (*NOT_HERE, OutcomeUnknownError)):
+                raise result
+        entries = [self._entry(*each) for each in zip(received, results, strict=True)]
+        codes = {entry.status.code for entry in entries}
+        status = entries[0].status if len(codes) == 1 else Status(code=Code.MULTIPLE_RESULTS)
+        return [SendMessageResponse(status=status, entries=entries)]
+
+    def _submitted(self, message: Received, born_host: bytes) -> asyncio.Future[tuple[int, int]]:
+        waiter = _Stored(self._context.loop)
+        try:
+            self._context.ingest.submit(message.request, message.body, born_host, waiter)
+        except ANSWERED as error:
+            waiter.done.set_exception(error)
+        return waiter.done
+
+    def _entry(self, message: Received, result: tuple[int, int] | BaseException) -> SendResultEntry:
+        if isinstance(result, ANSWERED):
+            self._refusals[reason_of(result)] += 1
+            return SendResultEntry(status=status_of(result), message_id=message.message_id)
+        if isinstance(result, BaseException):
+            raise result
+        offset, position = result
+        entry = SendResultEntry(status=OK, message_id=message.message_id, offset=offset)
+        if message.half:
+            entry.transaction_id = transaction_id(offset, position)
+        return entry
+
+    async def end_transaction(
+        self, _call: Call, request: EndTransactionRequest
+    ) -> Sequence[AnyMessage]:
+        """Commits or rolls back. Without a decision the producer is asked again later."""
+        if request.resolution not in TransactionResolution.values():
+            raise BadCallError(Code.BAD_REQUEST, f"there is no resolution {request.resolution}")
+        named = parse_transaction_id(request.transaction_id)
+        if named is None:
+            raise TransactionMismatchError("the transaction id is none of this broker's")
+        if request.resolution == TransactionResolution.TRANSACTION_RESOLUTION_UNSPECIFIED:
+            return [EndTransactionResponse(status=OK)]
+        ended: asyncio.Future[None] = self._context.loop.create_future()
+
+        def done(error: Exception | None) -> None:
+            if ended.done():
+                return
+            if error is None:
+                ended.set_result(None)
+            else:
+                ended.set_exception(error)
+
+        self._context.transactions.end(
+            *named,
+            name_of(request.topic),
+            request.message_id,
+            commit=request.resolution == TransactionResolution.COMMIT,
+            ended=done,
+        )
+        await ended
+        return [EndTransactionResponse(status=OK)]
+
+    async def recall(self, _call: Call, _request: RecallMessageRequest) -> Sequence[AnyMessage]:
+        """Timed messages cannot be taken back, so no send gives a recall handle."""
+        raise BadCallError(Code.UNSUPPORTED, "timed messages cannot be taken back on this broker")
+
+
+def send_access(request: SendMessageRequest) -> Iterable[Access]:
+    """What a send needs."""
+    return publishes(message.topic for message in request.messages)
+
+
+def topic_access(request: EndTransactionRequest | RecallMessageRequest) -> Iterable[Access]:
+    """What a producer of that topic needs."""
+    return publishes([request.topic])

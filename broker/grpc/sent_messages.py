@@ -1,0 +1,90 @@
+"""Stored records as the messages that gRPC clients get."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import suppress
+from struct import Struct
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from broker.grpc import property_names as names
+from broker.grpc.protocol.definition_pb2 import (
+    DigestType,
+    Encoding,
+    Message,
+    MessageType,
+    Resource,
+    SystemProperties,
+)
+from broker.grpc.received_messages import body_digest
+from broker.limits import BODY_LIMITS
+from store.message.compressed_body import SYS_FLAG_COMPRESSED, decompress_body
+from store.message.record import MessageRecord
+
+_HOST = Struct(">4si")
+
+
+def message_of(record: MessageRecord, topic: Resource) -> Message:
+    """The message in a record; its topic as the client names it.
+
+    A compressed body is inflated: RocketMQ 4 has forms that no client of this protocol knows.
+    """
+    properties = record.property_map
+    system = SystemProperties(
+        keys=properties.get(names.KEYS, "").split(),
+        message_id=properties.get(names.UNIQUE_KEY) or _offset_id(record),
+        body_encoding=Encoding.IDENTITY,
+        message_type=_type_of(record, properties),
+        born_timestamp=timestamp(record.born_timestamp),
+        born_host=_address(record.born_host),
+        store_timestamp=timestamp(record.store_timestamp),
+        store_host=_address(record.store_host),
+        queue_id=record.queue_id,
+        queue_offset=record.queue_offset,
+        delivery_attempt=record.reconsume_times + 1,
+    )
+    if properties.get(names.TAGS):
+        system.tag = properties[names.TAGS]
+    if names.MESSAGE_GROUP in properties:
+        system.message_group = properties[names.MESSAGE_GROUP]
+    if names.TRACE_CONTEXT in properties:
+        system.trace_context = properties[names.TRACE_CONTEXT]
+    deliver_ms = properties.get(names.TIMER_OUT_MS) or properties.get(names.DELIVER_MS, "")
+    if deliver_ms.isdecimal() and len(deliver_ms) <= 15:
+        system.delivery_timestamp.CopyFrom(timestamp(int(deliver_ms)))
+    if names.DEAD_LETTER_TOPIC in properties:
+        system.dead_letter_queue.topic = properties[names.DEAD_LETTER_TOPIC]
+        system.dead_letter_queue.message_id = properties.get(names.DEAD_LETTER_MESSAGE_ID, "")
+    body = record.body
+    if record.sys_flag & SYS_FLAG_COMPRESSED:
+        with suppress(ValueError):  # else it is given as it is stored
+            body = decompress_body(body, record.sys_flag, BODY_LIMITS.inflated_size)
+    system.body_digest.type = DigestType.MD5
+    system.body_digest.checksum = body_digest(DigestType.MD5, body)
+    users = {name: value for name, value in properties.items() if name not in names.RESERVED}
+    return Message(topic=topic, user_properties=users, system_properties=system, body=body)
+
+
+def timestamp(milliseconds: int) -> Timestamp:
+    """The protocol's form of a time."""
+    return Timestamp(seconds=milliseconds // 1000, nanos=milliseconds % 1000 * 1_000_000)
+
+
+def _type_of(record: MessageRecord, properties: dict[str, str]) -> MessageType:
+    if properties.get(names.HALF) == "true" or record.prepared_position:
+        return MessageType.TRANSACTION
+    if names.TIMER_OUT_MS in properties or names.DELIVER_MS in properties:
+        return MessageType.DELAY
+    return MessageType.FIFO if names.MESSAGE_GROUP in properties else MessageType.NORMAL
+
+
+def _offset_id(record: MessageRecord) -> str:
+    return f"{record.store_host.hex().upper()}{record.position:016X}"
+
+
+def _address(host: bytes) -> str:
+    """``host:port`` of an address in a record: 4 bytes of IPv4, or 16 of IPv6, and the port."""
+    family = socket.AF_INET if len(host) == _HOST.size else socket.AF_INET6
+    name = socket.inet_ntop(family, host[:-4])
+    return f"{name}:{int.from_bytes(host[-4:], 'big')}"

@@ -1,0 +1,106 @@
+"""The service of one broker: its calls, its clients, and the way to the leader."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from broker.context import BrokerContext
+from broker.grpc.access import GrpcAccess
+from broker.grpc.call import Call
+from broker.grpc.clients import Clients, LeaderClients
+from broker.grpc.dispatcher import NOT_HERE, Dispatcher, Waited
+from broker.grpc.forwarding import ForwardedCalls, GrpcForwarder
+from broker.grpc.methods import service_methods
+from broker.grpc.renewals import Renewals
+from broker.grpc.routes import Routes
+from broker.grpc.statuses import ANSWERED
+from broker.remoting.connection import Handler
+from broker.remoting.protocol.codes import RequestCode
+from broker.remoting.protocol.errors import RequestError
+from broker.security.credentials import ClientSecurity
+
+log = logging.getLogger(__name__)
+
+
+class GrpcService:
+    """Everything of the gRPC port but the port. ``handlers`` are those for other brokers, by
+    request code of the remoting port."""
+
+    def __init__(
+        self,
+        context: BrokerContext,
+        leader_address: Callable[[], str | None],
+        security: ClientSecurity,
+    ) -> None:
+        """``leader_address``: of the member that leads, as ``host:port``, None while none is
+        known. ``security`` tells other brokers that this one belongs to the cluster."""
+        loop = context.loop
+        self._context = context
+        self.routes = Routes(context, security)
+        self.leader_clients = LeaderClients(context)
+        self.renewals = Renewals(loop, context.pop, self._is_member)
+        self.clients = Clients(loop, self.leader_clients, self._to_leader)
+        self.forwarder = GrpcForwarder(
+            loop,
+            str(context.config.own.address),
+            leader_address,
+            on_command=self.clients.command,
+            security=security,
+        )
+        refusals: Counter[str] = Counter()
+        methods = service_methods(context, self.routes, self.clients, self.renewals, refusals)
+        access = None if context.access is None else GrpcAccess(context.access)
+        self.dispatcher = Dispatcher(
+            methods,
+            self.forwarder,
+            access,
+            lambda: bool(context.node.state_divergence.wrong),
+            refusals,
+        )
+        self._forwarded = ForwardedCalls(loop, self.dispatcher, self.leader_clients.told)
+        self.handlers: Mapping[int, Handler] = {RequestCode.FORWARD_GRPC: self._forwarded.serve}
+
+    def leadership_changed(self) -> None:
+        """Is told of each change."""
+        if not self._context.node.serving:
+            self.leader_clients.leads_no_more()
+            self.renewals.clear()
+        self.forwarder.leadership_changed()
+        self.clients.tell_all()
+
+    async def close(self) -> None:
+        """Ends the connections to other servers."""
+        self.clients.close()
+        self.renewals.clear()
+        self._forwarded.close()
+        await self.forwarder.close()
+        await self.routes.close()
+
+    def _is_member(self, group: str, client_id: str) -> bool:
+        found = self._context.clients.consumers.get(group)
+        members = () if found is None else found.members.values()
+        return any(member.client_id == client_id for member in members)
+
+    async def _to_leader(self, call: Call, command: bytes) -> None:
+        """Passes on what a client of this broker says. A heartbeat repeats what got lost."""
+        waited = Waited()
+        while True:
+            session = self.clients.session(call.client_id)
+            send = None if session is None else session.send
+            try:
+                self.leader_clients.told(None, call, command, send)
+                return
+            except NOT_HERE:
+                pass
+            except (*ANSWERED, RequestError) as error:
+                log.debug("%s is not registered: %s", call.client, error)
+                return
+            try:
+                answers = await self.forwarder.forward(call, command, waited)
+            except ANSWERED as error:
+                log.debug("%s is not registered: %s", call.client, error)
+                return
+            if answers is not None or waited.until is None:
+                return

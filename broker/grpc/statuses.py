@@ -1,0 +1,88 @@
+"""Refusals as gRPC clients read them: a status with one of RocketMQ's codes.
+
+This is the one place in which the broker's own errors become statuses. Calls and flows raise them.
+"""
+
+from __future__ import annotations
+
+from broker.errors import (
+    AccessDeniedError,
+    BodyTooLargeError,
+    ForbiddenError,
+    IllegalMessageError,
+    InvisibleTimeError,
+    MessageTypeError,
+    QuotaExceededError,
+    RefusedError,
+    TransactionMismatchError,
+    UnauthenticatedError,
+    UnavailableError,
+    UnknownGroupError,
+    UnknownQueueError,
+    UnknownTopicError,
+    UnsupportedFilterError,
+)
+from broker.filter.subscription import ExpressionError
+from broker.grpc.protocol.definition_pb2 import Code, Status
+from broker.topics_and_groups import NameRefusedError
+from dledger.errors import BusyError, OutcomeUnknownError, ProposeError
+from store.errors import EntryTooLargeError, StoreError
+from store.quoting import shortened
+
+OK = Status(code=Code.OK, message="OK")
+
+
+class BadCallError(RefusedError):
+    """A call is not what it may be: ``code`` says in which way."""
+
+    def __init__(self, code: Code, what: str) -> None:
+        self.code = code
+        super().__init__(what)
+
+
+class NoAnswerError(BadCallError):
+    """The leader did not answer a call that was forwarded to it: it may be done all the same."""
+
+    def __init__(self, why: object) -> None:
+        super().__init__(Code.MASTER_PERSISTENCE_TIMEOUT, f"the leader did not answer: {why}")
+
+
+_CODES: tuple[tuple[type[Exception], Code], ...] = (
+    (BusyError, Code.TOO_MANY_REQUESTS),
+    # It may be done all the same. Clients send again after it, as after a timeout.
+    (OutcomeUnknownError, Code.MASTER_PERSISTENCE_TIMEOUT),
+    (ProposeError, Code.HA_NOT_AVAILABLE),
+    (UnavailableError, Code.HA_NOT_AVAILABLE),
+    (UnauthenticatedError, Code.UNAUTHORIZED),
+    (AccessDeniedError, Code.FORBIDDEN),
+    (ForbiddenError, Code.FORBIDDEN),
+    (BodyTooLargeError, Code.MESSAGE_BODY_TOO_LARGE),
+    (EntryTooLargeError, Code.PAYLOAD_TOO_LARGE),
+    (MessageTypeError, Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE),
+    (IllegalMessageError, Code.BAD_REQUEST),
+    (InvisibleTimeError, Code.ILLEGAL_INVISIBLE_TIME),
+    (NameRefusedError, Code.ILLEGAL_TOPIC),
+    (UnknownTopicError, Code.TOPIC_NOT_FOUND),
+    (UnknownGroupError, Code.CONSUMER_GROUP_NOT_FOUND),
+    (UnknownQueueError, Code.NOT_FOUND),
+    (TransactionMismatchError, Code.INVALID_TRANSACTION_ID),
+    (ExpressionError, Code.ILLEGAL_FILTER_EXPRESSION),
+    (UnsupportedFilterError, Code.ILLEGAL_FILTER_EXPRESSION),
+    (QuotaExceededError, Code.TOO_MANY_REQUESTS),
+    (StoreError, Code.INTERNAL_SERVER_ERROR),
+)
+"""The first that fits counts; any other refusal is a bad request."""
+
+ANSWERED = (RefusedError, ProposeError, EntryTooLargeError, StoreError)
+"""Errors that a call may end with."""
+
+
+def status_of(error: Exception) -> Status:
+    """The status of a call that ended with one of :data:`ANSWERED`."""
+    return Status(code=_code_of(error), message=shortened(error))
+
+
+def _code_of(error: Exception) -> Code:
+    if isinstance(error, BadCallError):
+        return error.code
+    return next((code for kind, code in _CODES if isinstance(error, kind)), Code.BAD_REQUEST)

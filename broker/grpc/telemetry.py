@@ -1,0 +1,97 @@
+"""Telemetry: the stream of a client, over which both sides send commands."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+
+from broker.context import BrokerContext
+from broker.errors import QuotaExceededError
+from broker.grpc.access import consumes, publishes
+from broker.grpc.call import Call
+from broker.grpc.clients import Clients, Session
+from broker.grpc.dispatcher import Dispatcher
+from broker.grpc.protocol.definition_pb2 import Code, Settings
+from broker.grpc.protocol.service_pb2 import TelemetryCommand
+from broker.grpc.settings import PRODUCERS, answered_settings
+from broker.grpc.statuses import ANSWERED, OK, BadCallError
+from broker.limits import GRPC
+from broker.security.authorize import DESCRIBE, Access
+
+
+class Telemetry:
+    """Serves the streams of one broker."""
+
+    def __init__(self, context: BrokerContext, dispatcher: Dispatcher, clients: Clients) -> None:
+        self._context = context
+        self._dispatcher = dispatcher
+        self._clients = clients
+        self._streams = 0
+
+    @property
+    def streams(self) -> int:
+        """How many are open."""
+        return self._streams
+
+    async def serve(
+        self, call: Call, said: AsyncIterator[bytes], write: Callable[[bytes], Awaitable[None]]
+    ) -> None:
+        """Serves one stream to its end. A refusal ends it, as its last command."""
+        waiting: asyncio.Queue[TelemetryCommand] = asyncio.Queue(GRPC.commands_max)
+
+        def send(command: TelemetryCommand) -> None:
+            # Who does not read gets no more: commands are sent again, or are missed by nobody.
+            if not waiting.full():
+                waiting.put_nowait(command)
+
+        async def write_commands() -> None:
+            while True:
+                command = await waiting.get()
+                await write(command.SerializeToString())
+
+        session = Session(call, send)
+        self._streams += 1
+        writer = self._context.loop.create_task(write_commands())
+        try:
+            self._check(call)
+            async for each in said:
+                self._take(session, each)
+        except ANSWERED as error:
+            status = self._dispatcher.refused(error)
+            await write(TelemetryCommand(status=status).SerializeToString())
+        finally:
+            self._streams -= 1
+            writer.cancel()
+            self._clients.closed(session)
+
+    def _check(self, call: Call) -> None:
+        if self._streams > GRPC.streams_max:
+            raise QuotaExceededError(f"{GRPC.streams_max} clients are connected to this broker")
+        if not call.client_id:
+            raise BadCallError(Code.CLIENT_ID_REQUIRED, "x-mq-client-id is missing")
+        self._dispatcher.check(call, lambda: DESCRIBE)
+
+    def _take(self, session: Session, body: bytes) -> None:
+        said = self._dispatcher.decoded(TelemetryCommand, body)
+        assert isinstance(said, TelemetryCommand)  # noqa: S101 - as asked
+        if not said.HasField("settings"):
+            self._clients.tell(session, body)
+            return
+        settings = said.settings
+        told = answered_settings(self._context, settings)
+        self._dispatcher.check(session.call, lambda: _access(settings))
+        session.settings = settings
+        self._clients.opened(session)
+        self._clients.tell_settings(session)
+        session.send(TelemetryCommand(status=OK, settings=told))
+
+
+def _access(settings: Settings) -> Iterable[Access]:
+    if settings.client_type in PRODUCERS:
+        return publishes(settings.publishing.topics)
+    group = settings.subscription.group
+    return [
+        access
+        for each in settings.subscription.subscriptions
+        for access in consumes(group, each.topic)
+    ]

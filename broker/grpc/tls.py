@@ -1,0 +1,65 @@
+"""TLS on the gRPC port, by the files that the other ports have theirs from.
+
+grpcio cannot tell TLS from plain connections on one port. So the port speaks TLS alone where
+``tls`` is enforcing, and none where it is permissive. Certificates that have changed are read
+again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+
+import grpc
+
+from broker.config.security_config import ENFORCING, SecurityConfig
+from broker.config.setting_checks import ConfigError
+from broker.system.bounded_file_read import read_bounded
+
+log = logging.getLogger("dledger.tls")
+
+PEM_BYTES_MAX = 1 << 20
+"""Format: certificates and keys have some kilobytes."""
+
+
+def grpc_credentials(security: SecurityConfig, name: str) -> grpc.ServerCredentials | None:
+    """None for a port without TLS.
+
+    Raises :class:`~broker.config.setting_checks.ConfigError`, which names the file.
+    """
+    if security.tls != ENFORCING:
+        return None
+    paths = (security.files.key(name), security.files.certificate(name))
+    try:
+        first = _read(paths)
+    except OSError as error:
+        raise ConfigError(f"{error.filename}: {error.strerror}") from error
+    known = [(_stamps(paths), first)]
+
+    def current() -> grpc.ServerCertificateConfiguration:
+        stamps, usable = known[0]
+        if stamps != _stamps(paths):
+            try:
+                usable = _read(paths)
+            except OSError as error:
+                log.error("%s: %s; what was read stays in use", error.filename, error.strerror)
+            known[0] = (_stamps(paths), usable)
+        return usable
+
+    return grpc.dynamic_ssl_server_credentials(first, current)
+
+
+def _read(paths: tuple[str, str]) -> grpc.ServerCertificateConfiguration:
+    key, certificate = (read_bounded(path, PEM_BYTES_MAX) for path in paths)
+    return grpc.ssl_server_certificate_configuration([(key, certificate)])
+
+
+def _stamps(paths: tuple[str, str]) -> tuple[tuple[int, int], ...]:
+    stamps = []
+    for path in paths:
+        try:
+            found = os.stat(path)
+            stamps.append((found.st_mtime_ns, found.st_ino))
+        except OSError:
+            stamps.append((0, 0))
+    return tuple(stamps)

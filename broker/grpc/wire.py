@@ -1,0 +1,51 @@
+"""gRPC as one of the wires of a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import grpc
+
+from broker.context import BrokerContext
+from broker.grpc.port import GrpcPort
+from broker.grpc.service import GrpcService
+from broker.grpc.telemetry import Telemetry
+from broker.remoting.connection import Handler
+from broker.security.credentials import ClientSecurity
+from dledger.wire.endpoint import Endpoint
+
+
+class GrpcWire:
+    """See :class:`~broker.server.environment.Wire`."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        credentials: grpc.ServerCredentials | None,
+        context: BrokerContext,
+        leader_address: Callable[[], str | None],
+        security: ClientSecurity,
+    ) -> None:
+        """See :class:`~broker.grpc.service.GrpcService`; without ``credentials`` there is no
+        TLS."""
+        self._service = GrpcService(context, leader_address, security)
+        self._telemetry = Telemetry(context, self._service.dispatcher, self._service.clients)
+        self._port = GrpcPort(
+            self._service, self._telemetry, endpoint, context.config.max_message_size, credentials
+        )
+        self.handlers: Mapping[int, Handler] = self._service.handlers
+        self.refusals: Mapping[str, int] = self._service.dispatcher.refusals
+        self.leadership_changed = self._service.leadership_changed
+
+    def connections(self) -> int:
+        """The clients with a Telemetry stream: grpcio does not tell its connections."""
+        return self._telemetry.streams
+
+    async def start(self) -> None:
+        """Listens. ``OSError`` if the port is taken."""
+        await self._port.start()
+
+    async def stop(self) -> None:
+        """Closes the port, and the connections to other servers."""
+        await self._port.stop()
+        await self._service.close()

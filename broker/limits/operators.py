@@ -1,0 +1,95 @@
+"""Limits of what operators and their tools ask for: admin requests, metrics, HTTP."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class AdminLimits:
+    """Of the answers to operators."""
+
+    queues_listed_max: int = 100_000
+    """Entries of one answer about the progress of groups, some 100 bytes each, so that it fits a
+    frame. A larger answer is refused; a tool may ask for one group and one topic."""
+
+    empty_queues_max: int = 1024
+    """Of a topic with more queues, only those that ever had a message are listed."""
+
+    nodes_asked_max: int = 256
+    """The most nodes that the console asks, even if a NameServer names more."""
+
+    answer_bytes_max: int = 16 << 20
+    """Bytes of a node's answer to the console; a larger one counts as no answer."""
+
+
+ADMIN = AdminLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class MetricLimits:
+    """Of ``/metrics``. A series is one line for each combination of labels; what is beyond a limit
+    is told as one series, whose labels are ``(other)``."""
+
+    topics_max: int = 1_000
+    """Topics with a series of their own."""
+
+    topic_groups_max: int = 2_000
+    """Pairs of a topic and a group."""
+
+    lag_queues_max: int = 2_000
+    """Queues for which the lag of a group is told."""
+
+    connected_groups_max: int = 1_000
+    """Groups whose connections are told."""
+
+
+METRICS = MetricLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class HttpLimits:
+    """Of the HTTP port of a broker."""
+
+    connections_max: int = 512
+    """The server closes further connections as soon as they are accepted."""
+    backlog: int = 128
+    """Connections that wait to be accepted."""
+    handshakes_max: int = 128
+    """As :attr:`RemotingLimits.handshakes_max`."""
+    idle_seconds: float = 60.0
+    """A connection without a request, with all its headers, for so long is closed."""
+
+    headers_max: int = 64
+    """Of one request; each has at most 8,190 bytes."""
+
+    stall_seconds: float = 20.0
+    """A connection is closed after so long without a byte of a body, or of an answer taken."""
+
+    body_bytes_per_second: int = 16 << 10
+    """The rate of a body that takes longer than ``stall_seconds``."""
+
+    memory_max: int = 64 << 20
+    """Bytes of requests and answers in memory, of all connections together; beyond, a request is
+    refused as busy. One request of the largest size always fits."""
+
+    free_bytes: int = 64 << 10
+    """This part of each request and answer is not counted: a small one always fits."""
+
+    containers_max: int = 1000
+    """Objects and lists in one request, which needs three. Eight megabytes of them, 300 ns each,
+    would hold the event loop for as long as an election."""
+
+    strings_max: int = 50_000
+    """As above. All properties of a message together have at most 32,767 bytes."""
+
+    snapshots_max: int = 8
+    """Snapshots that may lie in a node's own directory of snapshots."""
+
+    path_size_max: int = 4096
+    """Characters of a path, as on Linux."""
+    path_depth_max: int = 64
+    """Directories of a path."""
+
+
+HTTP = HttpLimits()

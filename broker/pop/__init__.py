@@ -1,0 +1,1 @@
+"""POP: received messages are invisible to others for a time, and are acknowledged one by one."""

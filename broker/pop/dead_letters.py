@@ -1,0 +1,59 @@
+"""Messages that a group has received too often, or gives up, go to its dead letters.
+
+The copy and the command that ends the delivery are in one entry, so the message is never in both
+places and never in none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from broker.group_commit.batcher import Batcher
+from broker.group_commit.pending_batch import Completion
+from broker.pop.reception import Candidate
+from broker.retry.retry_and_dead_letter import missing_retry_topics, retry_message
+from broker.scheduled.republisher import republished
+from broker.state.commands import PopAck
+from broker.state.pop_queues import PopKey, pack_runs
+from broker.topics_and_groups import GroupConfig
+from store.message.record import decode_record
+
+AS_THE_GROUP = -1
+GIVE_UP = -1
+
+
+def attempts_max(group: GroupConfig) -> int:
+    """How often a message is received: once, and as often again as the group tries again."""
+    return max(group.retry_max_times, 0) + 1
+
+
+class DeadLetters:
+    """Stores the copies, on the leader."""
+
+    def __init__(self, *, batcher: Batcher, wall_clock: Callable[[], int], rng: Random) -> None:
+        self._batcher = batcher
+        self._wall_clock = wall_clock
+        self._rng = rng
+
+    def bury(
+        self,
+        key: PopKey,
+        group: GroupConfig,
+        letter: Candidate,
+        attempts: int,
+        done: Completion | None = None,
+    ) -> None:
+        """Ends the delivery of a message that was received ``attempts`` times, with a copy of it.
+
+        Raises one of :data:`~broker.errors.REFUSALS`: it stays as it is. Raises
+        :class:`~store.errors.CorruptRecordError`.
+        """
+        message = decode_record(letter.record)
+        topic, place = retry_message(message, group, GIVE_UP, AS_THE_GROUP, self._rng)
+        commands = missing_retry_topics(group, topic, self._batcher.topic, self._wall_clock())
+        copy = republished(
+            message, place.topic, place.queue_id, place.properties, reconsume_times=attempts
+        )
+        ends = PopAck(*key, pack_runs([letter.offset]))
+        self._batcher.add_in_one_entry([copy], [*commands, ends], done)

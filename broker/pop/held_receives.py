@@ -1,0 +1,148 @@
+"""Receives that found nothing wait here until there may be something for them.
+
+One of them is woken by a message, by a delivery that becomes visible, and by what may let another
+message of its message group out. Whoever then finds something wakes the next. So a message does
+not wake all members of a group.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeAlias
+
+from broker.limits import CONSUME
+from broker.pop.pop_request import PopRequest
+
+_Kind: TypeAlias = tuple[int | None, bool, object, object]
+"""Queue, order and filter: what one of a kind does not find, no other finds."""
+
+
+class _Waiting:
+    """The receives of one group for one topic."""
+
+    __slots__ = ("due_ms", "kinds", "timer")
+
+    def __init__(self) -> None:
+        self.kinds: dict[_Kind, dict[asyncio.Future[None], None]] = {}
+        self.timer: asyncio.TimerHandle | None = None
+        self.due_ms: int | None = None
+
+
+class HeldReceives:
+    """All receives that wait on this node."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, now_ms: Callable[[], int]) -> None:
+        """``now_ms`` is the store clock."""
+        self._loop = loop
+        self._now_ms = now_ms
+        self._waiting: dict[str, dict[str, _Waiting]] = {}
+        """By topic and group."""
+        self._count = 0
+        self.events = 0
+        """Goes up whenever there may be something for somebody."""
+
+    def __len__(self) -> int:
+        return self._count
+
+    async def wait(self, request: PopRequest, visible_ms: int | None, seen: int) -> bool:
+        """Returns when the request should look again; False if it cannot wait any more.
+
+        ``visible_ms``: when a delivery of its queues becomes visible. ``seen``: :attr:`events` when
+        it began to look.
+        """
+        loop = self._loop
+        deadline = request.deadline_ms / 1000
+        if deadline <= loop.time() or self._count >= CONSUME.held_pulls_max:
+            return False
+        if seen != self.events:
+            return True
+        waiting = self._waiting.setdefault(request.topic, {}).setdefault(request.group, _Waiting())
+        kind = (request.queue, request.fifo, request.filter.codes, request.filter.selector)
+        woken: asyncio.Future[None] = loop.create_future()
+        waiting.kinds.setdefault(kind, {})[woken] = None
+        self._count += 1
+        if visible_ms is not None:
+            self._wake_at(request.topic, request.group, waiting, visible_ms)
+        timer = loop.call_at(deadline, _wake, woken)
+        try:
+            await woken
+        except asyncio.CancelledError:
+            if woken.done():
+                self.wake(request.topic, request.group)  # another one looks in its place
+            raise
+        finally:
+            timer.cancel()
+            self._count -= 1
+            self._forget(request.topic, request.group, kind, woken)
+        return True
+
+    def arrived(self, topic: str) -> None:
+        """A message of the topic was applied."""
+        self.events += 1
+        groups = self._waiting.get(topic)
+        if groups is not None:
+            for group in list(groups):
+                self.wake(topic, group)
+
+    def wake(self, topic: str, group: str) -> None:
+        """There may be something: one of each kind looks."""
+        self.events += 1
+        waiting = self._waiting.get(topic, {}).get(group)
+        if waiting is not None:
+            for of_kind in waiting.kinds.values():
+                _wake(next((each for each in of_kind if not each.done()), None))
+
+    def acknowledged(self, topic: str, group: str, *, was_full: bool) -> None:
+        """In FIFO order the next of a message group may go out now; others may if ``was_full``."""
+        waiting = self._waiting.get(topic, {}).get(group)
+        if was_full or (waiting is not None and any(fifo for _, fifo, *_ in waiting.kinds)):
+            self.wake(topic, group)
+
+    def wake_at(self, topic: str, group: str, visible_ms: int) -> None:
+        """A delivery becomes visible then."""
+        waiting = self._waiting.get(topic, {}).get(group)
+        if waiting is not None:
+            self._wake_at(topic, group, waiting, visible_ms)
+
+    def wake_all(self) -> None:
+        """This node leads no more, or stops."""
+        for groups in self._waiting.values():
+            for waiting in groups.values():
+                for of_kind in waiting.kinds.values():
+                    for each in of_kind:
+                        _wake(each)
+
+    def _wake_at(self, topic: str, group: str, waiting: _Waiting, visible_ms: int) -> None:
+        if waiting.due_ms is not None and waiting.due_ms <= visible_ms:
+            return
+        if waiting.timer is not None:
+            waiting.timer.cancel()
+        waiting.due_ms = visible_ms
+        seconds = max(visible_ms - self._now_ms(), 1) / 1000
+        waiting.timer = self._loop.call_later(seconds, self._due, topic, group, waiting)
+
+    def _due(self, topic: str, group: str, waiting: _Waiting) -> None:
+        due_ms, waiting.timer, waiting.due_ms = waiting.due_ms, None, None
+        if due_ms is not None and due_ms > self._now_ms():
+            self._wake_at(topic, group, waiting, due_ms)  # the store clock runs slower now
+        else:
+            self.wake(topic, group)
+
+    def _forget(self, topic: str, group: str, kind: _Kind, woken: asyncio.Future[None]) -> None:
+        groups = self._waiting[topic]
+        waiting = groups[group]
+        del waiting.kinds[kind][woken]
+        if not waiting.kinds[kind]:
+            del waiting.kinds[kind]
+        if not waiting.kinds:
+            if waiting.timer is not None:
+                waiting.timer.cancel()
+            del groups[group]
+        if not groups:
+            del self._waiting[topic]
+
+
+def _wake(woken: asyncio.Future[None] | None) -> None:
+    if woken is not None and not woken.done():
+        woken.set_result(None)

@@ -1,0 +1,288 @@
+"""The door of POP: every wire receives, acknowledges and changes deliveries here.
+
+A member of a group receives messages from any queue; nobody else of the group gets them for a time.
+What is not acknowledged by then is received again, and goes to the dead letters after the group's
+last attempt. All of it is commands in the log, and every answer comes after its command is
+committed. Only the leader decides, by what is pending (:mod:`broker.group_commit.pending_pop`), so
+commands are applied as they were meant.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from random import Random
+
+from broker.delivery.message_reader import MessageReader
+from broker.delivery.replica_selection import ReplicaSelection
+from broker.errors import (
+    ForbiddenError,
+    InvisibleTimeError,
+    Refusal,
+    UnavailableError,
+    UnknownQueueError,
+    UnknownTopicError,
+)
+from broker.group_commit.batcher import Batcher
+from broker.limits import CONSUME, STATE
+from broker.metrics.broker_metrics import MessageRates
+from broker.pop.dead_letters import DeadLetters
+from broker.pop.held_receives import HeldReceives
+from broker.pop.pop_request import PopRequest, PopResult, ReceiptResult, ReceiptStatus
+from broker.pop.receipt_handle import ReceiptHandle, parse_handle, tag_of
+from broker.pop.receiver import Receiver, completion
+from broker.pop.reception import Candidate
+from broker.state.commands import Command, PopAck, PopChange
+from broker.state.pop_queues import PopKey, pack_runs
+from broker.state.state_machine import BrokerStateMachine
+from broker.topics_and_groups import GroupConfig
+from dledger.node.state_machine import Leadership
+from store.field_checks import I64_MAX
+
+_EXPIRED = ReceiptResult(ReceiptStatus.EXPIRED)
+_INVALID = ReceiptResult(ReceiptStatus.INVALID)
+
+
+class Pop:
+    """Gives messages out by POP, while this node serves as leader."""
+
+    def __init__(
+        self,
+        *,
+        machine: BrokerStateMachine,
+        reader: MessageReader,
+        batcher: Batcher,
+        replicas: ReplicaSelection,
+        rates: MessageRates,
+        ensure_group: Callable[[str], None],
+        known_by_all: Callable[[], bool],
+        broker_name: str,
+        loop: asyncio.AbstractEventLoop,
+        wall_clock: Callable[[], int],
+        rng: Random,
+    ) -> None:
+        """``ensure_group`` creates a group on its first use. ``known_by_all``: whether every member
+        knows the commands of POP. ``broker_name`` stands in receipt handles."""
+        self._machine = machine
+        self._batcher = batcher
+        self._rates = rates
+        self._ensure_group = ensure_group
+        self._known_by_all = known_by_all
+        self._refusal: Refusal | None = None
+        self._broker_name = broker_name
+        self._loop = loop
+        self._rng = rng
+        self.held = HeldReceives(loop, batcher.now_ms)
+        self._dead_letters = DeadLetters(batcher=batcher, wall_clock=wall_clock, rng=rng)
+        self._receiver = Receiver(
+            machine=machine,
+            reader=reader,
+            batcher=batcher,
+            replicas=replicas,
+            dead_letters=self._dead_letters,
+            broker_name=broker_name,
+            loop=loop,
+            rng=rng,
+        )
+
+    # --- what the broker tells
+
+    def leadership_changed(self, leadership: Leadership) -> None:
+        """A new leader's clock goes on from the last reception. Held requests end without one."""
+        if leadership.serving:
+            self._batcher.clock.reached(self._machine.state.pop.time_ms)
+        else:
+            self.held.wake_all()
+
+    def refuse_all(self, why: Refusal) -> None:
+        """The broker stops, or its state is wrong: from now on everything is refused."""
+        self._refusal = why
+        self.held.wake_all()
+
+    # --- receiving
+
+    async def receive(self, request: PopRequest) -> PopResult:
+        """The messages for a member of a group, now or before the deadline.
+
+        Raises one of :data:`~broker.errors.REFUSALS`. What was received although its answer was
+        lost is visible again after its time.
+        """
+        group, queues = self._check(request)
+        while True:
+            seen = self.held.events
+            result, visible_ms = await self._receiver.take(request, group, queues)
+            if result.messages:
+                self._received(request, result)
+                return result
+            if not await self.held.wait(request, visible_ms, seen):
+                return result
+            group, queues = self._check(request)
+
+    def _check(self, request: PopRequest) -> tuple[GroupConfig, Sequence[int]]:
+        """The settings of the group, and the queues to look at, beginning with any of them."""
+        self._check_serving()
+        if not self._known_by_all():
+            raise UnavailableError("POP begins when all members run a program that knows it")
+        if not 0 < request.invisible_ms <= CONSUME.pop_invisible_ms_max:
+            raise InvisibleTimeError(request.invisible_ms, 1, CONSUME.pop_invisible_ms_max)
+        topic = self._batcher.topic(request.topic)
+        if topic is None:
+            raise UnknownTopicError(f"topic[{request.topic}] not exist, apply first please!")
+        if not topic.readable:
+            raise ForbiddenError(f"the topic {request.topic} is not readable")
+        queues = range(min(topic.read_queues, STATE.queues_max))
+        if request.queue is not None and request.queue not in queues:
+            raise UnknownQueueError(
+                f"the topic {request.topic} has no queue {request.queue} to read, "
+                f"its queues are 0 to {topic.read_queues - 1}"
+            )
+        self._ensure_group(request.group)
+        group = self._batcher.group(request.group) or GroupConfig(request.group)
+        if not group.consume_enable:
+            raise ForbiddenError(f"the group {request.group} is not allowed to consume")
+        if request.queue is not None:
+            return group, (request.queue,)
+        first = self._rng.randrange(max(topic.read_queues, 1))
+        return group, (*queues[first:], *queues[:first])
+
+    def _received(self, request: PopRequest, result: PopResult) -> None:
+        group, topic, messages = request.group, request.topic, result.messages
+        size = sum(len(each.record) for each in messages)
+        self._rates.pulled(topic, group, len(messages), size)
+        self.held.wake(topic, group)  # there may be more
+        self.held.wake_at(topic, group, messages[0].invisible_until_ms)
+
+    async def has_messages(self, request: PopRequest) -> bool:
+        """Whether a request may find something, now or before its deadline. Filters do not count.
+
+        Raises as :meth:`receive`.
+        """
+        while True:
+            _group, queues = self._check(request)
+            seen = self.held.events
+            visible_ms: list[int] = []
+            for queue_id in queues:
+                next_ms = self._receiver.next_message_ms(request, queue_id)
+                if next_ms is not None:
+                    visible_ms.append(next_ms)
+            next_ms = min(visible_ms, default=None)
+            if next_ms is not None and next_ms <= self._batcher.now_ms():
+                return True
+            if not await self.held.wait(request, next_ms, seen):
+                return False
+
+    # --- what becomes of a delivery
+
+    async def ack(self, group: str, topic: str, handles: Sequence[str]) -> list[ReceiptResult]:
+        """Acknowledges deliveries: their messages are never received again by the group.
+
+        Raises one of :data:`~broker.errors.REFUSALS`; nothing or all of it is done then.
+        """
+        self._check_serving()
+        now_ms = self._batcher.now_ms()
+        results: list[ReceiptResult] = []
+        acknowledged: dict[PopKey, list[int]] = {}
+        for text in handles:
+            handle, problem = self._delivery(group, topic, text, now_ms)
+            if handle is not None:
+                offsets = acknowledged.setdefault((group, topic, handle.queue_id), [])
+                if handle.offset in offsets:
+                    problem = _EXPIRED
+                else:
+                    offsets.append(handle.offset)
+                    problem = ReceiptResult(ReceiptStatus.OK, text)
+            results.append(problem)
+        was_full = any(map(self._is_full, acknowledged))
+        await self._commit(
+            [PopAck(*key, pack_runs(sorted(offsets))) for key, offsets in acknowledged.items()]
+        )
+        if acknowledged:
+            self.held.acknowledged(topic, group, was_full=was_full)
+        return results
+
+    async def change_invisible(
+        self, group: str, topic: str, handle: str, invisible_ms: int
+    ) -> ReceiptResult:
+        """The message stays invisible from now on for so long; 0: it is visible at once. The old
+        handle expires, and the result has the new one."""
+        self._check_serving()
+        if not 0 <= invisible_ms <= CONSUME.pop_invisible_ms_max:
+            raise InvisibleTimeError(invisible_ms, 0, CONSUME.pop_invisible_ms_max)
+        now_ms = self._batcher.now_ms()
+        known, problem = self._delivery(group, topic, handle, now_ms)
+        if known is None:
+            return problem
+        nonce = self._rng.randrange(1, I64_MAX)
+        until_ms = now_ms + invisible_ms
+        key = (group, topic, known.queue_id)
+        await self._commit([PopChange(*key, known.offset, nonce, until_ms, now_ms)])
+        if invisible_ms:
+            self.held.wake_at(topic, group, until_ms)
+        else:
+            self.held.wake(topic, group)
+        changed = known._replace(tag=tag_of(nonce), delivered_ms=now_ms, invisible_ms=invisible_ms)
+        return ReceiptResult(ReceiptStatus.OK, str(changed), until_ms)
+
+    async def to_dead_letter(
+        self, group: str, topic: str, handle: str, delivery_attempt: int, max_attempts: int
+    ) -> ReceiptResult:
+        """The member gives the message up: it goes to the group's dead letters.
+
+        ``delivery_attempt`` and ``max_attempts`` are what the member says of it; the log counts by
+        itself.
+        """
+        del delivery_attempt, max_attempts
+        batcher = self._batcher
+        self._check_serving()
+        known, problem = self._delivery(group, topic, handle, batcher.now_ms())
+        if known is None:
+            return problem
+        key = (group, topic, known.queue_id)
+        records = await self._receiver.records(key, [known.offset])
+        again, problem = self._delivery(group, topic, handle, batcher.now_ms())
+        pending = batcher.pop_queue(key)
+        if again is None or pending is None or not records:
+            return problem
+        settings = batcher.group(group) or GroupConfig(group)
+        delivery = pending.queue.deliveries[known.offset]
+        letter = Candidate(known.offset, records[0], delivery)
+        committed: asyncio.Future[None] = self._loop.create_future()
+        self._dead_letters.bury(key, settings, letter, delivery.attempt, completion(committed))
+        await committed
+        self.held.wake(topic, group)
+        return ReceiptResult(ReceiptStatus.OK, handle)
+
+    def _delivery(
+        self, group: str, topic: str, text: str, now_ms: int
+    ) -> tuple[ReceiptHandle | None, ReceiptResult]:
+        """The handle if its delivery goes on, or else what is wrong with it."""
+        handle = parse_handle(text, self._broker_name)
+        if handle is None:
+            return None, _INVALID
+        pending = self._batcher.pop_queue((group, topic, handle.queue_id))
+        if pending is None:
+            return None, _INVALID
+        known = pending.queue.deliveries.get(handle.offset)
+        if (
+            known is None
+            or tag_of(known.nonce) != handle.tag
+            or known.visible_ms != handle.visible_ms
+            or known.visible_ms <= now_ms
+        ):
+            return None, _EXPIRED
+        return handle, _EXPIRED
+
+    def _check_serving(self) -> None:
+        if self._refusal is not None:
+            raise self._refusal
+        self._batcher.check_serving()
+
+    def _is_full(self, key: PopKey) -> bool:
+        pending = self._batcher.pop_queue(key)
+        return pending is not None and len(pending) >= STATE.pop_queue_deliveries_max
+
+    async def _commit(self, commands: Sequence[Command]) -> None:
+        if commands:
+            committed: asyncio.Future[None] = self._loop.create_future()
+            self._batcher.add_in_one_entry((), commands, completion(committed))
+            await committed

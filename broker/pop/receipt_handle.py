@@ -1,0 +1,60 @@
+"""Receipt handles: each names one delivery.
+
+A handle is text in the form of RocketMQ's property ``POP_CK``, eight fields with spaces between
+them: an offset at or below the message's, time of the reception, invisible time, the low 31 bits of
+the reception's nonce, 0, broker name, queue id, offset. RocketMQ 4.x clients make it themselves
+from the fields of an answer, where the fourth is a revive queue. Times are ms of the store clock.
+The state says which nonce and time are the last of a message.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from store.field_checks import I64_MAX
+
+HANDLE_SIZE_MAX = 512
+"""Format: characters of a handle; the broker name is the longest part."""
+
+_TAG_BITS = (1 << 31) - 1
+_NUMBER = "([0-9]{1,19})"
+_HANDLE = re.compile(
+    f"[0-9]{{1,19}} {_NUMBER} {_NUMBER} ([0-9]{{1,10}}) 0 ([^ ]+) {_NUMBER} {_NUMBER}"
+)
+
+
+def tag_of(nonce: int) -> int:
+    """What a handle has of a nonce."""
+    return nonce & _TAG_BITS
+
+
+class ReceiptHandle(NamedTuple):
+    tag: int
+    delivered_ms: int
+    invisible_ms: int
+    broker: str
+    queue_id: int
+    offset: int
+
+    @property
+    def visible_ms(self) -> int:
+        return self.delivered_ms + self.invisible_ms
+
+    def __str__(self) -> str:
+        return (
+            f"{self.offset} {self.delivered_ms} {self.invisible_ms} {self.tag} 0 {self.broker} "
+            f"{self.queue_id} {self.offset}"
+        )
+
+
+def parse_handle(text: str, broker: str) -> ReceiptHandle | None:
+    """The handle in ``text``; None if it is none of that broker."""
+    found = _HANDLE.fullmatch(text) if len(text) <= HANDLE_SIZE_MAX else None
+    if found is None or found[4] != broker:
+        return None
+    numbers = int(found[1]), int(found[2]), int(found[5]), int(found[6])
+    if max(numbers) > I64_MAX:
+        return None
+    delivered_ms, invisible_ms, queue_id, offset = numbers
+    return ReceiptHandle(int(found[3]), delivered_ms, invisible_ms, broker, queue_id, offset)

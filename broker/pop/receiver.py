@@ -1,0 +1,346 @@
+"""Receiving on the leader: messages are found, their commands added, and their handles made."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from random import Random
+from typing import NamedTuple
+
+from broker.delivery.first_offset import begins_at_end
+from broker.delivery.message_reader import MessageReader
+from broker.delivery.replica_selection import ReplicaSelection
+from broker.errors import REFUSALS, UnavailableError
+from broker.group_commit.batcher import Batcher
+from broker.group_commit.pending_pop import PendingPopQueue
+from broker.ingest.state_quota import check_offset_quota
+from broker.limits import CONSUME, STATE
+from broker.pop.dead_letters import DeadLetters, attempts_max
+from broker.pop.pop_request import PoppedMessage, PopRequest, PopResult, PopStatus
+from broker.pop.receipt_handle import ReceiptHandle, tag_of
+from broker.pop.reception import Reception, ReceptionFinder, Search
+from broker.state.commands import Command, CommitOffset, PopAck, PopReceive, PopWait
+from broker.state.pop_queues import PopDelivery, PopKey, pack_runs, pack_waiting
+from broker.state.state_machine import BrokerStateMachine
+from broker.topics_and_groups import GroupConfig
+from dledger.errors import ProposeError
+from store.errors import StoreError
+from store.field_checks import I64_MAX
+from store.io.filesystem import Bytes
+
+log = logging.getLogger(__name__)
+
+_SKIP_SECONDS = 1.0
+"""How often the log learns that a filter has passed messages over."""
+
+
+class _Attempt(NamedTuple):
+    """One look at the queues for a request."""
+
+    request: PopRequest
+    group: GroupConfig
+    nonce: int
+    now_ms: int
+
+    def key(self, queue_id: int) -> PopKey:
+        return self.request.group, self.request.topic, queue_id
+
+    @property
+    def until_ms(self) -> int:
+        return self.now_ms + self.request.invisible_ms
+
+
+class _Received(NamedTuple):
+    """The messages of one queue that a request gets once their command is committed."""
+
+    committed: asyncio.Future[None]
+    messages: Sequence[PoppedMessage]
+    rest: int = 0
+
+
+class Taken(NamedTuple):
+    """What a look at the queues has found. ``visible_ms``: when the next delivery becomes
+    visible."""
+
+    result: PopResult
+    visible_ms: int | None = None
+
+
+class Receiver:
+    """Takes messages from queues for requests."""
+
+    def __init__(
+        self,
+        *,
+        machine: BrokerStateMachine,
+        reader: MessageReader,
+        batcher: Batcher,
+        replicas: ReplicaSelection,
+        dead_letters: DeadLetters,
+        broker_name: str,
+        loop: asyncio.AbstractEventLoop,
+        rng: Random,
+    ) -> None:
+        self._machine = machine
+        self._reader = reader
+        self._finder = ReceptionFinder(machine, reader, loop)
+        self._batcher = batcher
+        self._replicas = replicas
+        self._dead_letters = dead_letters
+        self._broker_name = broker_name
+        self._loop = loop
+        self._rng = rng
+        self._skipped_at: dict[PopKey, float] = {}
+        """When the log last learned that messages of a queue were passed over."""
+
+    async def take(self, request: PopRequest, group: GroupConfig, queues: Sequence[int]) -> Taken:
+        """What there is now, committed.
+
+        Raises :class:`~dledger.errors.ProposeError`, :class:`~broker.errors.UnavailableError`, and
+        :class:`~broker.errors.QuotaExceededError`.
+        """
+        nonce = _nonce(request) or self._rng.randrange(1, I64_MAX)
+        attempt = _Attempt(request, group, nonce, self._batcher.now_ms())
+        received: list[_Received] = []
+        if request.attempt_id:
+            received = [
+                each
+                for queue_id in queues
+                if (each := await self._given_before(attempt, queue_id)) is not None
+            ]
+        full = False
+        left = 0 if received else min(max(request.max_messages, 1), CONSUME.pop_messages_max)
+        visible_ms: list[int] = []
+        for queue_id in queues:
+            if left <= 0:
+                break
+            try:
+                got, is_full = await self._take_from(attempt, attempt.key(queue_id), left)
+            except UnavailableError:
+                if received:
+                    break
+                raise
+            full |= is_full
+            if got is not None:
+                received.append(got)
+                left -= len(got.messages)
+            pending = self._batcher.pop_queue(attempt.key(queue_id))
+            next_ms = None if pending is None else pending.next_visible_ms()
+            if next_ms is not None:
+                visible_ms.append(next_ms)
+        for each in received:
+            await each.committed
+        messages = tuple(message for each in received for message in each.messages)
+        if messages:
+            rest = sum(each.rest for each in received)
+            return Taken(PopResult(PopStatus.FOUND, messages, rest))
+        status = PopStatus.FULL if full else PopStatus.NOTHING
+        return Taken(PopResult(status), min(visible_ms, default=None))
+
+    async def records(self, key: PopKey, offsets: Sequence[int]) -> Sequence[Bytes]:
+        """The records of a queue at these offsets. Raises
+        :class:`~broker.errors.UnavailableError`."""
+        try:
+            return await self._finder.records(key, offsets)
+        except StoreError as error:
+            raise UnavailableError(f"the messages cannot be read now: {error}") from error
+
+    def next_message_ms(self, request: PopRequest, queue_id: int) -> int | None:
+        """When the next message of the queue is there: 0 for a new one, None for none."""
+        first, end = self._reader.offsets(request.topic, queue_id)
+        key = (request.group, request.topic, queue_id)
+        pending = self._batcher.pop_queue(key)
+        if pending is None:
+            begin = self._batcher.offset(*key)
+            return 0 if end > (first if begin is None else max(begin, first)) else None
+        if end > pending.queue.next_offset:
+            return 0
+        visible = pending.visible(self._batcher.now_ms())
+        if any(delivery.attempt or not request.fifo for _, delivery in visible):
+            return 0
+        return pending.next_visible_ms()
+
+    async def _given_before(self, attempt: _Attempt, queue_id: int) -> _Received | None:
+        """The messages that an earlier try of the request has received."""
+        key = attempt.key(queue_id)
+        pending = self._batcher.pop_queue(key)
+        offsets = [] if pending is None else pending.reception(attempt.nonce, attempt.now_ms)
+        if pending is None or not offsets:
+            return None
+        deliveries = [pending.queue.deliveries[offset] for offset in offsets]
+        committed: asyncio.Future[None] = self._loop.create_future()
+        self._batcher.add_barrier(completion(committed))
+        records = await self.records(key, offsets)
+        given = zip(offsets, records, deliveries, strict=False)
+        return _Received(committed, [self._popped(attempt, key, *each) for each in given])
+
+    async def _take_from(
+        self, attempt: _Attempt, key: PopKey, messages: int
+    ) -> tuple[_Received | None, bool]:
+        """What one queue has for the request, and whether too much is out already."""
+        batcher = self._batcher
+        while True:
+            pending = self._cursor(attempt, key)
+            async with pending.lock:
+                batcher.check_serving()
+                if batcher.pop_queue(key) is not pending:
+                    continue
+                room = min(
+                    STATE.pop_queue_deliveries_max - len(pending),
+                    STATE.pop_deliveries_max - self._machine.state.pop.delivery_count,
+                )
+                search = Search(
+                    key,
+                    attempt.request.filter,
+                    attempt.request.fifo,
+                    attempts_max(attempt.group),
+                    attempt.now_ms,
+                    messages,
+                    room,
+                )
+                before = pending.queue.next_offset
+                try:
+                    reception = await self._finder.find(search, pending)
+                except StoreError as error:
+                    what = f"the messages cannot be read now: {error}"
+                    raise UnavailableError(what) from error
+                batcher.check_serving()
+                if (
+                    batcher.pop_queue(key) is not pending
+                    or pending.queue.next_offset != before
+                    or not _is_unchanged(reception, pending)
+                ):
+                    continue
+                got, again = self._give(attempt, key, pending, reception)
+                if not again:
+                    return got, got is None and room <= 0
+
+    def _cursor(self, attempt: _Attempt, key: PopKey) -> PendingPopQueue:
+        """The group's deliveries in the queue. The first time its place is written to the log: it
+        would begin elsewhere when it asks again."""
+        batcher, (_group, topic, queue_id) = self._batcher, key
+        first, end = self._reader.offsets(topic, queue_id)
+        pending = batcher.pop_queue(key)
+        if pending is None:
+            offset = batcher.offset(*key)
+            if offset is None:
+                check_offset_quota(batcher, self._machine.state.offset_count, *key)
+                offset = first
+                if attempt.request.from_end and begins_at_end(
+                    self._machine, self._replicas, topic, queue_id
+                ):
+                    offset = end
+            batcher.add_command(PopReceive(*key, offset, b"", 0, 0, attempt.now_ms))
+            return self._cursor(attempt, key)
+        if pending.queue.committed_offset < first:
+            batcher.add_command(CommitOffset(*key, first))  # what has expired is over
+        return pending
+
+    def _give(
+        self, attempt: _Attempt, key: PopKey, pending: PendingPopQueue, reception: Reception
+    ) -> tuple[_Received | None, bool]:
+        """Adds the commands. Returns also whether it is worth to look again at once."""
+        buried = self._bury(attempt, key, reception)
+        commands: list[Command] = []
+        next_offset = reception.next_offset
+        if reception.unwanted:
+            commands.append(PopAck(*key, pack_runs(reception.unwanted)))
+        if reception.waiting:
+            commands.append(PopWait(*key, next_offset, pack_waiting(reception.waiting)))
+        offsets = [each.offset for each in reception.receive]
+        if offsets or self._skips(key, pending, next_offset):
+            runs = pack_runs(offsets)
+            times = attempt.until_ms, attempt.now_ms
+            commands.append(PopReceive(*key, next_offset, runs, attempt.nonce, *times))
+        if not commands:
+            return None, buried
+        committed: asyncio.Future[None] = self._loop.create_future()
+        self._batcher.add_in_one_entry((), commands, completion(committed))
+        if not offsets:
+            committed.add_done_callback(_look_away)
+            return None, bool(buried or reception.waiting or reception.unwanted)
+        rest = self._reader.offsets(*key[1:])[1] - next_offset
+        deliveries = pending.queue.deliveries
+        messages = [
+            self._popped(attempt, key, each.offset, each.record, deliveries[each.offset])
+            for each in reception.receive
+        ]
+        return _Received(committed, messages, max(rest, 0)), False
+
+    def _bury(self, attempt: _Attempt, key: PopKey, reception: Reception) -> bool:
+        """Whether any message became a dead letter. Others wait: it is tried with each look."""
+        buried = False
+        for each in reception.exhausted:
+            attempts = 0 if each.delivery is None else each.delivery.attempt
+            try:
+                self._dead_letters.bury(key, attempt.group, each, attempts)
+                buried = True
+            except (*REFUSALS, StoreError) as error:
+                self._batcher.check_serving()
+                log.warning("a message waits to become a dead letter: %s", error)
+        return buried
+
+    def _skips(self, key: PopKey, pending: PendingPopQueue, next_offset: int) -> bool:
+        """Whether the log is to learn that the filter has passed messages over."""
+        if next_offset <= pending.queue.next_offset:
+            return False
+        now = self._loop.time()
+        if now < self._skipped_at.get(key, -_SKIP_SECONDS) + _SKIP_SECONDS:
+            return False
+        if len(self._skipped_at) >= STATE.pop_queue_deliveries_max:
+            self._skipped_at.clear()
+        self._skipped_at[key] = now
+        return True
+
+    def _popped(
+        self, attempt: _Attempt, key: PopKey, offset: int, record: Bytes, delivery: PopDelivery
+    ) -> PoppedMessage:
+        visible_ms = delivery.visible_ms
+        invisible_ms = attempt.request.invisible_ms
+        delivered_ms = visible_ms - invisible_ms
+        queue_id = key[2]
+        handle = ReceiptHandle(
+            tag_of(delivery.nonce), delivered_ms, invisible_ms, self._broker_name, queue_id, offset
+        )
+        return PoppedMessage(
+            record, queue_id, offset, str(handle), delivery.attempt, delivered_ms, visible_ms
+        )
+
+
+def _is_unchanged(reception: Reception, pending: PendingPopQueue) -> bool:
+    """Whether the deliveries are still those that were found."""
+    deliveries = pending.queue.deliveries
+    return all(
+        deliveries.get(each.offset) == each.delivery
+        for each in (*reception.receive, *reception.exhausted)
+    )
+
+
+def _nonce(request: PopRequest) -> int:
+    """The nonce of a request with an attempt id, 0 without one."""
+    if not request.attempt_id:
+        return 0
+    told = f"{request.client_id}\0{request.attempt_id}".encode(errors="replace")
+    return int.from_bytes(blake2b(told, digest_size=8).digest(), "big") >> 1 or 1
+
+
+def completion(committed: asyncio.Future[None]) -> Callable[[ProposeError | None], None]:
+    """Tells a future that its command is committed, or why not."""
+
+    def done(error: ProposeError | None) -> None:
+        if committed.done():
+            return  # its waiter is gone
+        if error is None:
+            committed.set_result(None)
+        else:
+            committed.set_exception(error)
+
+    return done
+
+
+def _look_away(committed: asyncio.Future[None]) -> None:
+    """Nobody waits for it."""
+    if not committed.cancelled():
+        committed.exception()

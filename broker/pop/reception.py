@@ -1,0 +1,243 @@
+"""What a member of a group may receive from one queue now.
+
+Messages that are visible again come first, by offset, then new ones. In FIFO order a message waits
+while an earlier one of its message group is not acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from broker.delivery.fetch import BYTES_USUAL
+from broker.delivery.message_filter import (
+    SCAN_LIMITS,
+    MessageFilter,
+    properties_of,
+    selected,
+)
+from broker.delivery.message_reader import LogRange, MessageReader, PullLimits, row_range
+from broker.group_commit.pending_pop import PendingPopQueue
+from broker.limits import CONSUME
+from broker.state.pop_queues import PopDelivery, PopKey
+from broker.state.state_machine import BrokerStateMachine
+from store.errors import StoreError
+from store.io.filesystem import Bytes
+from store.message.batch import QUEUE_ROW
+from store.message.record import record_bounds
+
+MESSAGE_GROUP = "__SHARDINGKEY"
+EXHAUSTED_MAX = 32
+"""Pace: messages of one queue that a reception sends to the dead letters."""
+
+_QUEUE_OFFSET = Struct(">20xq")
+
+
+class Candidate(NamedTuple):
+    """A message that may be received; ``delivery`` is its last one, None for a new message."""
+
+    offset: int
+    record: Bytes
+    delivery: PopDelivery | None
+
+
+@dataclass(slots=True)
+class Reception:
+    """What was found in one queue."""
+
+    next_offset: int
+    """Behind the new messages."""
+    receive: list[Candidate] = field(default_factory=list)
+    exhausted: list[Candidate] = field(default_factory=list)
+    """They were received too often."""
+    unwanted: list[int] = field(default_factory=list)
+    """Offsets that are visible again and that the filter does not want."""
+    waiting: list[tuple[int, int]] = field(default_factory=list)
+    """New messages in FIFO order, by offset and hash of their message group."""
+
+
+class Search(NamedTuple):
+    """What is looked for."""
+
+    key: PopKey
+    wanted: MessageFilter
+    fifo: bool
+    attempts_max: int
+    now_ms: int
+    messages: int
+    """At most so many are received."""
+    room: int
+    """So many new deliveries may be made."""
+
+
+class ReceptionFinder:
+    """Finds and loads messages on the leader."""
+
+    def __init__(
+        self, machine: BrokerStateMachine, reader: MessageReader, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._machine = machine
+        self._reader = reader
+        self._loop = loop
+
+    async def find(self, search: Search, pending: PendingPopQueue) -> Reception:
+        """What may be received. Raises :class:`~store.errors.StoreError`.
+
+        The deliveries may have changed while records were read from the disk: the caller looks
+        whether ``pending`` still counts.
+        """
+        blocked: set[int] = set()
+        if search.fifo:
+            again, blocked, waiting = _turns(search, pending)
+            left = 0
+            if len(again) < search.messages and 0 not in blocked:
+                left = min(CONSUME.pop_messages_max, CONSUME.pop_waiting_rows_max - waiting)
+        else:
+            again = _visible(search, pending)
+            fresh = sum(each.attempt < search.attempts_max for _, each in again)
+            left = search.messages - fresh
+        ranges, codes = self._rows(search.key, [offset for offset, _ in again])
+        codes_wanted = search.wanted.codes
+        first, messages = pending.queue.next_offset, min(left, search.room)
+        limits = PullLimits(messages, BYTES_USUAL)
+        found = None
+        if messages > 0:
+            scanned = limits if search.wanted.selector is None else SCAN_LIMITS
+            found = self._reader.find(*search.key[1:], first, scanned, codes_wanted)
+            if found.next_offset < first:
+                found = None  # the queue ends before the cursor
+        reception = Reception(first if found is None else found.next_offset)
+        new_ranges = () if found is None else found.ranges
+        parts = await self._load([*ranges, *new_ranges])
+        for (offset, delivery), code, record in zip(again, codes, parts, strict=False):
+            self._sort(search, reception, Candidate(offset, record, delivery), code)
+        if found is not None and new_ranges:
+            new = parts[len(ranges) :]
+            if search.wanted.selector is not None:
+                found, new = selected(search.wanted.selector, first, found, new, limits)
+                reception.next_offset = found.next_offset
+            self._add_new(search, reception, new, blocked)
+        return reception
+
+    async def records(self, key: PopKey, offsets: Sequence[int]) -> Sequence[Bytes]:
+        """The records of a queue at these offsets. Raises :class:`~store.errors.StoreError`."""
+        ranges, _codes = self._rows(key, offsets)
+        return await self._load(ranges)
+
+    def _rows(self, key: PopKey, offsets: Sequence[int]) -> tuple[list[LogRange], list[int]]:
+        """Where the records lie, and their tags codes; of the first ones, if there are too many
+        bytes."""
+        _group, topic, queue_id = key
+        queue = self._machine.queue(topic, queue_id)
+        ranges: list[LogRange] = []
+        codes: list[int] = []
+        total = 0
+        for offset in offsets:
+            row = b"" if queue is None else queue.read(offset, 1)
+            if queue is None or not row:
+                break
+            position, size, code = QUEUE_ROW.unpack(row)
+            total += size
+            if ranges and total > CONSUME.pull_bytes_max:
+                break
+            ranges.append(row_range(queue, queue_id, offset, position, size))
+            codes.append(code)
+        return ranges, codes
+
+    async def _load(self, ranges: Sequence[LogRange]) -> Sequence[Bytes]:
+        """Without a turn of the event loop where all is in memory."""
+        if not ranges:
+            return ()
+        loaded: asyncio.Future[Sequence[Bytes]] = self._loop.create_future()
+
+        def done(parts: Sequence[Bytes], error: StoreError | None) -> None:
+            if loaded.done():
+                return
+            if error is None:
+                loaded.set_result(parts)
+            else:
+                loaded.set_exception(error)
+
+        self._reader.load(ranges, done)
+        return await loaded
+
+    @staticmethod
+    def _sort(search: Search, reception: Reception, each: Candidate, code: int) -> None:
+        """Where a message goes that was received before, or waited."""
+        codes, selector, _ = search.wanted
+        attempt = 0 if each.delivery is None else each.delivery.attempt
+        if attempt >= search.attempts_max:
+            reception.exhausted.append(each)
+        elif (codes is not None and code not in codes) or (
+            selector is not None and not selector.matches(properties_of(each.record))
+        ):
+            reception.unwanted.append(each.offset)
+        else:
+            reception.receive.append(each)
+
+    @staticmethod
+    def _add_new(
+        search: Search, reception: Reception, parts: Sequence[Bytes], blocked: set[int]
+    ) -> None:
+        for part in parts:
+            for start, end in record_bounds(part):
+                record = memoryview(part)[start:end]
+                (offset,) = _QUEUE_OFFSET.unpack_from(record)
+                if search.fifo:
+                    group_hash = message_group_hash(record)
+                    reception.waiting.append((offset, group_hash))
+                    if group_hash in blocked or len(reception.receive) >= search.messages:
+                        continue
+                    blocked.add(group_hash)
+                reception.receive.append(Candidate(offset, record, None))
+
+
+def _visible(search: Search, pending: PendingPopQueue) -> list[tuple[int, PopDelivery]]:
+    found: list[tuple[int, PopDelivery]] = []
+    fresh = exhausted = 0
+    for offset, delivery in pending.visible(search.now_ms):
+        if delivery.attempt >= search.attempts_max:
+            exhausted += 1
+            if exhausted > EXHAUSTED_MAX:
+                continue
+        else:
+            fresh += 1
+        found.append((offset, delivery))
+        if fresh == search.messages:
+            break
+    return found
+
+
+def _turns(
+    search: Search, pending: PendingPopQueue
+) -> tuple[list[tuple[int, PopDelivery]], set[int], int]:
+    """The messages whose turn it is in FIFO order, the groups that have one out or get one now, and
+    how many wait. A message whose group nobody looked at stands before all others."""
+    turns: list[tuple[int, PopDelivery]] = []
+    blocked: set[int] = set()
+    waiting = 0
+    for offset, delivery in pending.queue.deliveries.items():
+        waiting += not delivery.attempt
+        if 0 in blocked or delivery.group_hash in blocked:
+            continue
+        if blocked and delivery.group_hash == 0:
+            blocked.add(0)
+            continue
+        if delivery.visible_ms <= search.now_ms and len(turns) < search.messages:
+            turns.append((offset, delivery))
+        blocked.add(delivery.group_hash)
+    return turns, blocked, waiting
+
+
+def message_group_hash(record: Bytes) -> int:
+    """Of the message group of a record, at least 1; a message without one is of the group ``""``.
+
+    CRC32C. Two groups with the same hash wait for each other.
+    """
+    group = properties_of(record).get(MESSAGE_GROUP, "")
+    return crc32c(group.encode()) or 1

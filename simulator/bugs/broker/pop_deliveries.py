@@ -1,0 +1,278 @@
+"""Planted bugs R of POP: receptions, acknowledgements, message groups and dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import broker.pop.receiver
+import broker.pop.reception
+from broker.group_commit.batcher import Batcher
+from broker.group_commit.pending_batch import Completion, QueueMessages
+from broker.group_commit.pending_pop import PendingPop, PendingPopQueue
+from broker.pop.dead_letters import DeadLetters, attempts_max
+from broker.pop.pop import Pop
+from broker.pop.pop_request import ReceiptResult, ReceiptStatus
+from broker.pop.receipt_handle import ReceiptHandle, parse_handle
+from broker.pop.receiver import Receiver
+from broker.pop.reception import Reception, Search
+from broker.state.commands import Command, PopAck
+from broker.state.pop_queues import PopDelivery, PopKey, PopQueue, PopQueues, pack_runs
+from broker.topics_and_groups import GroupConfig
+from dledger.errors import ProposeError
+from simulator.bugs.planted_bug import Bug, Patch
+from simulator.worlds.registry import POP
+
+
+def acknowledgement_forgotten(patch: Patch) -> None:
+    """An acknowledgement in the log changes nothing."""
+    patch.set(PopQueue, "acknowledge", lambda _queue, _offsets: None)
+
+
+def acknowledged_before_it_is_committed(patch: Patch) -> None:
+    """An acknowledgement is answered when its command is added, not when it is committed."""
+
+    async def hasty(pop: Pop, commands: Sequence[Command]) -> None:
+        if commands:
+            pop._batcher.add_in_one_entry((), commands)
+
+    patch.set(Pop, "_commit", hasty)
+
+
+def given_before_it_is_committed(patch: Patch) -> None:
+    """Messages are given out when their command is added, not when it is committed."""
+    give = Receiver._give
+
+    def hasty(
+        receiver: Receiver,
+        attempt: Any,
+        key: PopKey,
+        pending: PendingPopQueue,
+        reception: Reception,
+    ) -> Any:
+        received, again = give(receiver, attempt, key, pending, reception)
+        if received is not None:
+            committed = receiver._loop.create_future()
+            committed.set_result(None)
+            received.committed.add_done_callback(lambda each: each.cancelled() or each.exception())
+            received = received._replace(committed=committed)
+        return received, again
+
+    patch.set(Receiver, "_give", hasty)
+
+
+def any_handle_counts(patch: Patch) -> None:
+    """A receipt handle counts as long as its message is not acknowledged."""
+
+    def trusting(
+        pop: Pop, group: str, topic: str, text: str, now_ms: int
+    ) -> tuple[ReceiptHandle | None, ReceiptResult]:
+        del now_ms
+        handle = parse_handle(text, pop._broker_name)
+        expired = ReceiptResult(ReceiptStatus.EXPIRED)
+        pending = (
+            None if handle is None else pop._batcher.pop_queue((group, topic, handle.queue_id))
+        )
+        if handle is None or pending is None or handle.offset not in pending.queue.deliveries:
+            return None, expired
+        return handle, expired
+
+    patch.set(Pop, "_delivery", trusting)
+
+
+def visible_too_early(patch: Patch) -> None:
+    """A message is received again 200 ms before its invisible time is over."""
+    visible = PendingPopQueue.visible
+
+    def early(queue: PendingPopQueue, now_ms: int) -> Iterator[tuple[int, PopDelivery]]:
+        return visible(queue, now_ms + 200)
+
+    patch.set(PendingPopQueue, "visible", early)
+
+
+def attempts_not_counted(patch: Patch) -> None:
+    """Each reception is the first of its message."""
+
+    def forgetful(
+        queue: PopQueue, next_offset: int, offsets: Iterable[int], nonce: int, until_ms: int
+    ) -> None:
+        for offset in offsets:
+            known = queue.deliveries.get(offset)
+            group_hash = 0 if known is None else known.group_hash
+            queue.deliveries[offset] = PopDelivery(until_ms, 1, nonce, group_hash)
+        queue.next_offset = max(queue.next_offset, next_offset)
+
+    patch.set(PopQueue, "receive", forgetful)
+
+
+def dead_letter_and_end_apart(patch: Patch) -> None:
+    """A dead letter is stored in one entry, and its delivery ends in the next."""
+    bury = DeadLetters.bury
+
+    def apart(  # noqa: PLR0917 - as what it replaces
+        letters: DeadLetters,
+        key: PopKey,
+        group: GroupConfig,
+        letter: Any,
+        attempts: int,
+        done: Completion | None = None,
+    ) -> None:
+        batcher = letters._batcher
+        letters._batcher = _Apart(batcher)  # type: ignore[assignment]  # it passes calls on
+        try:
+            bury(letters, key, group, letter, attempts, done)
+        finally:
+            letters._batcher = batcher
+
+    patch.set(DeadLetters, "bury", apart)
+
+
+class _Apart:
+    """A batcher that adds messages first, and acknowledgements once they are stored."""
+
+    def __init__(self, batcher: Batcher) -> None:
+        self._batcher = batcher
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._batcher, name)
+
+    def add_in_one_entry(
+        self,
+        messages: Sequence[QueueMessages],
+        commands: Sequence[Command],
+        completion: Completion | None = None,
+    ) -> None:
+        now = [each for each in commands if not isinstance(each, PopAck)]
+        later = [each for each in commands if isinstance(each, PopAck)]
+
+        def stored(error: ProposeError | None) -> None:
+            if error is None and self._batcher.serving:
+                self._batcher.add_in_one_entry((), later, completion)
+
+        self._batcher.add_in_one_entry(messages, now, stored)
+
+
+def exhausted_messages_dropped(patch: Patch) -> None:
+    """A message that was received often enough is dropped, and is no dead letter."""
+
+    def drop(
+        letters: DeadLetters,
+        key: PopKey,
+        _group: GroupConfig,
+        letter: Any,
+        _attempts: int,
+        done: Completion | None = None,
+    ) -> None:
+        runs = pack_runs([letter.offset])
+        letters._batcher.add_in_one_entry((), [PopAck(*key, runs)], done)
+
+    patch.set(DeadLetters, "bury", drop)
+
+
+def received_once_too_often(patch: Patch) -> None:
+    """A group receives a message once more than its settings say."""
+    patch.set(broker.pop.receiver, "attempts_max", lambda group: attempts_max(group) + 1)
+
+
+def given_up_one_attempt_early(patch: Patch) -> None:
+    """A message goes to the dead letters one attempt before its last."""
+    patch.set(broker.pop.receiver, "attempts_max", lambda group: attempts_max(group) - 1)
+
+
+def message_groups_ignored(patch: Patch) -> None:
+    """In FIFO order a message goes out while an earlier one of its message group is out."""
+
+    def all_of_them(
+        search: Search, pending: PendingPopQueue
+    ) -> tuple[list[tuple[int, PopDelivery]], set[int], int]:
+        found = [
+            (offset, delivery)
+            for offset, delivery in pending.queue.deliveries.items()
+            if delivery.visible_ms <= search.now_ms
+        ]
+        return found[: search.messages], set(), 0
+
+    patch.set(broker.pop.reception, "_turns", all_of_them)
+
+
+def waiting_messages_forgotten(patch: Patch) -> None:
+    """Messages that wait for their message group are passed over."""
+
+    def careless(queue: PopQueue, next_offset: int, rows: Iterable[tuple[int, int]]) -> None:
+        del rows
+        queue.next_offset = max(queue.next_offset, next_offset)
+
+    patch.set(PopQueue, "wait", careless)
+
+
+def changed_time_forgotten(patch: Patch) -> None:
+    """A changed invisible time is answered, and the old one goes on."""
+    patch.set(PopQueue, "change", lambda _queue, _offset, _nonce, _until_ms: None)
+
+
+def deliveries_not_in_the_checkpoint(patch: Patch) -> None:
+    """A restart begins without the deliveries of POP."""
+    patch.set(PopQueues, "as_rows", lambda queues: [queues.time_ms, []])
+
+
+def pending_deliveries_outlive_their_leader(patch: Patch) -> None:
+    """What a leader meant to do is taken for done when it leads again, or was refused."""
+    patch.set(PendingPop, "clear", lambda _pop: None)
+
+
+def one_message_passed_over(patch: Patch) -> None:
+    """The cursor moves one message too far with each full reception."""
+    give = Receiver._give
+
+    def far(
+        receiver: Receiver,
+        attempt: Any,
+        key: PopKey,
+        pending: PendingPopQueue,
+        reception: Reception,
+    ) -> Any:
+        _first, end = receiver._reader.offsets(*key[1:])
+        if reception.receive and reception.next_offset < end:
+            reception.next_offset += 1
+        return give(receiver, attempt, key, pending, reception)
+
+    patch.set(Receiver, "_give", far)
+
+
+def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
+    return Bug(id_, plant, says, seeds, seconds=8.0, world=POP, kinds=kinds)
+
+
+LEADERS = ("crash", "partition", "pause")
+
+BUGS = (
+    _bug("R1x", acknowledgement_forgotten, "which it has acknowledged", 5),
+    _bug("R2x", acknowledged_before_it_is_committed, "is answered, and is not in the log", 5),
+    _bug("R3x", given_before_it_is_committed, "and the log does not say so", 5),
+    _bug("R4x", any_handle_counts, "with a handle of another delivery", 10),
+    _bug("R5x", visible_too_early, "before it is visible again", 5),
+    _bug("R6x", attempts_not_counted, "and the log does not say so", 5),
+    _bug("R7x", dead_letter_and_end_apart, "dead letters and deliveries at once", 5),
+    _bug("R8x", exhausted_messages_dropped, "and nobody has acknowledged it", 10),
+    _bug("R9x", received_once_too_often, "once more than its group tries", 5),
+    _bug("R10x", given_up_one_attempt_early, "is a dead letter after 2 attempts", 5),
+    _bug("R11x", message_groups_ignored, "of its message group is done", 5),
+    _bug("R12x", waiting_messages_forgotten, "of its message group is done", 5),
+    _bug("R13x", changed_time_forgotten, "before it is visible again", 10),
+    _bug(
+        "R14x",
+        deliveries_not_in_the_checkpoint,
+        "gives up a state | that nobody had | has another state after",
+        10,
+        "stop",
+        "crash",
+    ),
+    _bug(
+        "R15x",
+        pending_deliveries_outlive_their_leader,
+        "not within | is answered, and is not in the log | ends twice | too late | passes",
+        60,
+        *LEADERS,
+    ),
+    _bug("R16x", one_message_passed_over, "over", 5),
+)

@@ -1,0 +1,107 @@
+"""What a file of the key index must look like, computed from its rows (docs/format.md)."""
+
+from __future__ import annotations
+
+import numpy as np
+from crc32c import crc32c
+from numpy.typing import NDArray
+
+from store.errors import DamagedError
+from store.index.key_file import (
+    CRC_AT,
+    HEADER,
+    KEY_ROW_SIZE,
+    MAGIC,
+    PAGE,
+    PAGE_SIZE,
+    VERSION,
+    IndexFile,
+)
+from store.io.filesystem import ReadableFileSystem
+from store.verify.files.first_difference import first_difference
+from store.verify.log.record_columns import KEY_ROWS
+
+Edges = tuple[int, int, int, int]
+"""Lowest and highest position of the rows, lowest and highest store time in seconds."""
+
+
+def edges_of(rows: NDArray[np.void]) -> Edges:
+    positions, seconds = rows["position"], rows["seconds"]
+    edges = (positions.min(), positions.max(), seconds.min(), seconds.max())
+    first, last, first_seconds, last_seconds = map(int, edges)
+    return first, last, first_seconds, last_seconds
+
+
+def stated_edges(file: IndexFile) -> Edges:
+    return file.first_position, file.last_position, file.first_seconds, file.last_seconds
+
+
+def page_table(rows: bytes) -> bytes:
+    """For each page of rows the hash of its first row, and its CRC32C."""
+    pages = [rows[at : at + PAGE_SIZE] for at in range(0, len(rows), PAGE_SIZE)]
+    return b"".join([page[:4] + crc32c(page).to_bytes(4, "big") for page in pages])
+
+
+def first_unordered(rows: NDArray[np.void]) -> int | None:
+    """The first row that should stand before the row before it."""
+    hashes, positions = rows["hash"], rows["position"]
+    falls = hashes[1:] < hashes[:-1]
+    falls |= (hashes[1:] == hashes[:-1]) & (positions[1:] < positions[:-1])
+    found = np.flatnonzero(falls)
+    return int(found[0]) + 1 if len(found) else None
+
+
+def damaged_byte(fs: ReadableFileSystem, error: DamagedError) -> int:
+    """The wrong byte of header or page table, if the rows are those that were written."""
+    if error.position != CRC_AT:
+        return error.position
+    handle = fs.open(error.path, writable=False)
+    try:
+        data = handle.pread(handle.size(), 0)
+    finally:
+        handle.close()
+    count = HEADER.unpack_from(data)[6]
+    rows = data[HEADER.size :][: count * KEY_ROW_SIZE]
+    if not rows:
+        return error.position
+    edges, pages = edges_of(np.frombuffer(rows, KEY_ROWS)), page_table(rows)
+    header = HEADER.pack(MAGIC, VERSION, *edges, len(rows) // KEY_ROW_SIZE, 0)[:CRC_AT]
+    header += crc32c(pages, crc32c(header)).to_bytes(4, "big")
+    return first_difference(data, header + rows + pages)
+
+
+def wrong_rows(file: IndexFile, data: bytes) -> tuple[int, int, int] | None:
+    """The first byte of rows with another CRC, that CRC as the file states it, and as it is."""
+    if file.version != VERSION or not data:
+        found = crc32c(data)
+        return (0, file.crc, found) if found != file.crc or not data else None
+    found_pages = page_table(data)
+    for at in range(0, len(file.pages), PAGE.size):
+        if found_pages[at : at + PAGE.size] != file.pages[at : at + PAGE.size]:
+            begin = at // PAGE.size * PAGE_SIZE
+            _, stated = PAGE.unpack_from(file.pages, at)
+            return begin, stated, crc32c(data[begin : begin + PAGE_SIZE])
+    return None
+
+
+class PagesCheck:
+    """Compares the rows of a file with its page table, piece by piece."""
+
+    def __init__(self, file: IndexFile) -> None:
+        self._pages = file.pages
+        self._crc = self._at = 0
+        self._end = file.count * KEY_ROW_SIZE
+        self.are_whole = True
+
+    def take(self, data: bytes) -> None:
+        """Takes the next rows."""
+        view = memoryview(data)
+        while view:
+            part = view[: PAGE_SIZE - self._at % PAGE_SIZE]
+            page = self._at // PAGE_SIZE * PAGE.size
+            self._crc = crc32c(part, self._crc if self._at % PAGE_SIZE else 0)
+            self._at += len(part)
+            if self._at % PAGE_SIZE == 0 or self._at == self._end:
+                right = self._pages[page + 4 : page + PAGE.size]
+                self.are_whole = self.are_whole and right == self._crc.to_bytes(4, "big")
+            view = view[len(part) :]

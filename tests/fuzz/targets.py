@@ -1,0 +1,43 @@
+"""Every decoder of the product (``tests/linear/decoders.py``), and inputs to begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from tests.fuzz.samples import SAMPLES
+from tests.linear.decoder import Decoder, is_refusal
+from tests.linear.decoders import DECODERS
+
+UNITS = (0, 1, 2, 5, 20)
+"""How often a sample of a shape has the unit of it."""
+
+
+class Target(NamedTuple):
+    """``read`` gets any bytes. It returns, or raises what is a defect."""
+
+    name: str
+    read: Callable[[bytes], None]
+    samples: tuple[bytes, ...]
+
+
+def target_of(decoder: Decoder) -> Target:
+    """With samples from the shapes of the decoder, and right ones where there are some."""
+    read_any = decoder.read
+
+    def read(data: bytes) -> None:
+        try:
+            read_any(data)
+        except Exception as error:
+            if not is_refusal(error):
+                raise
+            str(error)
+
+    shapes = [begin + unit * n + end for begin, unit, end in decoder.shapes for n in UNITS]
+    return Target(
+        decoder.name, read, tuple(dict.fromkeys((*SAMPLES.get(decoder.name, ()), *shapes)))
+    )
+
+
+TARGETS: Mapping[str, Target] = {decoder.name: target_of(decoder) for decoder in DECODERS}
+"""By their names."""
