@@ -127,13 +127,15 @@ class Machine:
 
     def _start(self, name: str) -> None:
         unit = self._unit(name)
-        manager = Manager(str(self.root / f"{name}.notify"))
+        # A path below a temporary directory may be too long for a socket.
+        address = f"dledger-{os.getpid()}-{self.number}-{name}"
+        manager = Manager(f"\0{address}")
         self._running.callback(manager.close)
         self.managers[name] = manager
         # systemd gives the journal, a socket, which no server rotates.
         log = self._running.enter_context((self.root / f"{name}.log").open("wb"))
         environ = {
-            "NOTIFY_SOCKET": str(self.root / f"{name}.notify"),
+            "NOTIFY_SOCKET": f"@{address}",
             "WATCHDOG_USEC": str(int(unit["WatchdogSec"]) * 1_000_000),
         }
         process = subprocess.Popen(
@@ -157,7 +159,6 @@ class Machine:
         assert self.managers[name].next("STOPPING")["STOPPING"] == "1"
         assert self.units[name].wait(COMMAND_SECONDS) == 0
         self.managers[name].close()
-        (self.root / f"{name}.notify").unlink()
         self._start(name)
         assert self.managers[name].next("READY")["READY"] == "1"
 

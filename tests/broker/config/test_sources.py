@@ -25,7 +25,7 @@ from broker.config.config_file import (
     wanted_kind,
 )
 from broker.config.config_text import commented_toml, node_toml
-from broker.config.node_addresses import Listen, Member
+from broker.config.node_addresses import Listen
 from broker.config.node_config import NAME, NodeConfig
 from broker.config.setting import ANY_NODE, Setting
 from broker.config.setting_checks import ConfigError
@@ -38,7 +38,7 @@ GOOD = commented_toml(NODE)
 
 
 WORDS = ("localhost", "off", "disabled", "stale", "async", "debug", "json", "http://h:1/t", "/x")
-MEMBER = dict(zip(Member._fields, ("127.0.0.2:1", "127.0.0.2:2", "127.0.0.2:3"), strict=True))
+PORTS = ("peer", "address", "http", "grpc")
 
 
 def other_value(one: Setting) -> object:
@@ -77,9 +77,9 @@ def file_with(kind: ConfigKind[Any], changes: Mapping[tuple[str, ...], object]) 
     }
     values |= changes
     nodes = {path[1] for path in values if path[0] == "members"} | {values.get(("node",), "n0")}
-    for node in nodes if kind is NODE else ():
-        for key, address in MEMBER.items():
-            values.setdefault(("members", str(node), key), address)
+    for host, node in enumerate(nodes if kind is NODE else (), start=2):
+        for port, key in enumerate(PORTS, start=1):
+            values.setdefault(("members", str(node), key), f"127.0.0.{host}:{port}")
     tables: dict[tuple[str, ...], list[str]] = {(): []}
     for path, value in values.items():
         tables.setdefault(path[:-1], []).append(f"{path[-1]} = {toml_value(value)}")
