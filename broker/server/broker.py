@@ -311,8 +311,11 @@ class Broker(StateMachineListener):
         self.context.transactions.opened(offset, transaction)
 
     def state_restored(self, digests: bytes) -> None:
+        machine = self.context.machine
         self.context.proofs.restored(digests)
-        for name in self.context.machine.state.settings:
+        # The process that saved the checkpoint may have ended before, or another member saved it.
+        self.expired(machine.expired_position)
+        for name in machine.state.settings:
             self.setting_changed(name)
 
     def proof_applied(self, index: int, proof: Proof, digests: bytes) -> None:
