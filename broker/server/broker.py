@@ -310,11 +310,9 @@ class Broker(StateMachineListener):
         self.context.transactions.opened(offset, transaction)
 
     def state_restored(self, digests: bytes) -> None:
-        machine = self.context.machine
+        self.expired(self.context.machine.expired_position)  # it may be the leader's checkpoint
         self.context.proofs.restored(digests)
-        # The process that saved the checkpoint may have ended before, or another member saved it.
-        self.expired(machine.expired_position)
-        for name in machine.state.settings:
+        for name in self.context.machine.state.settings:
             self.setting_changed(name)
 
     def proof_applied(self, index: int, proof: Proof, digests: bytes) -> None:

@@ -206,8 +206,7 @@ class StateDivergence:
             return
         store = self._store
         path = f"the checkpoint of {leader}"
-
-        # The leader's log may begin later. It has forgotten terms of entries that are here.
+        # The leader's log may begin later, and then it does not know of earlier terms.
         starts = self._core.entry_cache.term_starts(index)
 
         def save() -> int | None:

@@ -11,7 +11,6 @@ from dledger.node.applier import APPLY_RETRY_SECONDS, REPAIR_SECONDS
 from dledger.node.executor import Executors
 from dledger.node.node import Node
 from dledger.raft.messages import NOTICE, AppendAccepted, AppendRequest, Heartbeat
-from dledger.wire.service_messages import CheckpointRequest
 from dledger.wire.transport import Message, TransportHandler
 from simulator.engine.disk import SimulatedFileSystem
 from simulator.engine.event_loop import VirtualLoop
@@ -31,7 +30,6 @@ class Leader:
         self._applied = applied
         self.confirmed: list[tuple[int, int]] = []
         """Each index that was confirmed, and how many entries were applied by then."""
-        self.checkpoint_requests: list[CheckpointRequest] = []
 
     async def start(self, handler: TransportHandler) -> None:
         handler.on_peer_connected("n1")
@@ -42,8 +40,6 @@ class Leader:
     def send(self, peer: str, message: Message) -> None:
         if peer == "n1" and isinstance(message, AppendAccepted):
             self.confirmed.append((message.match_index, len(self._applied)))
-        elif isinstance(message, CheckpointRequest):
-            self.checkpoint_requests.append(message)
 
     def reset(self, peer: str) -> None:
         raise AssertionError(f"the link to {peer} is broken")
