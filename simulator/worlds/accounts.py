@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from simulator.hosts.broker_host import BrokerHost
 from simulator.hosts.client_host import ClientHost
 from simulator.invariants.broker.access_decisions import AccessDecisions
-from simulator.workload.account_holders import HOLDERS, TOPICS, AccountAdmin, AccountHolder
+from simulator.workload.account_admin import HOLDERS, TOPICS, AccountAdmin
+from simulator.workload.account_holders import AccountHolder
 from simulator.workload.account_requests import AccountHistory
 from simulator.worlds.cluster import Cluster
 from simulator.worlds.name_service import NAME_SERVERS

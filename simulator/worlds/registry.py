@@ -11,7 +11,7 @@ from broker.security.cluster_secrets import ClusterSecrets
 from simulator.faults.injector import FaultPlan
 from simulator.faults.schedule import Action
 from simulator.hosts.broker_host import BrokerHost, BrokerSettings
-from simulator.workload.account_holders import TOPICS as ACCOUNT_TOPICS
+from simulator.workload.account_admin import TOPICS as ACCOUNT_TOPICS
 from simulator.workload.account_requests import ADMIN, CLUSTER_SECRET
 from simulator.workload.two_groups import TwoGroupsHistory
 from simulator.worlds.accounts import Accounts
