@@ -219,6 +219,12 @@ def test_a_record_that_contradicts_itself_is_never_taken_for_one_that_does_not_m
             selected(selector, 0, found, [record], limits)
 
 
+def test_a_list_has_as_many_texts_as_can_be_read_at_once() -> None:
+    parse_selector("a IN (" + "'b'," * 2000 + "'c')")
+    with pytest.raises(ExpressionError, match="more than 4096 words and signs"):
+        parse_selector("a IN (" + "'b'," * 2100 + "'c')")
+
+
 @pytest.mark.parametrize("links", [" OR a = 'x'", " AND a <> 'x'", " <> TRUE"])
 def test_the_longest_expression_can_be_evaluated(links: str) -> None:
     assert isinstance(parse_selector("a = 'y'" + links * LINKS_MAX).matches({"a": "y"}), bool)
