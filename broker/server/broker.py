@@ -173,7 +173,6 @@ class Broker(StateMachineListener):
         )
         access = make_access_control(config, environment, machine)
         self.context = BrokerContext(
-            config=config,
             loop=loop,
             wall_clock=environment.wall_clock,
             rng=environment.rng,
@@ -311,6 +310,7 @@ class Broker(StateMachineListener):
         self.context.transactions.opened(offset, transaction)
 
     def state_restored(self, digests: bytes) -> None:
+        self.expired(self.context.machine.expired_position)  # it may be the leader's checkpoint
         self.context.proofs.restored(digests)
         for name in self.context.machine.state.settings:
             self.setting_changed(name)

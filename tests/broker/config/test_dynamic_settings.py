@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,21 @@ def test_how_long_messages_are_kept_changes_at_once(tmp_path: Path) -> None:
         assert settings.reserved_ms(7) == 5 * HOUR_MS
         await change(broker, "fileReservedTime=0")
         assert settings.reserved_ms(7) is None
+
+    with_broker(scenario, tmp_path)
+
+
+def test_the_file_that_is_read_again_counts_until_a_command_says_otherwise(tmp_path: Path) -> None:
+    async def scenario(broker: SingleBroker) -> None:
+        context = broker.broker.context
+        context.settings.config = replace(
+            context.config, file_reserved_hours=3, auto_create_topics=False, reads="stale"
+        )
+        assert context.settings.reserved_ms(7) == 3 * HOUR_MS
+        assert not context.settings.auto_create_topics
+        assert context.config.reads == "stale"
+        await change(broker, "fileReservedTime=5")
+        assert context.settings.reserved_ms(7) == 5 * HOUR_MS
 
     with_broker(scenario, tmp_path)
 
