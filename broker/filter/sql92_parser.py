@@ -105,7 +105,7 @@ class _Parser:
     # --- tokens
 
     def _cut(self) -> list[_Token]:
-        tokens = []
+        tokens: list[_Token] = []
         at = 0
         last_line = max(map(self._expression.rfind, "\r\n")) + 1
         while at < len(self._expression):
