@@ -409,3 +409,18 @@ def test_the_keys_of_a_batch_have_a_limit_for_all_messages_together(
         assert "1280 keys, at most 1024 are allowed in one request" in answer.remark
 
     with_broker(scenario, tmp_path)
+
+
+def test_the_messages_of_a_batch_have_a_limit(tmp_path: Path) -> None:
+    """An entry is made in one piece, so its messages must be few enough for the event loop."""
+
+    async def scenario(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        for count, code in ((PRODUCE.batch_messages_max, 0), (PRODUCE.batch_messages_max + 1, 13)):
+            body = batched(b"") * count
+            ext = send_ext("orders", 0)
+            answer = await broker.ask(RequestCode.SEND_BATCH_MESSAGE, ext, body)
+            assert answer.code == code, answer.remark
+        assert "at most 16384 messages are allowed in one request" in (answer.remark or "")
+
+    with_broker(scenario, tmp_path, max_message_size=1 << 20, segment_size=8 << 20)
