@@ -1,0 +1,1 @@
+"""Snapshots outside their cluster: restored into a new one."""
