@@ -1,1 +1,1 @@
-"""Snapshots outside their cluster: restored into a new one."""
+"""Snapshots outside their cluster: in object stores, and restored into a new one."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
+from broker.cli.backup.backup_store import fetched_backup
 from broker.cli.backup.restored_data import RestoredReplica, require_empty, restore_data
 from broker.cli.backup.snapshot_choice import check_whole, find_snapshots, newest_of_each_group
 from broker.cli.local_cluster.port_layout import NODES_MAX, Ports, plan_cluster
@@ -29,6 +31,7 @@ EXAMPLES = """\
   dledger restore /backup/today --to data              three nodes a group; `dledger up` starts it
   dledger restore /backup/today --to /tmp/trial --nodes 1 --namesrv-port 0 --port 0 --http-port 0
   dledger restore /backup/today --config /etc/dledger/broker-a.toml      on each of its machines
+  dledger restore s3://backups/dledger --to data       the newest backup there
 """
 NOTES = """\
 The snapshots are checked as by `dledger verify` before anything is written. Of each group the one
@@ -48,11 +51,14 @@ def _renaming(text: str) -> tuple[str, str]:
 @click.command(cls=Command, examples=EXAMPLES, notes=NOTES)
 @click.argument(
     "snapshots",
-    metavar="SNAPSHOT...",
+    metavar="SNAPSHOT...|URL",
     nargs=-1,
     required=True,
-    type=DIRECTORY,
-    help="What `dledger snapshot` made: its directory, or those of single replicas in it.",
+    help="What `dledger snapshot` made: its directory, or those of single replicas in it; or the "
+    "URL of `dledger backup`.",
+)
+@click.option(
+    "--backup", metavar="NAME", help="Which backup of the URL, as listed (default: the newest)."
 )
 @click.option(
     "--to",
@@ -86,7 +92,8 @@ def _renaming(text: str) -> tuple[str, str]:
 @json_option
 def command(
     *,
-    snapshots: tuple[Path, ...],
+    snapshots: tuple[str, ...],
+    backup: str | None,
     directory: Path | None,
     config_path: str | None,
     renamed: tuple[tuple[str, str], ...],
@@ -101,25 +108,51 @@ def command(
     given = Ports(namesrv_port, port, http_port)
     if config_path is not None and (nodes is not None or given != Ports()):
         raise UsageError("with --config the file says how many nodes there are, and where")
-    fs = OsFileSystem()
-    found = find_snapshots(fs, snapshots)
-    groups = _rename(newest_of_each_group(found), dict(renamed))
-    if directory is not None:
-        directory = directory.absolute()
-        replicas = _new_cluster(directory, groups, nodes or 3, given)
-    else:
-        assert config_path is not None  # noqa: S101 - one of both is given
-        replicas = [_configured(config_path, groups)]
-        directory = Path(replicas[0].config.data)
-    require_empty(directory)
-    check_whole(fs, found)
-    total = sum(size for each in replicas for _name, size in each.source.files())
-    progress = Progress("bytes restored", total=total)
+    config = None if config_path is None else _read(config_path)
+    target = (directory or Path(config.data if config else "")).absolute()
+    require_empty(target)
+    names = dict(renamed)
+    wanted = None if config is None else [old for old in names if names[old] == config.group]
+    with ExitStack() as fetched:
+        places = [Path(each) for each in snapshots]
+        if url := _url(snapshots, backup):
+            only = wanted or (None if config is None else [config.group])
+            places = [fetched.enter_context(fetched_backup(url, backup, target, only))]
+        fs = OsFileSystem()
+        found = find_snapshots(fs, places)
+        groups = _rename(newest_of_each_group(found), names)
+        if config is None:
+            replicas = _new_cluster(target, groups, nodes or 3, given)
+        else:
+            replicas = [_configured(config, groups)]
+        check_whole(fs, found)
+        total = sum(size for each in replicas for _name, size in each.source.files())
+        progress = Progress("bytes restored", total=total)
+        try:
+            restore_data(target, replicas, progress.add, with_settings=config is None)
+        finally:
+            progress.end()
+    _print(target, replicas, output, is_cluster=config is None)
+
+
+def _url(snapshots: Sequence[str], backup: str | None) -> str | None:
+    """The URL of backups, if one is meant."""
+    urls = [each for each in snapshots if "://" in each]
+    if urls and len(snapshots) > 1:
+        raise UsageError("name one URL, or directories of snapshots")
+    if backup is not None and not urls:
+        raise UsageError("--backup names one of the backups of a URL")
+    return urls[0] if urls else None
+
+
+def _read(path: str) -> NodeConfig:
     try:
-        restore_data(directory, replicas, progress.add, with_settings=config_path is None)
-    finally:
-        progress.end()
-    _print(directory, replicas, output, is_cluster=config_path is None)
+        config: NodeConfig = read_config(path, os.environ)
+    except ConfigError as error:
+        raise UsageError(str(error)) from error
+    if config.join:
+        raise UsageError(f"{path}: join = true: such a node gets its data from its group")
+    return config
 
 
 def _rename(
@@ -149,23 +182,18 @@ def _new_cluster(
     return made
 
 
-def _configured(path: str, groups: Mapping[str, SnapshotSource]) -> RestoredReplica:
-    try:
-        config: NodeConfig = read_config(path, os.environ)
-    except ConfigError as error:
-        raise UsageError(str(error)) from error
-    if config.join:
-        raise UsageError(f"{path}: join = true: such a node gets its data from its group")
+def _configured(config: NodeConfig, groups: Mapping[str, SnapshotSource]) -> RestoredReplica:
     if config.group not in groups:
         known = ", ".join(groups)
         raise UsageError(
-            f"{path} is of the group {config.group}, and the snapshot has {known}; "
+            f"{config.name} is of the group {config.group}, and the snapshot has {known}; "
             f"--rename OLD={config.group} gives one of them this name"
         )
     source = groups[config.group]
     if config.segment_size != source.identity.segment_size:
         raise UsageError(
-            f"{path}: segment_size must be {source.identity.segment_size}, as in the snapshot"
+            f"{config.name}: segment_size must be {source.identity.segment_size}, as in the "
+            "snapshot"
         )
     return RestoredReplica(source, config, ".")
 
