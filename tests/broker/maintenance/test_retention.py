@@ -173,6 +173,28 @@ def test_the_log_has_all_that_the_newest_checkpoint_counts_on(tmp_path: Path) ->
     with_broker(scenario, tmp_path, **SETTINGS)
 
 
+def test_a_start_gives_up_what_its_checkpoint_no_longer_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be the leader's, or the process ended before the log was cut."""
+
+    async def before(broker: SingleBroker) -> None:
+        await broker.create_topic("orders")
+        await fill(broker, 40)
+        context = broker.broker.context
+        monkeypatch.setattr(context.node.checkpointer, "expire", lambda _position: None)
+        expired: asyncio.Future[ProposeError | None] = context.loop.create_future()
+        context.batcher.add_command(Expire(4 * SEGMENT), expired.set_result)
+        assert await expired is None
+
+    async def after(broker: SingleBroker) -> None:
+        assert broker.broker.context.machine.expired_position == 4 * SEGMENT
+        assert broker.broker.context.node.store.first_position == 4 * SEGMENT
+
+    with_broker(before, tmp_path, **SETTINGS)
+    with_broker(after, tmp_path, **SETTINGS)
+
+
 @pytest.mark.parametrize(
     "code",
     [
