@@ -40,8 +40,11 @@ class BackupStore:
         self._objects: dict[str, int] | None = None
 
     def names(self) -> list[str]:
-        """The names of all backups, oldest first."""
+        """The names of all backups, oldest first. Raises :class:`CommandError` where nothing was
+        ever sent: a wrong URL must not look like a store that is empty."""
         found = self._sizes(BACKUPS)
+        if not found and not self._sizes(OBJECTS):
+            raise CommandError(f"{self.url}: nothing was ever backed up there")
         names = [path.rpartition("/")[2] for path in found]
         return sorted(name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX))
 
