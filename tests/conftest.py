@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.support.virtual_network import NetworkedLoop
 
 settings.register_profile(
     "any machine",
@@ -68,6 +71,22 @@ def no_processes(request: pytest.FixtureRequest) -> Iterator[None]:
         _within.append(request.node.nodeid)
     yield
     _within.clear()
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Function
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """A test that takes ``loop``, or a fixture that does, runs in virtual time."""
+    del config
+    return {"loop": NetworkedLoop if "loop" in item.fixturenames else asyncio.new_event_loop}
+
+
+@pytest.fixture
+async def loop() -> NetworkedLoop:
+    """The event loop: time jumps to the next timer, connections are in memory."""
+    running = asyncio.get_running_loop()
+    assert isinstance(running, NetworkedLoop)
+    return running
 
 
 def pytest_configure() -> None:

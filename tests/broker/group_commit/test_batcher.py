@@ -27,7 +27,7 @@ from store.log.entry import HEADER_SIZE
 from store.message.batch import QUEUE_ROW, Batch, decode_batch
 from store.message.record import PendingMessage, iter_records, make_pending_message
 from store.message.scheduled_topics import SCHEDULE_TOPIC
-from tests.support.virtual_network import VirtualLoop
+from tests.support.virtual_network import NetworkedLoop
 
 HOST = bytes(8)
 LEADS = Leadership(Role.LEADER, 3, "n0", True)
@@ -95,7 +95,7 @@ class Room:
     """A batcher with its surroundings. ``turn`` lets the loop turn once."""
 
     def __init__(self, segment_size: int = 64 << 20) -> None:
-        self.loop = VirtualLoop()
+        self.loop = NetworkedLoop()
         self.node = Proposals()
         self.applied = Applied()
         self.now_ms = 1_000_000

@@ -15,7 +15,7 @@ from broker.remoting.connection import Connection
 from broker.remoting.protocol.codes import PROTOCOL_VERSION, RequestCode, ResponseCode
 from broker.remoting.protocol.frame import PREFIX, Frame
 from broker.remoting.protocol.frame_reader import FrameReader
-from tests.support.virtual_network import MemoryTransport, VirtualLoop, in_virtual_time, turns
+from tests.support.virtual_network import MemoryTransport, NetworkedLoop, turns
 
 NAMESRV = "10.0.0.1:9876"
 N0, N1 = "10.0.0.1:10911", "10.0.0.2:10911"
@@ -48,7 +48,7 @@ def broker_ext(address: str = N0, broker_id: str = "0", **more: str) -> dict[str
 class Tool:
     """A client of the NameServer; every one has a connection of its own."""
 
-    def __init__(self, loop: VirtualLoop) -> None:
+    def __init__(self, loop: NetworkedLoop) -> None:
         self._client = RemotingClient(loop)
         self.close = self._client.close
 
@@ -67,7 +67,7 @@ class Tool:
         return orjson.loads(frame.body)["topicList"]
 
 
-async def start(loop: VirtualLoop) -> NameServer:
+async def start(loop: NetworkedLoop) -> NameServer:
     nameserver = NameServer(loop, "10.0.0.1", 9876)
     await nameserver.start()
     return nameserver
@@ -100,8 +100,7 @@ class OldClient(asyncio.Protocol):
         self._transport.write(PREFIX.pack(4 + len(header), len(header)) + header)
 
 
-@in_virtual_time
-async def test_a_registered_topic_has_a_route(loop: VirtualLoop) -> None:
+async def test_a_registered_topic_has_a_route(loop: NetworkedLoop) -> None:
     await start(loop)
     tool = Tool(loop)
     await tool.register(table("T"))
@@ -128,8 +127,7 @@ async def test_a_registered_topic_has_a_route(loop: VirtualLoop) -> None:
     }
 
 
-@in_virtual_time
-async def test_a_route_that_is_asked_for_again_shows_every_change(loop: VirtualLoop) -> None:
+async def test_a_route_that_is_asked_for_again_shows_every_change(loop: NetworkedLoop) -> None:
     await start(loop)
     tool, follower = Tool(loop), Tool(loop)
 
@@ -167,8 +165,7 @@ async def test_a_route_that_is_asked_for_again_shows_every_change(loop: VirtualL
     assert await route() == ()
 
 
-@in_virtual_time
-async def test_an_unknown_topic_is_answered_with_17_and_a_remark(loop: VirtualLoop) -> None:
+async def test_an_unknown_topic_is_answered_with_17_and_a_remark(loop: NetworkedLoop) -> None:
     await start(loop)
     frame = await Tool(loop).ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "%RETRY%G"})
     assert frame.code == ResponseCode.TOPIC_NOT_EXIST
@@ -186,25 +183,20 @@ async def test_an_unknown_topic_is_answered_with_17_and_a_remark(loop: VirtualLo
         (317, {"acceptStandardJsonOnly": True}, b'{"0":'),
     ],
 )
-def test_broker_ids_are_bare_keys_for_clients_that_know_no_others(
-    version: int, ext: dict[str, object], keys: bytes
+async def test_broker_ids_are_bare_keys_for_clients_that_know_no_others(
+    loop: NetworkedLoop, version: int, ext: dict[str, object], keys: bytes
 ) -> None:
-    @in_virtual_time
-    async def scenario(loop: VirtualLoop) -> None:
-        nameserver = await start(loop)
-        tool = Tool(loop)
-        await tool.register(table("T"))
-        client = OldClient()
-        loop.join(client, nameserver.server.accept())
-        client.ask_route(version, **ext)
-        await turns()
-        assert b'"brokerAddrs":' + keys + b'"10.0.0.1:10911"}' in client.bodies[0]
-
-    scenario()
+    nameserver = await start(loop)
+    tool = Tool(loop)
+    await tool.register(table("T"))
+    client = OldClient()
+    loop.join(client, nameserver.server.accept())
+    client.ask_route(version, **ext)
+    await turns()
+    assert b'"brokerAddrs":' + keys + b'"10.0.0.1:10911"}' in client.bodies[0]
 
 
-@in_virtual_time
-async def test_a_compressed_registration_is_taken(loop: VirtualLoop) -> None:
+async def test_a_compressed_registration_is_taken(loop: NetworkedLoop) -> None:
     await start(loop)
 
     def sized(data: bytes) -> bytes:
@@ -222,8 +214,7 @@ async def test_a_compressed_registration_is_taken(loop: VirtualLoop) -> None:
     assert await tool.topics() == ["T"]
 
 
-@in_virtual_time
-async def test_a_registration_whose_crc_does_not_match_is_refused(loop: VirtualLoop) -> None:
+async def test_a_registration_whose_crc_does_not_match_is_refused(loop: NetworkedLoop) -> None:
     await start(loop)
     tool = Tool(loop)
     frame = await tool.ask(RequestCode.REGISTER_BROKER, broker_ext(bodyCrc32="12345"), table("T"))
@@ -231,8 +222,7 @@ async def test_a_registration_whose_crc_does_not_match_is_refused(loop: VirtualL
     assert await tool.topics() == []
 
 
-@in_virtual_time
-async def test_a_registration_without_a_name_is_refused(loop: VirtualLoop) -> None:
+async def test_a_registration_without_a_name_is_refused(loop: NetworkedLoop) -> None:
     await start(loop)
     ext = broker_ext()
     del ext["brokerName"]
@@ -240,8 +230,7 @@ async def test_a_registration_without_a_name_is_refused(loop: VirtualLoop) -> No
     assert (frame.code, frame.remark) == (1, "missing field brokerName")
 
 
-@in_virtual_time
-async def test_a_deposed_leader_is_told_why_it_is_refused(loop: VirtualLoop) -> None:
+async def test_a_deposed_leader_is_told_why_it_is_refused(loop: NetworkedLoop) -> None:
     await start(loop)
     leader, deposed = Tool(loop), Tool(loop)
     await leader.register(table("T"), address=N1, term="7")
@@ -250,9 +239,8 @@ async def test_a_deposed_leader_is_told_why_it_is_refused(loop: VirtualLoop) -> 
     assert frame.remark == "broker-a: a leader of term 7 is known, not 6"
 
 
-@in_virtual_time
 async def test_a_follower_learns_the_leader_and_the_order_configuration(
-    loop: VirtualLoop,
+    loop: NetworkedLoop,
 ) -> None:
     await start(loop)
     leader, follower = Tool(loop), Tool(loop)
@@ -264,8 +252,7 @@ async def test_a_follower_learns_the_leader_and_the_order_configuration(
     assert orjson.loads(frame.body) == {"table": {"T": "broker-a:4"}}
 
 
-@in_virtual_time
-async def test_the_route_carries_the_order_configuration(loop: VirtualLoop) -> None:
+async def test_the_route_carries_the_order_configuration(loop: NetworkedLoop) -> None:
     await start(loop)
     tool = Tool(loop)
     put = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "broker-a:4"}
@@ -277,8 +264,7 @@ async def test_the_route_carries_the_order_configuration(loop: VirtualLoop) -> N
     assert "orderTopicConf" not in orjson.loads(other.body)
 
 
-@in_virtual_time
-async def test_a_broker_whose_connection_closes_is_dropped_at_once(loop: VirtualLoop) -> None:
+async def test_a_broker_whose_connection_closes_is_dropped_at_once(loop: NetworkedLoop) -> None:
     await start(loop)
     broker, tool = Tool(loop), Tool(loop)
     await broker.register(table("T"))
@@ -288,8 +274,7 @@ async def test_a_broker_whose_connection_closes_is_dropped_at_once(loop: Virtual
     assert await tool.topics() == []
 
 
-@in_virtual_time
-async def test_a_silent_broker_is_dropped_by_the_scan(loop: VirtualLoop) -> None:
+async def test_a_silent_broker_is_dropped_by_the_scan(loop: NetworkedLoop) -> None:
     nameserver = await start(loop)
     tool = Tool(loop)
     await tool.register(table("T"), heartbeatTimeoutMillis="25000")
@@ -301,8 +286,7 @@ async def test_a_silent_broker_is_dropped_by_the_scan(loop: VirtualLoop) -> None
     assert nameserver.server.connections == []
 
 
-@in_virtual_time
-async def test_a_broker_that_unregisters_is_gone(loop: VirtualLoop) -> None:
+async def test_a_broker_that_unregisters_is_gone(loop: NetworkedLoop) -> None:
     await start(loop)
     tool = Tool(loop)
     await tool.register(table("T"))
@@ -311,8 +295,7 @@ async def test_a_broker_that_unregisters_is_gone(loop: VirtualLoop) -> None:
     assert await tool.topics() == []
 
 
-@in_virtual_time
-async def test_the_data_version_decides_whether_to_register_again(loop: VirtualLoop) -> None:
+async def test_the_data_version_decides_whether_to_register_again(loop: NetworkedLoop) -> None:
     await start(loop)
     tool = Tool(loop)
     await tool.register(table("T", counter=3))
@@ -326,8 +309,7 @@ async def test_the_data_version_decides_whether_to_register_again(loop: VirtualL
     assert orjson.loads(newer.body) == {"counter": 3, "stateVersion": 0, "timestamp": 5}
 
 
-@in_virtual_time
-async def test_the_cluster_info_names_replicas_and_http_addresses(loop: VirtualLoop) -> None:
+async def test_the_cluster_info_names_replicas_and_http_addresses(loop: NetworkedLoop) -> None:
     await start(loop)
     tool, follower = Tool(loop), Tool(loop)
     await tool.register(table("T"), httpAddr="10.0.0.1:8080", grpcAddr="10.0.0.1:10916", term="1")
@@ -347,8 +329,7 @@ async def test_the_cluster_info_names_replicas_and_http_addresses(loop: VirtualL
     }
 
 
-@in_virtual_time
-async def test_topics_are_listed_by_cluster_and_as_system_topics(loop: VirtualLoop) -> None:
+async def test_topics_are_listed_by_cluster_and_as_system_topics(loop: NetworkedLoop) -> None:
     await start(loop)
     tool = Tool(loop)
     await tool.register(table("T", "U"))
@@ -361,8 +342,7 @@ async def test_topics_are_listed_by_cluster_and_as_system_topics(loop: VirtualLo
     }
 
 
-@in_virtual_time
-async def test_a_topic_is_deleted(loop: VirtualLoop) -> None:
+async def test_a_topic_is_deleted(loop: NetworkedLoop) -> None:
     await start(loop)
     tool = Tool(loop)
     await tool.register(table("T", "U"))
@@ -370,8 +350,7 @@ async def test_a_topic_is_deleted(loop: VirtualLoop) -> None:
     assert await tool.topics() == ["U"]
 
 
-@in_virtual_time
-async def test_write_permission_is_wiped_and_added(loop: VirtualLoop) -> None:
+async def test_write_permission_is_wiped_and_added(loop: NetworkedLoop) -> None:
     await start(loop)
     tool = Tool(loop)
     await tool.register(table("T", "U"))
@@ -380,8 +359,7 @@ async def test_write_permission_is_wiped_and_added(loop: VirtualLoop) -> None:
     assert (wiped.ext, added.ext) == ({"wipeTopicCount": "2"}, {"addTopicCount": "2"})
 
 
-@in_virtual_time
-async def test_key_values_are_put_got_listed_and_deleted(loop: VirtualLoop) -> None:
+async def test_key_values_are_put_got_listed_and_deleted(loop: NetworkedLoop) -> None:
     await start(loop)
     tool = Tool(loop)
     key = {"namespace": "N", "key": "k"}
@@ -395,8 +373,7 @@ async def test_key_values_are_put_got_listed_and_deleted(loop: VirtualLoop) -> N
     assert absent.code == 22
 
 
-@in_virtual_time
-async def test_settings_are_shown_and_cannot_be_changed(loop: VirtualLoop) -> None:
+async def test_settings_are_shown_and_cannot_be_changed(loop: NetworkedLoop) -> None:
     await start(loop)
     tool = Tool(loop)
     frame = await tool.ask(RequestCode.GET_NAMESRV_CONFIG)
@@ -404,9 +381,8 @@ async def test_settings_are_shown_and_cannot_be_changed(loop: VirtualLoop) -> No
     assert (await tool.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=b"listenPort=1")).code == 16
 
 
-@in_virtual_time
 async def test_what_an_earlier_process_sent_changes_nothing_once_the_next_has_registered(
-    loop: VirtualLoop,
+    loop: NetworkedLoop,
 ) -> None:
     await start(loop)
     earlier, leader, client = Tool(loop), Tool(loop), Tool(loop)
@@ -421,14 +397,12 @@ async def test_what_an_earlier_process_sent_changes_nothing_once_the_next_has_re
     assert await client.topics() == ["T"]
 
 
-@in_virtual_time
-async def test_a_request_for_a_broker_is_refused_with_3(loop: VirtualLoop) -> None:
+async def test_a_request_for_a_broker_is_refused_with_3(loop: NetworkedLoop) -> None:
     await start(loop)
     assert (await Tool(loop).ask(RequestCode.SEND_MESSAGE_V2)).code == 3
 
 
-@in_virtual_time
-async def test_a_stopped_nameserver_has_closed_its_connections(loop: VirtualLoop) -> None:
+async def test_a_stopped_nameserver_has_closed_its_connections(loop: NetworkedLoop) -> None:
     nameserver = await start(loop)
     tool = Tool(loop)
     await tool.register(table("T"))

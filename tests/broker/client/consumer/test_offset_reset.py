@@ -16,11 +16,10 @@ from tests.broker.client.consumer.test_consumer import (
     start,
     take,
 )
-from tests.support.virtual_network import VirtualLoop, in_virtual_time
+from tests.support.virtual_network import NetworkedLoop
 
 
-@in_virtual_time
-async def test_messages_come_again_after_the_group_was_moved_back(loop: VirtualLoop) -> None:
+async def test_messages_come_again_after_the_group_was_moved_back(loop: NetworkedLoop) -> None:
     cluster, broker = await start(loop, queues=1)
     broker.store(TOPIC, 0, b"a", b"b", b"c")
     async with new_consumer() as consumer:
@@ -31,8 +30,7 @@ async def test_messages_come_again_after_the_group_was_moved_back(loop: VirtualL
     await cluster.close()
 
 
-@in_virtual_time
-async def test_messages_are_skipped_after_the_group_was_moved_on(loop: VirtualLoop) -> None:
+async def test_messages_are_skipped_after_the_group_was_moved_on(loop: NetworkedLoop) -> None:
     cluster, broker = await start(loop, queues=1)
     async with new_consumer() as consumer:
         await gets_nothing(consumer, 1.0)
@@ -44,8 +42,9 @@ async def test_messages_are_skipped_after_the_group_was_moved_on(loop: VirtualLo
     await cluster.close()
 
 
-@in_virtual_time
-async def test_what_came_before_the_reset_can_no_longer_be_acknowledged(loop: VirtualLoop) -> None:
+async def test_what_came_before_the_reset_can_no_longer_be_acknowledged(
+    loop: NetworkedLoop,
+) -> None:
     cluster, broker = await start(loop, queues=1)
     broker.store(TOPIC, 0, b"a", b"b", b"c")
     async with new_consumer() as consumer:
@@ -57,8 +56,7 @@ async def test_what_came_before_the_reset_can_no_longer_be_acknowledged(loop: Vi
     await cluster.close()
 
 
-@in_virtual_time
-async def test_the_reset_of_another_group_or_queue_changes_nothing(loop: VirtualLoop) -> None:
+async def test_the_reset_of_another_group_or_queue_changes_nothing(loop: NetworkedLoop) -> None:
     cluster, broker = await start(loop, queues=1)
     broker.store(TOPIC, 0, b"a")
     async with new_consumer() as consumer:

@@ -26,7 +26,7 @@ from broker.remoting.protocol.codes import OUTCOME, OUTCOME_UNKNOWN, RequestCode
 from store.message.properties import decode_properties
 from store.message.record import decode_record
 from tests.broker.client.fake_cluster import NAME_SERVER, NOW_MS, Broker, Cluster
-from tests.support.virtual_network import VirtualLoop, in_virtual_time
+from tests.support.virtual_network import NetworkedLoop
 
 TOPIC = "T"
 
@@ -42,7 +42,7 @@ def new_producer(config: ProducerConfig | None = None) -> Producer:
 
 
 async def start(
-    loop: VirtualLoop, *, groups: int = 1, queues: int = 4, config: ProducerConfig | None = None
+    loop: NetworkedLoop, *, groups: int = 1, queues: int = 4, config: ProducerConfig | None = None
 ) -> tuple[Cluster, list[Broker], Producer]:
     cluster = Cluster(loop)
     cluster.topics[TOPIC] = queues
@@ -61,8 +61,7 @@ def queue(queue_id: int, broker: str = "broker-a") -> MessageQueue:
     return MessageQueue(TOPIC, broker, queue_id)
 
 
-@in_virtual_time
-async def test_a_message_is_stored_with_its_properties(loop: VirtualLoop) -> None:
+async def test_a_message_is_stored_with_its_properties(loop: NetworkedLoop) -> None:
     cluster, (broker,), producer = await start(loop)
     message = Message(TOPIC, b"body", tags="A", keys=["k1", "k2"], properties={"p": "v"})
     result = await producer.send(message, queue(2))
@@ -77,8 +76,7 @@ async def test_a_message_is_stored_with_its_properties(loop: VirtualLoop) -> Non
     await stop(cluster, producer)
 
 
-@in_virtual_time
-async def test_the_result_says_where_the_message_is(loop: VirtualLoop) -> None:
+async def test_the_result_says_where_the_message_is(loop: NetworkedLoop) -> None:
     cluster, (broker,), producer = await start(loop)
     broker.store(TOPIC, 2, b"before")
     result = await producer.send(Message(TOPIC, b"body"), queue(2))
@@ -89,8 +87,7 @@ async def test_the_result_says_where_the_message_is(loop: VirtualLoop) -> None:
     await stop(cluster, producer)
 
 
-@in_virtual_time
-async def test_messages_go_round_all_queues(loop: VirtualLoop) -> None:
+async def test_messages_go_round_all_queues(loop: NetworkedLoop) -> None:
     cluster, _, producer = await start(loop, groups=2, queues=3)
     results = [await producer.send(Message(TOPIC, b"x")) for _ in range(12)]
     queues = await producer.queues(TOPIC)
@@ -99,8 +96,7 @@ async def test_messages_go_round_all_queues(loop: VirtualLoop) -> None:
     await stop(cluster, producer)
 
 
-@in_virtual_time
-async def test_a_batch_is_stored_in_order_in_one_queue(loop: VirtualLoop) -> None:
+async def test_a_batch_is_stored_in_order_in_one_queue(loop: NetworkedLoop) -> None:
     cluster, (broker,), producer = await start(loop)
     kind = Message(TOPIC, b"", tags="A", flag=7)
     bodies = [b"%d" % number for number in range(5)]
@@ -114,8 +110,7 @@ async def test_a_batch_is_stored_in_order_in_one_queue(loop: VirtualLoop) -> Non
     await stop(cluster, producer)
 
 
-@in_virtual_time
-async def test_many_sends_in_one_turn_are_under_way_together(loop: VirtualLoop) -> None:
+async def test_many_sends_in_one_turn_are_under_way_together(loop: NetworkedLoop) -> None:
     cluster, _, producer = await start(loop)
     await producer.send(Message(TOPIC, b"first"))
     futures = [producer.send_nowait(Message(TOPIC, b"x"), queue(0)) for _ in range(100)]
@@ -125,8 +120,7 @@ async def test_many_sends_in_one_turn_are_under_way_together(loop: VirtualLoop) 
     await stop(cluster, producer)
 
 
-@in_virtual_time
-async def test_sending_goes_on_with_the_new_leader(loop: VirtualLoop) -> None:
+async def test_sending_goes_on_with_the_new_leader(loop: NetworkedLoop) -> None:
     cluster, (broker,), producer = await start(loop)
     await producer.send(Message(TOPIC, b"one"), queue(0))
     await cluster.fail_over(broker)
@@ -136,8 +130,7 @@ async def test_sending_goes_on_with_the_new_leader(loop: VirtualLoop) -> None:
     await stop(cluster, producer)
 
 
-@in_virtual_time
-async def test_a_new_leader_is_found_soon_after_it_is_known(loop: VirtualLoop) -> None:
+async def test_a_new_leader_is_found_soon_after_it_is_known(loop: NetworkedLoop) -> None:
     cluster, (broker,), producer = await start(loop)
     await producer.send(Message(TOPIC, b"one"))
     cluster.leaderless.append("broker-a")
@@ -152,8 +145,7 @@ async def test_a_new_leader_is_found_soon_after_it_is_known(loop: VirtualLoop) -
     await stop(cluster, producer)
 
 
-@in_virtual_time
-async def test_an_outage_costs_few_lookups_however_many_messages_wait(loop: VirtualLoop) -> None:
+async def test_an_outage_costs_few_lookups_however_many_messages_wait(loop: NetworkedLoop) -> None:
     cluster, (broker,), producer = await start(loop)
     await producer.send(Message(TOPIC, b"one"))
     cluster.leaderless.append("broker-a")
@@ -168,8 +160,7 @@ async def test_an_outage_costs_few_lookups_however_many_messages_wait(loop: Virt
     await stop(cluster, producer)
 
 
-@in_virtual_time
-async def test_a_message_whose_answer_was_lost_is_not_stored_twice(loop: VirtualLoop) -> None:
+async def test_a_message_whose_answer_was_lost_is_not_stored_twice(loop: NetworkedLoop) -> None:
     cluster, (broker,), producer = await start(loop)
     broker.lose_answers = 1
     result = await producer.send(Message(TOPIC, b"once"), queue(3))
@@ -180,8 +171,7 @@ async def test_a_message_whose_answer_was_lost_is_not_stored_twice(loop: Virtual
     await stop(cluster, producer)
 
 
-@in_virtual_time
-async def test_a_batch_whose_answer_was_lost_is_found_with_all_its_ids(loop: VirtualLoop) -> None:
+async def test_a_batch_whose_answer_was_lost_is_found_with_all_its_ids(loop: NetworkedLoop) -> None:
     cluster, (broker,), producer = await start(loop)
     broker.lose_answers = 1
     messages = [Message(TOPIC, b"x" * size, tags="T") for size in (5, 0, 17)]
@@ -194,8 +184,7 @@ async def test_a_batch_whose_answer_was_lost_is_found_with_all_its_ids(loop: Vir
     await stop(cluster, producer)
 
 
-@in_virtual_time
-async def test_a_message_that_was_lost_with_its_leader_is_sent_again(loop: VirtualLoop) -> None:
+async def test_a_message_that_was_lost_with_its_leader_is_sent_again(loop: NetworkedLoop) -> None:
     cluster, (broker,), producer = await start(loop)
     await producer.send(Message(TOPIC, b"one"), queue(0))
     broker.mute = True
@@ -207,9 +196,8 @@ async def test_a_message_that_was_lost_with_its_leader_is_sent_again(loop: Virtu
     await stop(cluster, producer)
 
 
-@in_virtual_time
 async def test_a_message_that_a_slow_leader_stores_late_is_not_sent_again(
-    loop: VirtualLoop,
+    loop: NetworkedLoop,
 ) -> None:
     cluster, (broker,), producer = await start(loop)
     await producer.send(Message(TOPIC, b"one"), queue(0))
@@ -223,8 +211,7 @@ async def test_a_message_that_a_slow_leader_stores_late_is_not_sent_again(
     await stop(cluster, producer)
 
 
-@in_virtual_time
-async def test_a_leader_that_does_not_answer_is_given_up(loop: VirtualLoop) -> None:
+async def test_a_leader_that_does_not_answer_is_given_up(loop: NetworkedLoop) -> None:
     cluster, (broker,), producer = await start(loop)
     await producer.send(Message(TOPIC, b"one"), queue(0))
     broker.mute = True
@@ -238,8 +225,7 @@ async def test_a_leader_that_does_not_answer_is_given_up(loop: VirtualLoop) -> N
     await stop(cluster, producer)
 
 
-@in_virtual_time
-async def test_a_node_that_does_not_lead_is_not_the_last_word(loop: VirtualLoop) -> None:
+async def test_a_node_that_does_not_lead_is_not_the_last_word(loop: NetworkedLoop) -> None:
     cluster, (broker,), producer = await start(loop)
     broker.refusals += [(ResponseCode.SERVICE_NOT_AVAILABLE, "not the leader")] * 5
     result = await producer.send(Message(TOPIC, b"x"))
@@ -247,8 +233,7 @@ async def test_a_node_that_does_not_lead_is_not_the_last_word(loop: VirtualLoop)
     await stop(cluster, producer)
 
 
-@in_virtual_time
-async def test_another_group_takes_over_what_one_cannot_take(loop: VirtualLoop) -> None:
+async def test_another_group_takes_over_what_one_cannot_take(loop: NetworkedLoop) -> None:
     cluster, (first, second), producer = await start(loop, groups=2, queues=1)
     await producer.queues(TOPIC)
     await first.kill()
@@ -257,8 +242,7 @@ async def test_another_group_takes_over_what_one_cannot_take(loop: VirtualLoop) 
     await stop(cluster, producer)
 
 
-@in_virtual_time
-async def test_what_one_group_may_have_stored_is_not_sent_to_another(loop: VirtualLoop) -> None:
+async def test_what_one_group_may_have_stored_is_not_sent_to_another(loop: NetworkedLoop) -> None:
     cluster, brokers, producer = await start(loop, groups=2, queues=1)
     await producer.queues(TOPIC)
     for broker in brokers:
@@ -274,9 +258,8 @@ async def test_what_one_group_may_have_stored_is_not_sent_to_another(loop: Virtu
     await stop(cluster, producer)
 
 
-@in_virtual_time
 async def test_a_refusal_that_leaves_the_outcome_open_keeps_to_its_group(
-    loop: VirtualLoop,
+    loop: NetworkedLoop,
 ) -> None:
     cluster, brokers, producer = await start(loop, groups=2, queues=1)
     unknown = {OUTCOME: OUTCOME_UNKNOWN}
@@ -289,8 +272,7 @@ async def test_a_refusal_that_leaves_the_outcome_open_keeps_to_its_group(
     await stop(cluster, producer)
 
 
-@in_virtual_time
-async def test_a_refusal_for_good_is_raised_at_once(loop: VirtualLoop) -> None:
+async def test_a_refusal_for_good_is_raised_at_once(loop: NetworkedLoop) -> None:
     cluster, (broker,), producer = await start(loop)
     broker.refusals.append((ResponseCode.MESSAGE_ILLEGAL, "too big"))
     with pytest.raises(
@@ -302,8 +284,7 @@ async def test_a_refusal_for_good_is_raised_at_once(loop: VirtualLoop) -> None:
     await stop(cluster, producer)
 
 
-@in_virtual_time
-async def test_a_doubtful_refusal_is_tried_three_times(loop: VirtualLoop) -> None:
+async def test_a_doubtful_refusal_is_tried_three_times(loop: NetworkedLoop) -> None:
     cluster, (broker,), producer = await start(loop)
     broker.refusals += [(ResponseCode.SYSTEM_ERROR, "who knows")] * 5
     with pytest.raises(DoubtfulRefusalError):
@@ -312,8 +293,7 @@ async def test_a_doubtful_refusal_is_tried_three_times(loop: VirtualLoop) -> Non
     await stop(cluster, producer)
 
 
-@in_virtual_time
-async def test_the_deadline_ends_all_tries(loop: VirtualLoop) -> None:
+async def test_the_deadline_ends_all_tries(loop: NetworkedLoop) -> None:
     cluster, (broker,), producer = await start(loop, config=ProducerConfig(deadline_seconds=5.0))
     await producer.send(Message(TOPIC, b"x"))
     await broker.kill()
@@ -325,8 +305,7 @@ async def test_the_deadline_ends_all_tries(loop: VirtualLoop) -> None:
     await stop(cluster, producer)
 
 
-@in_virtual_time
-async def test_a_topic_that_nobody_knows_is_said_to_be_missing(loop: VirtualLoop) -> None:
+async def test_a_topic_that_nobody_knows_is_said_to_be_missing(loop: NetworkedLoop) -> None:
     cluster, _, producer = await start(loop)
     began = loop.time()
     with pytest.raises(TopicNotFoundError, match="dledger topic create other"):
@@ -335,8 +314,7 @@ async def test_a_topic_that_nobody_knows_is_said_to_be_missing(loop: VirtualLoop
     await stop(cluster, producer)
 
 
-@in_virtual_time
-async def test_a_topic_is_created_by_sending_to_it(loop: VirtualLoop) -> None:
+async def test_a_topic_is_created_by_sending_to_it(loop: NetworkedLoop) -> None:
     cluster, (broker,), producer = await start(loop)
     cluster.topics["TBW102"] = 8
     result = await producer.send(Message("fresh", b"x"))
@@ -346,8 +324,7 @@ async def test_a_topic_is_created_by_sending_to_it(loop: VirtualLoop) -> None:
     await stop(cluster, producer)
 
 
-@in_virtual_time
-async def test_without_any_name_server_the_deadline_says_so(loop: VirtualLoop) -> None:
+async def test_without_any_name_server_the_deadline_says_so(loop: NetworkedLoop) -> None:
     cluster, _, producer = await start(loop, config=ProducerConfig(deadline_seconds=2.0))
     await cluster.stop_name_server()
     with pytest.raises(DeadlineError) as caught:
@@ -356,8 +333,7 @@ async def test_without_any_name_server_the_deadline_says_so(loop: VirtualLoop) -
     await stop(cluster, producer)
 
 
-@in_virtual_time
-async def test_known_leaders_are_used_while_no_name_server_answers(loop: VirtualLoop) -> None:
+async def test_known_leaders_are_used_while_no_name_server_answers(loop: NetworkedLoop) -> None:
     cluster, _, producer = await start(loop)
     await producer.send(Message(TOPIC, b"x"))
     await cluster.stop_name_server()
@@ -365,8 +341,7 @@ async def test_known_leaders_are_used_while_no_name_server_answers(loop: Virtual
     await stop(cluster, producer)
 
 
-@in_virtual_time
-async def test_closing_ends_what_is_under_way(loop: VirtualLoop) -> None:
+async def test_closing_ends_what_is_under_way(loop: NetworkedLoop) -> None:
     cluster, (broker,), producer = await start(loop)
     await producer.send(Message(TOPIC, b"x"))
     broker.mute = True
@@ -381,8 +356,7 @@ async def test_closing_ends_what_is_under_way(loop: VirtualLoop) -> None:
     await cluster.close()
 
 
-@in_virtual_time
-async def test_what_no_broker_takes_is_not_sent(loop: VirtualLoop) -> None:
+async def test_what_no_broker_takes_is_not_sent(loop: NetworkedLoop) -> None:
     cluster, (broker,), producer = await start(loop)
     with pytest.raises(IllegalMessageError, match="exceeds"):
         await producer.send(Message(TOPIC, bytes(4 * 1024 * 1024 + 1)))
@@ -398,8 +372,7 @@ async def test_what_no_broker_takes_is_not_sent(loop: VirtualLoop) -> None:
     await stop(cluster, producer)
 
 
-@in_virtual_time
-async def test_a_message_goes_to_a_queue_of_its_own_topic_only(loop: VirtualLoop) -> None:
+async def test_a_message_goes_to_a_queue_of_its_own_topic_only(loop: NetworkedLoop) -> None:
     cluster, (broker,), producer = await start(loop)
     cluster.topics["U"] = 4
     message = Message("U", b"x")
@@ -412,8 +385,7 @@ async def test_a_message_goes_to_a_queue_of_its_own_topic_only(loop: VirtualLoop
     await stop(cluster, producer)
 
 
-@in_virtual_time
-async def test_slow_brokers_are_left_alone_when_that_is_asked_for(loop: VirtualLoop) -> None:
+async def test_slow_brokers_are_left_alone_when_that_is_asked_for(loop: NetworkedLoop) -> None:
     config = ProducerConfig(send_latency_fault_enable=True, idempotent=False)
     cluster, (slow, quick), producer = await start(loop, groups=2, queues=1, config=config)
     await producer.queues(TOPIC)
@@ -426,8 +398,7 @@ async def test_slow_brokers_are_left_alone_when_that_is_asked_for(loop: VirtualL
     await stop(cluster, producer)
 
 
-@in_virtual_time
-async def test_large_bodies_travel_compressed_and_come_back_whole(loop: VirtualLoop) -> None:
+async def test_large_bodies_travel_compressed_and_come_back_whole(loop: NetworkedLoop) -> None:
     cluster, [broker], producer = await start(loop, queues=1)
     bodies = [b"a" * 4096, b"a" * 4097, Random(1).randbytes(5000)]
     for body in bodies:
@@ -439,8 +410,7 @@ async def test_large_bodies_travel_compressed_and_come_back_whole(loop: VirtualL
     await stop(cluster, producer)
 
 
-@in_virtual_time
-async def test_a_one_way_send_waits_for_no_answer(loop: VirtualLoop) -> None:
+async def test_a_one_way_send_waits_for_no_answer(loop: NetworkedLoop) -> None:
     cluster, [broker], producer = await start(loop, queues=1)
     broker.lose_answers = 1
     await producer.send_one_way(Message(TOPIC, b"x"))
@@ -451,8 +421,7 @@ async def test_a_one_way_send_waits_for_no_answer(loop: VirtualLoop) -> None:
     await stop(cluster, producer)
 
 
-@in_virtual_time
-async def test_messages_of_one_key_go_to_one_queue(loop: VirtualLoop) -> None:
+async def test_messages_of_one_key_go_to_one_queue(loop: NetworkedLoop) -> None:
     cluster, _, producer = await start(loop, groups=2)
     queues = await producer.queues(TOPIC)
     for key in ("anna", "ben", "carla", "polygenelubricants"):
