@@ -31,7 +31,6 @@ from dledger.node.node import Node
 class BrokerContext:
     """The parts of one broker. ``wall_clock`` gives milliseconds since 1970."""
 
-    config: NodeConfig
     loop: asyncio.AbstractEventLoop
     wall_clock: Callable[[], int]
     rng: Random
@@ -54,6 +53,11 @@ class BrokerContext:
     """None where access control is off."""
     accounts: AccountChanges | None
     """Likewise."""
+
+    @property
+    def config(self) -> NodeConfig:
+        """``node.toml`` as it was read last."""
+        return self.settings.config
 
     @property
     def store_host(self) -> bytes:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from broker.config.endpoint import Endpoint
 from broker.config.node_config import NodeConfig
 from broker.context import BrokerContext
 from dledger.raft.configuration import Configuration, MemberAddress
+from dledger.wire.endpoint import Endpoint
 
 NOWHERE = MemberAddress("", "", "")
 
@@ -114,5 +114,5 @@ def _lag(context: BrokerContext, name: str) -> int | None:
 
 
 def parse_member(peer: str, client: str, http: str) -> MemberAddress:
-    """Raises :class:`~broker.config.node_config.ConfigError` for what is no ``host:port``."""
+    """Raises :class:`~dledger.wire.endpoint.EndpointError` for what is no ``host:port``."""
     return MemberAddress(*(str(Endpoint.parse(text)) for text in (peer, client, http)))

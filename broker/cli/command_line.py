@@ -51,7 +51,7 @@ COMMANDS = {
     "leader": "Hand the leadership of a group to another voter.",
     "member": "Add, promote, remove, replace and list the members of a group.",
     "security": "Certificates and secrets of a cluster, and its accounts.",
-    "config": "Show and change settings of running groups.",
+    "config": "Files of settings, and settings of running groups.",
     "verify": "Check the data of stopped replicas, or of snapshots.",
     "bench": "Measure producing, consuming and failover.",
     "completion": "Print the script by which bash, zsh or fish completes commands.",

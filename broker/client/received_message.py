@@ -23,6 +23,7 @@ from broker.client.message import (
     MessageQueue,
 )
 from broker.limits import BODY_LIMITS
+from dledger.wire.endpoint import join_host_port
 from store.errors import CorruptRecordError
 from store.message.compressed_body import SYS_FLAG_COMPRESSED, decompress_body
 from store.message.properties import TAGS, decode_properties, find_property
@@ -126,11 +127,11 @@ class ReceivedMessage:
 
     @property
     def born_host(self) -> str:
-        """The producer as ``host:port``."""
+        """The producer as ``host:port``; an IPv6 address stands in brackets."""
         encoded = self.record.born_host
         host, port = encoded[:-4], int.from_bytes(encoded[-4:], "big")
         family = socket.AF_INET if len(host) == 4 else socket.AF_INET6
-        return f"{socket.inet_ntop(family, host)}:{port}"
+        return join_host_port(socket.inet_ntop(family, host), port)
 
     @property
     def reconsume_times(self) -> int:

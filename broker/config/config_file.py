@@ -1,141 +1,279 @@
-"""The settings of one broker process: the file ``node.toml``.
-
-``dledger up`` writes it, ``dledger node --config FILE`` reads it. A missing key has
-the default shown here. An unknown key is an error: a misspelt setting that is silently ignored is
-found the day it was needed. ::
-
-    cluster = "DefaultCluster"
-    group = "broker-a"              # the group's name, and RocketMQ's broker name
-    node = "n0"                     # n0, n1, ...: this process among the members below
-    data = "/var/lib/dledger"       # an absolute path; default: the directory of this file
-    namesrv = ["127.0.0.1:9876"]
-    flush = "sync"                  # or "async": acknowledged before it is on stable storage
-    segment_size = 268435456        # bytes; one for the whole group, fixed when data is first made
-    max_message_size = 4194304      # bytes of a message's body
-    auto_create_topics = true
-    property_filter = true          # consumers may filter by SQL92 expressions
-    follower_reads = true           # a consumer reads from a follower if it is far behind:
-    follower_reads_percent = 40     # by more than this share of the machine's memory
-    vip_port = false                # true: the port two below `address` serves clients too, as
-                                    # Java clients up to 4.4 expect
-    election_timeout_ms = 600       # the shortest; each one is drawn between it and its double
-    heartbeat_ms = 100
-    file_reserved_hours = 72        # messages are kept for this time; 0: for ever
-    log_size_max = 0                # bytes of log above which the oldest segments go; 0: any size
-    disk_clean_percent = 75         # of the disk: a warning
-    disk_force_percent = 85         # the oldest segments go before their time
-    disk_full_percent = 90          # messages are refused, and another member should lead
-    disk_enough_bytes = 4294967296  # a disk with this much free is never full
-    disk_stall_ms = 10000           # without a completed write a leader hands over after this time
-    checkpoint_seconds = 30         # between two checkpoints: bounds what a start has to read
-    drain_seconds = 35              # at SIGTERM a leader hands over and forwards for this time
-    proof_ms = 400                  # between two comparisons of the members' states; 0: none
-    scrub_mib_per_second = 8        # rate at which data at rest is read again to find damage
-    scrub_pass_seconds = 60         # pause between two passes over the log
-    transaction_timeout_ms = 6000   # the age at which its producer is asked about a transaction,
-    transaction_check_interval_ms = 30000   # the pause before it is asked again,
-    transaction_check_max = 15      # and the number of checks before it is rolled back
-    dedup_window_seconds = 60       # a request sent again within this time is stored once; 0: off
-    http_hosts = []                 # names to which HTTP answers, such as "broker.example.com",
-                                    # beside localhost and the addresses of this node
-    snapshot_dirs = []              # absolute paths below which HTTP may make snapshots, beside
-                                    # snapshots/ in the data directory
-    logging_file_mib = 32           # the size at which a new log/node.log begins; 0: none
-    logging_files = 4               # how many of them are kept
-    log_level = "info"              # or "debug", "warning", "error": the least that is logged
-    log_format = "text"             # or "json"; SIGHUP has these four read again
-    tracing = ""                    # where OpenTelemetry spans go, such as
-                                    # "http://127.0.0.1:4318/v1/traces"; needs dledger[tracing]
-    refill_mib_per_second = 32      # most that this node sends to members that lack old entries
-
-    join = false                    # true: this node waits to be added to the group by
-                                    # `dledger member add`; members are those that it may ask
-    preferred_leader = ""           # n0, n1, ...: should lead while it keeps up
-    reads = "linearizable"          # offsets, queues and topics as they are now, or "stale":
-                                    # as this node has them, which may lag on a follower
-    lease_reads = false             # reads without a round to a majority; see docs/safety.md
-    insecure = false                # true: listens for other machines though nothing protects it
-
-    [security]                      # see broker/config/security_config.py; without it all is off
-
-    [members.n0]                    # every voter of the group, this one too
-    peer = "127.0.0.1:10915"        # Raft
-    address = "127.0.0.1:10911"     # RocketMQ's remoting protocol
-    http = "127.0.0.1:8080"
-    grpc = "127.0.0.1:10916"        # RocketMQ 5's gRPC protocol; without it the member serves none
-"""
+"""Loading the settings of a node, or of a NameServer: file, environment and options, checked."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import MISSING, fields
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar
 
-from broker.config.node_config import Member, NodeConfig
+from broker.config.name_server_config import NameServerConfig
+from broker.config.node_addresses import Listen, Member
+from broker.config.node_config import NodeConfig
+from broker.config.security_config import SECURITY_OFF, SECURITY_SETTINGS, SecurityConfig
+from broker.config.setting import ANY_NODE, Setting, settings_of
 from broker.config.setting_checks import ConfigError, one_line
-from broker.config.toml_file import (
-    check_keys,
-    endpoint_setting,
-    parse_toml,
-    read_settings,
-    refuse_exposed,
-    require_types,
-    take_security,
-    types_of,
-)
-from store.quoting import quoted
+from broker.config.sources import DEFAULT, Problem, Values
+from broker.config.toml_text import CONFIG_SIZE_MAX, Path
+from broker.system.bounded_file_read import read_bounded
+from store.quoting import shortened
 
-REQUIRED = [field.name for field in fields(NodeConfig) if field.default is MISSING]
-TYPES = {**types_of(NodeConfig), "members": dict, "namesrv": list}
+NONE: Mapping[str, Any] = MappingProxyType({})
+"""No environment, or no options."""
+
+Config = TypeVar("Config")
 
 
-def read_config(path: str) -> NodeConfig:
-    """Reads and checks a ``node.toml``.
+@dataclass(frozen=True, slots=True)
+class ConfigKind(Generic[Config]):
+    """One kind of file. ``prefix`` is that of its variables of the environment. ``build`` makes the
+    configuration of values by key; the second argument is the directory of the file."""
 
-    Raises :class:`~broker.config.setting_checks.ConfigError` naming the file and the key.
+    title: str
+    prefix: str
+    settings: tuple[Setting, ...]
+    build: Callable[[Values, str], Config]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded(Generic[Config]):
+    """``config`` is None where there are problems. ``path`` is that of the file."""
+
+    kind: ConfigKind[Config]
+    path: str
+    values: Values
+    config: Config | None
+
+    @property
+    def problems(self) -> list[str]:
+        """One line each, which names the file, the line, the key and the fault."""
+        return [_line(self.path, each) for each in self.values.problems]
+
+    def effective(self) -> list[tuple[str, object, str]]:
+        """Key, value and origin of each setting, those with their default included."""
+        found = []
+        for one in self.kind.settings:
+            given = [path for path in self.values.values if _is_of(path, one)]
+            found += [
+                (".".join(path), self.values.values[path], self.values.where(path))
+                for path in given
+            ]
+            if not given and not one.required:
+                found.append((one.key, self._default(one), DEFAULT))
+        return found
+
+    def _default(self, one: Setting) -> object:
+        """Without its section, security is off."""
+        secured = any("security" in path for path in (*self.values.values, *self.values.tables))
+        if one.path[0] == "security" and not secured:
+            return getattr(SECURITY_OFF, one.path[1])
+        return one.default
+
+
+def _is_of(path: Path, one: Setting) -> bool:
+    return len(path) == len(one.path) and all(
+        want in (part, ANY_NODE) for part, want in zip(path, one.path, strict=True)
+    )
+
+
+def _line(path: str, problem: Problem) -> str:
+    return f"{one_line(path)}: {problem}" if path and problem.in_file else str(problem)
+
+
+def load(
+    kind: ConfigKind[Config],
+    path: str,
+    environ: Mapping[str, str] = NONE,
+    options: Mapping[str, object] = NONE,
+) -> Loaded[Config]:
+    """Reads and checks a file; an empty path: only environment and options.
+
+    Raises :class:`~broker.config.setting_checks.ConfigError` where it cannot be read.
     """
-    return read_settings(path, parse_config)
+    text = ""
+    try:
+        text = read_bounded(path, CONFIG_SIZE_MAX).decode() if path else ""
+    except OSError as error:
+        raise ConfigError(f"{one_line(path)}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not TOML: {shortened(error)}") from error
+    return load_text(
+        kind,
+        text,
+        os.path.dirname(os.path.abspath(path)),
+        environ=environ,
+        options=options,
+        path=path,
+    )
+
+
+def load_text(
+    kind: ConfigKind[Config],
+    text: str,
+    directory: str,
+    *,
+    environ: Mapping[str, str] = NONE,
+    options: Mapping[str, object] = NONE,
+    path: str = "",
+) -> Loaded[Config]:
+    """As :func:`load`, for a text that would stand in ``directory``."""
+    values = Values()
+    values.take_file(text, kind.settings)
+    values.take_environment(environ, kind.settings, kind.prefix)
+    values.take_options(options, kind.settings)
+    config = None
+    if not values.problems:
+        try:
+            config = kind.build(values, directory)
+        except ConfigError as error:
+            values.add(error)
+    return Loaded(kind, path, values, config)
+
+
+def required_config(loaded: Loaded[Config]) -> Config:
+    """The configuration. Raises :class:`~broker.config.setting_checks.ConfigError` with the first
+    problem."""
+    if loaded.config is None:
+        raise ConfigError(loaded.problems[0])
+    return loaded.config
+
+
+def refuse_exposed(config: NodeConfig | NameServerConfig) -> None:
+    """Raises :class:`~broker.config.setting_checks.ConfigError` where other machines reach a port,
+    nothing protects it, and ``insecure`` does not say that it shall be so."""
+    if not config.exposed or config.insecure:
+        return
+    if isinstance(config, NameServerConfig):
+        key, address = "host", config.at
+    else:
+        listen: dict[str, object] = config.listen._asdict()
+        name, endpoint = next(
+            each for each in config.listening.endpoints.items() if not each[1].is_loopback
+        )
+        key = f"listen.{name}" if listen[name] else f"members.{config.node}.{name}"
+        address = str(endpoint)
+    raise ConfigError(
+        f"other machines reach {address}, and nothing protects it: add a section [security] "
+        "with the directory that `dledger security init` makes (docs/security.md), or the line "
+        "insecure = true",
+        key,
+    )
+
+
+def _security(values: Values, directory: str) -> dict[str, Any]:
+    """Its directory is relative to that of the file."""
+    given = {path[1]: value for path, value in values.values.items() if path[0] == "security"}
+    if not given and ("security",) not in values.tables:
+        return {}
+    settings = {one.key: given.get(one.key, one.default) for one in SECURITY_SETTINGS}
+    settings["directory"] = os.path.normpath(os.path.join(directory, str(settings["directory"])))
+    return {"security": SecurityConfig(**settings)}
+
+
+def _node(values: Values, directory: str) -> NodeConfig:
+    given = values.values
+    top = {path[0]: value for path, value in given.items() if len(path) == 1}
+    top.setdefault("data", directory)
+    for one in NODE.settings:
+        if one.required and len(one.path) == 1 and one.key not in top:
+            raise ConfigError("is missing", one.key)
+    members: dict[str, dict[str, Any]] = {path[1]: {} for path in values.tables if len(path) == 2}
+    for path, value in given.items():
+        if path[0] == "members":
+            members.setdefault(path[1], {})[path[2]] = value
+    if not members:
+        raise ConfigError("is missing", "members")
+    for node, addresses in members.items():
+        for key in Member._fields:
+            if key not in addresses and key not in Member._field_defaults:
+                raise ConfigError("is missing", f"members.{one_line(node)}.{key}")
+    listen = {path[1]: value for path, value in given.items() if path[0] == "listen"}
+    return NodeConfig(
+        **top,
+        **_security(values, directory),
+        members={node: Member(**addresses) for node, addresses in members.items()},
+        listen=Listen(**listen),
+    )
+
+
+def _protected_node(values: Values, directory: str) -> NodeConfig:
+    config = _node(values, directory)
+    refuse_exposed(config)
+    return config
+
+
+def _name_server(values: Values, directory: str) -> NameServerConfig:
+    top = {path[0]: value for path, value in values.values.items() if len(path) == 1}
+    config = NameServerConfig(**top, **_security(values, directory))
+    refuse_exposed(config)
+    return config
+
+
+NODE = ConfigKind("node", "DLEDGER_", settings_of(NodeConfig), _protected_node)
+EXPOSED_NODE = ConfigKind("node", "DLEDGER_", settings_of(NodeConfig), _node)
+"""For who only looks: it may listen for others without protection."""
+
+NAME_SERVER = ConfigKind(
+    "NameServer", "DLEDGER_NAMESRV_", settings_of(NameServerConfig), _name_server
+)
+
+
+KINDS: Mapping[str, ConfigKind[Any]] = MappingProxyType({"node": NODE, "namesrv": NAME_SERVER})
+"""By the name that commands have for them."""
+
+
+def wanted_kind(path: str) -> ConfigKind[Any]:
+    """The kind that a file looks like: a NameServer's names no group, node, members or NameServers.
+
+    An empty path is a node's. Raises :class:`~broker.config.setting_checks.ConfigError` where the
+    file cannot be read.
+    """
+    if not path:
+        return NODE
+    found = load(NODE, path)
+    only_node = {("group",), ("node",), ("namesrv",), ("members",)}
+    given = {*found.values.values, *found.values.tables}
+    unknown_keys = len(load(NAME_SERVER, path).problems)
+    return NODE if given & only_node or unknown_keys > len(found.problems) else NAME_SERVER
+
+
+def setting_variables(environ: Iterable[str]) -> list[str]:
+    """Which of these variables set something of a node or a NameServer."""
+    return [
+        name
+        for name in environ
+        for kind in KINDS.values()
+        if any(each.path_set_by(name, kind.prefix) for each in kind.settings)
+    ]
+
+
+def read_config(path: str, environ: Mapping[str, str] = NONE) -> NodeConfig:
+    """Reads and checks a ``node.toml``; ``environ`` goes before it.
+
+    Raises :class:`~broker.config.setting_checks.ConfigError` naming the file, the line and the key.
+    """
+    return required_config(load(NODE, path, environ))
 
 
 def read_exposed_config(path: str) -> NodeConfig:
-    """As :func:`read_config`, for who only looks: it may listen for others without protection."""
-    return read_settings(path, _parse)
+    """As :func:`read_config`, for who only looks."""
+    return required_config(load(EXPOSED_NODE, path))
 
 
 def parse_config(text: str, directory: str) -> NodeConfig:
     """As :func:`read_config`, for a text that would stand in ``directory``."""
-    config = _parse(text, directory)
-    if config.exposed and not config.insecure:
-        own = config.own.endpoints
-        key = next(key for key, endpoint in own.items() if not endpoint.is_loopback)
-        refuse_exposed(f"members.{config.node}.{key}", str(own[key]))
-    return config
+    return required_config(load_text(NODE, text, directory))
 
 
-def _parse(text: str, directory: str) -> NodeConfig:
-    given = parse_toml(text)
-    check_keys(given, list(TYPES), "")
-    given.setdefault("data", directory)
-    for key in REQUIRED:
-        if key not in given:
-            raise ConfigError(f"{key}: is missing")
-    take_security(given, directory)
-    require_types(given, TYPES)
-    if not os.path.isabs(given["data"]):
-        raise ConfigError(
-            f"data: {quoted(given['data'])} is not an absolute path: write out where the data is, "
-            "or leave it out, which means the directory of this file"
-        )
-    namesrv = tuple(str(endpoint_setting("namesrv", address)) for address in given["namesrv"])
-    members = {node: _member(node, value) for node, value in given["members"].items()}
-    return NodeConfig(**{**given, "members": members, "namesrv": namesrv})
+def parse_name_server_config(text: str, directory: str) -> NameServerConfig:
+    """As :func:`parse_config`, for a NameServer."""
+    return required_config(load_text(NAME_SERVER, text, directory))
 
 
-def _member(node: str, value: object) -> Member:
-    where = f"members.{one_line(node)}"
-    if not isinstance(value, dict):
-        raise ConfigError(f"{where}: must be a table, not {quoted(value)}")
-    check_keys(value, list(Member._fields), f"{where}.")
-    for key in Member._fields:
-        if key not in value and key not in Member._field_defaults:
-            raise ConfigError(f"{where}.{key}: is missing")
-    return Member(**{key: endpoint_setting(f"{where}.{key}", each) for key, each in value.items()})
+def read_name_server_config(
+    path: str, environ: Mapping[str, str] = NONE, options: Mapping[str, object] = NONE
+) -> NameServerConfig:
+    """As :func:`read_config`, for a NameServer, with the options of the command; ``path`` may be
+    empty."""
+    return required_config(load(NAME_SERVER, path, environ, options))

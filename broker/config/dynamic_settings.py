@@ -39,38 +39,44 @@ class Applied(Protocol):
 
 
 class DynamicSettings:
-    """The present values."""
+    """The present values.
+
+    ``config`` is ``node.toml`` as it was read last. SIGHUP has it read again
+    (:mod:`broker.config.reload`).
+    """
 
     def __init__(self, config: NodeConfig, applied: Applied) -> None:
-        self._config = config
+        self.config = config
+        self._usual_hours = config.file_reserved_hours
         self._applied = applied
 
     @property
     def auto_create_topics(self) -> bool:
-        return self._switch(AUTO_CREATE_TOPICS, self._config.auto_create_topics)
+        return self._switch(AUTO_CREATE_TOPICS, self.config.auto_create_topics)
 
     @property
     def property_filter(self) -> bool:
-        return self._switch(PROPERTY_FILTER, self._config.property_filter)
+        return self._switch(PROPERTY_FILTER, self.config.property_filter)
 
     @property
     def follower_reads(self) -> bool:
-        return self._switch(FOLLOWER_READS, self._config.follower_reads)
+        return self._switch(FOLLOWER_READS, self.config.follower_reads)
 
     @property
     def file_reserved_hours(self) -> int:
         """0: messages are kept for ever."""
         changed = self._applied.state.settings.get(FILE_RESERVED_HOURS)
-        return self._config.file_reserved_hours if changed is None else int(changed)
+        return self.config.file_reserved_hours if changed is None else int(changed)
 
     @property
     def log_level(self) -> str:
         """One of ``LEVELS``. A node that is told by SIGHUP may have another one since."""
-        return self._applied.state.settings.get(LOG_LEVEL, self._config.log_level)
+        return self._applied.state.settings.get(LOG_LEVEL, self.config.log_level)
 
     def reserved_ms(self, usual: int | None) -> int | None:
-        """How old a message may become; ``usual`` if nothing was changed."""
-        if FILE_RESERVED_HOURS not in self._applied.state.settings:
+        """How old a message may become; ``usual`` if nothing was changed since the start."""
+        commanded = FILE_RESERVED_HOURS in self._applied.state.settings
+        if not commanded and self.config.file_reserved_hours == self._usual_hours:
             return usual
         return self.file_reserved_hours * HOUR_MS or None
 

@@ -1,102 +1,68 @@
-"""What a NameServer is told: the file of ``dledger namesrv --config FILE``. ::
-
-host = "127.0.0.1"
-port = 9876
-cluster = "DefaultCluster"      # brokers of other clusters may not register, with security on
-name = "namesrv"                # of its certificate, namesrv.pem
-insecure = false                # true: listens for other machines though nothing protects it
-http_port = 8079                # of /metrics, /livez and /readyz; without it there is no HTTP
-log_level = "info"              # or "debug", "warning", "error"
-log_format = "text"             # or "json"
-
-[security]                      # see broker/config/security_config.py; without it all is off
-"""
+"""The settings of one NameServer: the file of ``dledger namesrv --config FILE``, and options."""
 
 from __future__ import annotations
 
-import ipaddress
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
-from types import MappingProxyType
 
-from broker.config.node_config import GROUP_NAME
-from broker.config.security_config import SECURITY_OFF, SecurityConfig
-from broker.config.setting_checks import require, require_between
-from broker.config.toml_file import (
-    check_keys,
-    parse_toml,
-    read_settings,
-    refuse_exposed,
-    require_types,
-    take_security,
-    types_of,
-)
+from broker.config.node_config import NAME
+from broker.config.security_config import SECURITY_OFF, SECURITY_SETTINGS, SecurityConfig
+from broker.config.setting import Allowed, between, one_of, section, setting
 from broker.system.log_lines import FORMATS, LEVELS
+from broker.system.server_log import LogSettings
+from dledger.wire.endpoint import EndpointError, is_loopback, join_host_port, parse_host
+
+
+def _is_host(text: str) -> bool:
+    try:
+        return bool(parse_host(text))
+    except EndpointError:
+        return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameServerConfig:
-    """The settings of one NameServer; see the module.
+    """The settings of one NameServer."""
 
-    Raises :class:`~broker.config.setting_checks.ConfigError`.
-    """
-
-    host: str = "127.0.0.1"
-    port: int = 9876
-    cluster: str = "DefaultCluster"
-    name: str = "namesrv"
-    insecure: bool = False
-    http_port: int | None = None
-    log_level: str = "info"
-    log_format: str = "text"
-    security: SecurityConfig = SECURITY_OFF
-
-    def __post_init__(self) -> None:
-        for key, name in (("cluster", self.cluster), ("name", self.name)):
-            require(GROUP_NAME.fullmatch(name), key, name, "letters, digits, - and _, up to 127")
-        require_between("port", self.port, 0, 65535)
-        if self.http_port is not None:
-            require_between("http_port", self.http_port, 0, 65535)
-        require(self.log_level in LEVELS, "log_level", self.log_level, " or ".join(LEVELS))
-        require(self.log_format in FORMATS, "log_format", self.log_format, " or ".join(FORMATS))
-        require(self.host.isprintable() and self.host, "host", self.host, "a name or an address")
+    host: str = setting(
+        "127.0.0.1",
+        "The name or address at which it listens; `::` is all addresses of the machine.",
+        allowed=Allowed(_is_host, "a name or an address"),
+    )
+    port: int = setting(
+        9876, "The port of RocketMQ's remoting protocol; 0: any.", allowed=between(0, 65535)
+    )
+    cluster: str = setting(
+        "DefaultCluster",
+        "Brokers of other clusters may not register, with security on.",
+        allowed=NAME,
+    )
+    name: str = setting("namesrv", "Its name in its certificate, namesrv.pem.", allowed=NAME)
+    insecure: bool = setting(False, "true: listens for other machines though nothing protects it.")
+    http_port: int | None = setting(
+        None,
+        "The port of /metrics, /livez and /readyz; without it there is no HTTP, 0: any.",
+        allowed=between(0, 65535),
+        kind=int,
+    )
+    log_level: str = setting(
+        "info", "The least that is logged.", allowed=one_of(*LEVELS), reload=True
+    )
+    log_format: str = setting(
+        "text", "The form of a line of the log.", allowed=one_of(*FORMATS), reload=True
+    )
+    security: SecurityConfig = section(SECURITY_OFF, *SECURITY_SETTINGS)
 
     @property
     def exposed(self) -> bool:
         """Whether others than this machine reach a port that nothing protects."""
-        return not self.security.protects and not _is_loopback(self.host)
+        return not self.security.protects and not is_loopback(self.host)
 
-    def refuse_exposed(self) -> None:
-        """Raises :class:`~broker.config.setting_checks.ConfigError` where it is exposed and
-        ``insecure`` does not say that it shall be."""
-        if self.exposed and not self.insecure:
-            refuse_exposed("host", f"{self.host}:{self.port}")
+    @property
+    def logging(self) -> LogSettings:
+        """What its log says."""
+        return LogSettings(self.log_level, self.log_format)
 
-
-def read_name_server_config(path: str, changed: Mapping[str, object]) -> NameServerConfig:
-    """Reads and checks a file; ``changed`` settings go before what it says.
-
-    Raises :class:`~broker.config.setting_checks.ConfigError`.
-    """
-    return read_settings(path, partial(parse_name_server_config, changed=changed))
-
-
-def parse_name_server_config(
-    text: str, directory: str, changed: Mapping[str, object] = MappingProxyType({})
-) -> NameServerConfig:
-    """As :func:`read_name_server_config`, for a text that would stand in ``directory``."""
-    given, types = parse_toml(text), types_of(NameServerConfig)
-    check_keys(given, list(types), "")
-    take_security(given, directory)
-    require_types(given, types)
-    config = NameServerConfig(**{**given, **changed})
-    config.refuse_exposed()
-    return config
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    @property
+    def at(self) -> str:
+        """The ``host:port`` that was asked for."""
+        return join_host_port(self.host, self.port)

@@ -1,33 +1,47 @@
-"""The settings of one broker process, and what each may be.
+"""The settings of one broker process: the file ``node.toml``.
 
-They are read from the file ``node.toml`` (:mod:`broker.config.config_file`).
+Everything about a setting stands here once: name, type, default, unit, what it may be, and its
+sentence in ``docs/configuration.md``.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import NamedTuple
+from dataclasses import MISSING, dataclass
 
-from broker.config.endpoint import Endpoint
-from broker.config.security_config import SECURITY_OFF, SecurityConfig
-from broker.config.setting_checks import ConfigError, require, require_between
+from broker.config.node_addresses import (
+    LISTEN_SETTINGS,
+    MEMBER_SETTINGS,
+    Listen,
+    Member,
+    check_distinct,
+    vip_address,
+)
+from broker.config.security_config import SECURITY_OFF, SECURITY_SETTINGS, SecurityConfig
+from broker.config.setting import (
+    Allowed,
+    between,
+    matching,
+    one_of,
+    required,
+    section,
+    setting,
+)
+from broker.config.setting_checks import ConfigError, one_line, require, require_between
 from broker.system.log_lines import FORMATS, LEVELS, LogLimits
 from broker.system.server_log import LogSettings
+from dledger.wire.endpoint import Endpoint
 from store.io.disk_watermarks import DiskWatermarks
 from store.log.layout import SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN
 from store.log.retention_policy import HOUR_MS, RetentionPolicy
 from store.quoting import quoted
 
 FLUSH_MODES = ("sync", "async")
-READ_MODES = ("linearizable", "stale")
 NODE_NAME = re.compile(r"n(0|[1-9][0-9]{0,3})")
 GROUP_NAME = re.compile(r"[A-Za-z0-9_-]{1,127}")
-TRACING_URL = re.compile(r"https?://[!-~]{1,2000}")
-HOST_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,252}")
+NAME = matching(GROUP_NAME, "letters, digits, - and _, up to 127")
 MESSAGE_SIZE_MAX = 15 << 20
 """Setting: a frame of the remoting protocol holds 16 MiB, header and properties included."""
 
@@ -35,9 +49,6 @@ HOURS_MAX = 1_000_000
 """Setting: more than a century."""
 
 DAY_MS = 24 * HOUR_MS
-VIP_PORT_BELOW = 2
-"""RocketMQ: a client that wants the VIP port subtracts this from the broker's."""
-
 PATH_MAX = 4095
 """Setting: bytes of a path, as Linux has it."""
 
@@ -45,134 +56,246 @@ BYTES_MAX = 1 << 60
 """Setting: more than any disk."""
 
 
-class Member(NamedTuple):
-    """The addresses of one member of the group. Without ``grpc`` it does not serve gRPC."""
-
-    peer: Endpoint
-    address: Endpoint
-    http: Endpoint
-    grpc: Endpoint | None = None
-
-    @property
-    def endpoints(self) -> dict[str, Endpoint]:
-        """Those that it has, by their key in ``node.toml``."""
-        return {key: value for key, value in self._asdict().items() if value is not None}
+def _is_path(text: str) -> bool:
+    return 0 < len(os.fsencode(text)) <= PATH_MAX and text.isprintable() and os.path.isabs(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeConfig:
-    """The settings of one broker process; see the module. Raises :class:`ConfigError`."""
+    """The settings of one broker process. Raises :class:`ConfigError`."""
 
-    group: str
-    node: str
-    data: str
-    members: Mapping[str, Member]
-    namesrv: tuple[str, ...]
-    cluster: str = "DefaultCluster"
-    flush: str = "sync"
-    segment_size: int = 256 << 20
-    max_message_size: int = 4 << 20
-    auto_create_topics: bool = True
-    property_filter: bool = True
-    follower_reads: bool = True
-    follower_reads_percent: int = 40
-    vip_port: bool = False
-    election_timeout_ms: int = 600
-    heartbeat_ms: int = 100
-    file_reserved_hours: int = 72
-    log_size_max: int = 0
-    disk_clean_percent: int = 75
-    disk_force_percent: int = 85
-    disk_full_percent: int = 90
-    disk_enough_bytes: int = 4 << 30
-    disk_stall_ms: int = 10_000
-    join: bool = False
-    preferred_leader: str = ""
-    reads: str = "linearizable"
-    lease_reads: bool = False
-    checkpoint_seconds: int = 30
-    proof_ms: int = 400
-    drain_seconds: int = 35
-    scrub_mib_per_second: int = 8
-    scrub_pass_seconds: int = 60
-    refill_mib_per_second: int = 32
-    transaction_timeout_ms: int = 6_000
-    transaction_check_interval_ms: int = 30_000
-    transaction_check_max: int = 15
-    dedup_window_seconds: int = 60
-    http_hosts: tuple[str, ...] = ()
-    snapshot_dirs: tuple[str, ...] = ()
-    logging_file_mib: int = 32
-    logging_files: int = 4
-    insecure: bool = False
-    security: SecurityConfig = SECURITY_OFF
-    log_level: str = "info"
-    log_format: str = "text"
-    tracing: str = ""
+    group: str = required("broker-a", "The group's name, and RocketMQ's broker name.", NAME)
+    node: str = required(
+        "n0", "This process among the members.", matching(NODE_NAME, "n0, n1, n2 and so on")
+    )
+    data: str = required(
+        "/var/lib/dledger",
+        "The directory of the data. A file without it means its own directory.",
+        Allowed(
+            _is_path,
+            f"an absolute path of up to {PATH_MAX} bytes without control characters; "
+            "write it out, or leave it out, which means the directory of the file",
+        ),
+    )
+    namesrv: tuple[str, ...] = required(
+        ("127.0.0.1:9876",),
+        "The NameServers, one or more. The node registers at each of them.",
+        item=Endpoint,
+    )
+    cluster: str = setting("DefaultCluster", "The cluster's name.", allowed=NAME)
+    flush: str = setting(
+        "sync",
+        'When a message is acknowledged: on stable storage of a majority, or with "async" before.',
+        allowed=one_of(*FLUSH_MODES),
+    )
+    segment_size: int = setting(
+        256 << 20,
+        "The size of a file of the log; one for the whole group, fixed when data is first made.",
+        unit="bytes",
+        allowed=between(SEGMENT_SIZE_MIN, SEGMENT_SIZE_MAX),
+    )
+    max_message_size: int = setting(
+        4 << 20,
+        "The largest body of a message, at most half a segment.",
+        unit="bytes",
+        allowed=between(1, MESSAGE_SIZE_MAX),
+    )
+    auto_create_topics: bool = setting(
+        True, "Whether the first message to a topic creates it.", reload=True
+    )
+    property_filter: bool = setting(
+        True, "Whether consumers may filter by SQL92 expressions.", reload=True
+    )
+    follower_reads: bool = setting(
+        True, "Whether a consumer that is far behind reads from a follower.", reload=True
+    )
+    follower_reads_percent: int = setting(
+        40,
+        "How far behind that is: this share of the machine's memory.",
+        unit="%",
+        allowed=between(0, 100),
+    )
+    vip_port: bool = setting(
+        False,
+        "true: the port two below `address` serves clients too, as Java clients up to 4.4 expect.",
+    )
+    election_timeout_ms: int = setting(
+        600,
+        "The shortest election timeout; each one is drawn between it and its double.",
+        unit="ms",
+        allowed=between(10, 600_000),
+    )
+    heartbeat_ms: int = setting(
+        100,
+        "The pause between two heartbeats of a leader, less than half an election timeout.",
+        unit="ms",
+        allowed=between(1, 300_000),
+    )
+    file_reserved_hours: int = setting(
+        72,
+        "How long messages are kept; 0: for ever.",
+        unit="hours",
+        allowed=between(0, HOURS_MAX),
+        reload=True,
+    )
+    log_size_max: int = setting(
+        0,
+        "The size of the log above which the oldest segments go; 0: any size.",
+        unit="bytes",
+        allowed=between(0, BYTES_MAX),
+    )
+    disk_clean_percent: int = setting(
+        75, "A disk as full as this causes a warning.", unit="%", allowed=between(1, 100)
+    )
+    disk_force_percent: int = setting(
+        85,
+        "On a disk as full as this the oldest segments go before their time.",
+        unit="%",
+        allowed=between(1, 100),
+    )
+    disk_full_percent: int = setting(
+        90,
+        "On a disk as full as this messages are refused, and another member should lead.",
+        unit="%",
+        allowed=between(1, 100),
+    )
+    disk_enough_bytes: int = setting(
+        4 << 30,
+        "A disk with this much free is never full.",
+        unit="bytes",
+        allowed=between(0, BYTES_MAX),
+    )
+    disk_stall_ms: int = setting(
+        10_000,
+        "A leader hands over after this time without a completed write.",
+        unit="ms",
+        allowed=between(100, 3_600_000),
+    )
+    join: bool = setting(
+        False,
+        "true: the node waits to be added by `dledger member add`; members are those it may ask.",
+    )
+    preferred_leader: str = setting(
+        "",
+        "The node that should lead while it keeps up; empty: any.",
+        allowed=matching(rf"({NODE_NAME.pattern})?", "n0, n1, n2 and so on, or empty"),
+    )
+    reads: str = setting(
+        "linearizable",
+        'Offsets, queues and topics as they are now, or with "stale" as this node has them.',
+        allowed=one_of("linearizable", "stale"),
+        reload=True,
+    )
+    lease_reads: bool = setting(False, "Reads without a round to a majority; see docs/safety.md.")
+    checkpoint_seconds: int = setting(
+        30,
+        "The pause between two checkpoints, which bounds what a start has to read.",
+        unit="s",
+        allowed=between(1, 3600),
+    )
+    proof_ms: int = setting(
+        400,
+        "The pause between two comparisons of the members' states; 0: none.",
+        unit="ms",
+        allowed=between(0, 3_600_000),
+    )
+    drain_seconds: int = setting(
+        35,
+        "How long a leader hands over and forwards at SIGTERM.",
+        unit="s",
+        allowed=between(0, 3600),
+        reload=True,
+    )
+    scrub_mib_per_second: int = setting(
+        8,
+        "The rate at which data at rest is read again to find damage.",
+        unit="MiB/s",
+        allowed=between(1, 100_000),
+    )
+    scrub_pass_seconds: int = setting(
+        60, "The pause between two such passes.", unit="s", allowed=between(1, 1_000_000)
+    )
+    refill_mib_per_second: int = setting(
+        32,
+        "The most that this node sends to members that lack old entries.",
+        unit="MiB/s",
+        allowed=between(1, 100_000),
+    )
+    transaction_timeout_ms: int = setting(
+        6_000,
+        "The age at which its producer is asked about a transaction.",
+        unit="ms",
+        allowed=between(1, DAY_MS),
+    )
+    transaction_check_interval_ms: int = setting(
+        30_000, "The pause before it is asked again.", unit="ms", allowed=between(1, DAY_MS)
+    )
+    transaction_check_max: int = setting(
+        15, "The number of checks before it is rolled back.", allowed=between(1, 1_000)
+    )
+    dedup_window_seconds: int = setting(
+        60,
+        "A request that is sent again within this time is stored once; 0: off.",
+        unit="s",
+        allowed=between(0, 86_400),
+    )
+    http_hosts: tuple[str, ...] = setting(
+        (),
+        "Names to which HTTP answers, beside localhost and the addresses of this node.",
+        allowed=matching(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,252}", "a name without a port"),
+    )
+    snapshot_dirs: tuple[str, ...] = setting(
+        (),
+        "Directories in which HTTP may make snapshots, beside snapshots/ in the data directory.",
+        allowed=matching(r"/[^\0]*[^\0/][^\0]*", "the absolute path of a directory"),
+    )
+    logging_file_mib: int = setting(
+        32,
+        "The size at which a new log/node.log begins; 0: none.",
+        unit="MiB",
+        allowed=between(0, 1 << 20),
+        reload=True,
+    )
+    logging_files: int = setting(
+        4, "How many files of the node's log are kept.", allowed=between(1, 1_000), reload=True
+    )
+    insecure: bool = setting(False, "true: listens for other machines though nothing protects it.")
+    security: SecurityConfig = section(SECURITY_OFF, *SECURITY_SETTINGS)
+    log_level: str = setting(
+        "info", "The least that is logged.", allowed=one_of(*LEVELS), reload=True
+    )
+    log_format: str = setting(
+        "text", "The form of a line of the log.", allowed=one_of(*FORMATS), reload=True
+    )
+    tracing: str = setting(
+        "",
+        'Where OpenTelemetry spans go, such as "http://127.0.0.1:4318/v1/traces"; needs '
+        "dledger[tracing].",
+        allowed=matching(
+            r"(https?://[!-~]{1,2000})?",
+            'a URL such as "http://127.0.0.1:4318/v1/traces", or empty',
+        ),
+    )
+    listen: Listen = section(Listen(), *LISTEN_SETTINGS)
+    members: Mapping[str, Member] = section(MISSING, *MEMBER_SETTINGS)
 
     def __post_init__(self) -> None:
-        for key, name in (("group", self.group), ("cluster", self.cluster)):
-            require(GROUP_NAME.fullmatch(name), key, name, "letters, digits, - and _, up to 127")
-        for name in (self.node, *self.members):
-            require(NODE_NAME.fullmatch(name), "node", name, "n0, n1, n2 and so on")
+        for name in self.members:
+            where = f"members.{one_line(name)}"
+            require(NODE_NAME.fullmatch(name), where, name, "n0, n1, n2 and so on")
         if self.node not in self.members:
             known = quoted(list(self.members))
-            raise ConfigError(f"members: {self.node} itself is missing from {known}")
-        require(
-            0 < len(os.fsencode(self.data)) <= PATH_MAX and self.data.isprintable(),
-            "data",
-            self.data,
-            f"the path of a directory, of up to {PATH_MAX} bytes, without control characters",
-        )
-        _check_distinct(self.members, self.vip_address)
+            raise ConfigError(f"{self.node} itself is missing from {known}", "members")
+        if self.listen.grpc is not None and self.own.grpc is None:
+            raise ConfigError(f"needs members.{self.node}.grpc, where it is dialled", "listen.grpc")
+        check_distinct(self.members, self.vip_address)
         if not self.namesrv:
-            raise ConfigError("namesrv: at least one NameServer is needed")
-        require(self.flush in FLUSH_MODES, "flush", self.flush, '"sync" or "async"')
-        require(self.reads in READ_MODES, "reads", self.reads, '"linearizable" or "stale"')
-        require(
-            not self.preferred_leader or NODE_NAME.fullmatch(self.preferred_leader),
-            "preferred_leader",
-            self.preferred_leader,
-            "n0, n1, n2 and so on, or empty",
-        )
-        require_between("segment_size", self.segment_size, SEGMENT_SIZE_MIN, SEGMENT_SIZE_MAX)
+            raise ConfigError("at least one NameServer is needed", "namesrv")
         largest = min(MESSAGE_SIZE_MAX, self.segment_size // 2)
         require_between("max_message_size", self.max_message_size, 1, largest)
-        require_between("election_timeout_ms", self.election_timeout_ms, 10, 600_000)
         require_between("heartbeat_ms", self.heartbeat_ms, 1, (self.election_timeout_ms - 1) // 2)
-        require_between("file_reserved_hours", self.file_reserved_hours, 0, HOURS_MAX)
-        for key in ("log_size_max", "disk_enough_bytes"):
-            require_between(key, getattr(self, key), 0, BYTES_MAX)
-        require_between("disk_clean_percent", self.disk_clean_percent, 1, 100)
         require_between("disk_force_percent", self.disk_force_percent, self.disk_clean_percent, 100)
         require_between("disk_full_percent", self.disk_full_percent, self.disk_force_percent, 100)
-        for key in ("transaction_timeout_ms", "transaction_check_interval_ms"):
-            require_between(key, getattr(self, key), 1, DAY_MS)
-        require_between("transaction_check_max", self.transaction_check_max, 1, 1_000)
-        require_between("dedup_window_seconds", self.dedup_window_seconds, 0, 86_400)
-        require_between("logging_file_mib", self.logging_file_mib, 0, 1 << 20)
-        require_between("logging_files", self.logging_files, 1, 1_000)
-        require(self.log_level in LEVELS, "log_level", self.log_level, " or ".join(LEVELS))
-        require(self.log_format in FORMATS, "log_format", self.log_format, " or ".join(FORMATS))
-        require(
-            not self.tracing or TRACING_URL.fullmatch(self.tracing),
-            "tracing",
-            self.tracing,
-            'a URL such as "http://127.0.0.1:4318/v1/traces", or empty',
-        )
-        require_between("refill_mib_per_second", self.refill_mib_per_second, 1, 100_000)
-        require_between("follower_reads_percent", self.follower_reads_percent, 0, 100)
-        require_between("scrub_mib_per_second", self.scrub_mib_per_second, 1, 100_000)
-        require_between("scrub_pass_seconds", self.scrub_pass_seconds, 1, 1_000_000)
-        require_between("checkpoint_seconds", self.checkpoint_seconds, 1, 3600)
-        require_between("proof_ms", self.proof_ms, 0, 3_600_000)
-        require_between("drain_seconds", self.drain_seconds, 0, 3600)
-        require_between("disk_stall_ms", self.disk_stall_ms, 100, 3_600_000)
-        for host in self.http_hosts:
-            require(HOST_NAME.fullmatch(host), "http_hosts", host, "a name without a port")
-        for path in self.snapshot_dirs:
-            absolute = path.startswith("/") and "\0" not in path and path.strip("/")
-            require(absolute, "snapshot_dirs", path, "the absolute path of a directory")
 
     @property
     def name(self) -> str:
@@ -181,20 +304,25 @@ class NodeConfig:
 
     @property
     def own(self) -> Member:
-        """This process's own addresses."""
+        """The addresses at which this process is dialled."""
         return self.members[self.node]
 
     @property
+    def listening(self) -> Member:
+        """The addresses at which this process listens."""
+        given = {key: at for key, at in self.listen._asdict().items() if at is not None}
+        return self.own._replace(**given)
+
+    @property
     def vip_address(self) -> Endpoint | None:
-        """The second port for clients, two below the first, if ``vip_port`` asks for it."""
-        host, port = self.own.address
-        return Endpoint(host, port - VIP_PORT_BELOW) if self.vip_port else None
+        """The second port for clients, below the first, if ``vip_port`` asks for it."""
+        return vip_address(self.listening.address) if self.vip_port else None
 
     @property
     def exposed(self) -> bool:
         """Whether others than this machine reach a port that nothing protects."""
         return not self.security.protects and any(
-            not each.is_loopback for each in self.own.endpoints.values()
+            not each.is_loopback for each in self.listening.endpoints.values()
         )
 
     @property
@@ -227,36 +355,7 @@ class NodeConfig:
         """RocketMQ's broker id while not leading: above 0, which is the leader's."""
         return broker_id_of(self.node)
 
-    def to_toml(self) -> str:
-        """The text of a ``node.toml`` in the data directory that reads as this.
-
-        ``data`` is left out of it, so that the directory may be moved.
-        """
-        lines = ["# What this node is started with: dledger node --config FILE", ""]
-        tables = ("members", "security")
-        settings = [f.name for f in fields(self) if f.name not in ("data", *tables)]
-        lines += [f"{key} = {json.dumps(getattr(self, key))}" for key in settings]
-        if self.security != SECURITY_OFF:
-            lines += ["", *self.security.to_toml()]
-        for node, member in self.members.items():
-            lines += ["", f"[members.{node}]"]
-            lines += [f'{key} = "{value}"' for key, value in member.endpoints.items()]
-        return "\n".join(lines) + "\n"
-
 
 def broker_id_of(node: str) -> int:
     """RocketMQ's broker id of the node ``n<k>`` while it follows."""
     return int(node[1:]) + 1
-
-
-def _check_distinct(members: Mapping[str, Member], vip: Endpoint | None) -> None:
-    seen: dict[Endpoint, str] = {}
-    for node, member in members.items():
-        for key, endpoint in member.endpoints.items():
-            other = seen.setdefault(endpoint, f"members.{node}.{key}")
-            if other != f"members.{node}.{key}":
-                raise ConfigError(f"members.{node}.{key}: {endpoint} is {other} already")
-    if vip is not None and vip.port < 1:
-        raise ConfigError(f"vip_port: {VIP_PORT_BELOW} below the broker's port there is none")
-    if vip is not None and vip in seen:
-        raise ConfigError(f"vip_port: {vip} is {seen[vip]} already")

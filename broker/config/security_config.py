@@ -1,39 +1,48 @@
-"""The section ``[security]`` of a ``node.toml`` and of a NameServer's file. ::
+"""The section ``[security]`` of a ``node.toml`` and of a NameServer's file.
 
-    [security]
-    directory = "security"            # relative to the file that names it; `dledger security init`
-                                      # writes it
-    peers = "enforcing"               # off, permissive or enforcing: mutual TLS between nodes
-    tls = "permissive"                # disabled, permissive or enforcing: TLS on the ports of
-                                      # clients (remoting, HTTP), found by the first byte
-    access_control = "enforcing"      # off, permissive or enforcing: signatures and permissions;
-                                      # permissive counts and logs what it would refuse
-
-These are the defaults once the section exists. Without it all is off (:data:`SECURITY_OFF`).
+The defaults hold once the section exists. Without it all is off (:data:`SECURITY_OFF`).
 """
 
 from __future__ import annotations
 
-import json
 import os
-from dataclasses import dataclass, fields
-from types import MappingProxyType
+from dataclasses import dataclass
 
-from broker.config.setting_checks import require
+from broker.config.setting import Allowed, Setting, one_of
 
 OFF, DISABLED, PERMISSIVE, ENFORCING = "off", "disabled", "permissive", "enforcing"
-MODES = (OFF, PERMISSIVE, ENFORCING)
-TLS_MODES = (DISABLED, PERMISSIVE, ENFORCING)
 
-SECTION_DEFAULTS = MappingProxyType(
-    {
-        "directory": "security",
-        "peers": ENFORCING,
-        "tls": PERMISSIVE,
-        "access_control": ENFORCING,
-    }
+SECURITY_SETTINGS = (
+    Setting(
+        key="directory",
+        kind=str,
+        default="security",
+        doc="Where its files are, relative to the file that names it; `dledger security init` "
+        "writes them.",
+        allowed=Allowed(lambda text: "\0" not in text, "a path"),
+    ),
+    Setting(
+        key="peers",
+        kind=str,
+        default=ENFORCING,
+        doc="Mutual TLS between nodes.",
+        allowed=one_of(OFF, PERMISSIVE, ENFORCING),
+    ),
+    Setting(
+        key="tls",
+        kind=str,
+        default=PERMISSIVE,
+        doc="TLS on the ports of clients (remoting, HTTP), found by the first byte.",
+        allowed=one_of(DISABLED, PERMISSIVE, ENFORCING),
+    ),
+    Setting(
+        key="access_control",
+        kind=str,
+        default=ENFORCING,
+        doc="Signatures and permissions; permissive counts and logs what it would refuse.",
+        allowed=one_of(OFF, PERMISSIVE, ENFORCING),
+    ),
 )
-"""What a setting is that a section leaves out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,22 +83,12 @@ class SecurityFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecurityConfig:
-    """The settings of ``[security]``. ``directory`` is absolute, or empty where all is off.
-
-    Raises :class:`~broker.config.setting_checks.ConfigError`.
-    """
+    """The settings of ``[security]``. ``directory`` is absolute, or empty where all is off."""
 
     directory: str = ""
     peers: str = OFF
     tls: str = DISABLED
     access_control: str = OFF
-
-    def __post_init__(self) -> None:
-        require("\0" not in self.directory, "security.directory", self.directory, "a path")
-        for key, modes in (("peers", MODES), ("tls", TLS_MODES), ("access_control", MODES)):
-            value = getattr(self, key)
-            wanted = ", ".join(f'"{mode}"' for mode in modes)
-            require(value in modes, f"security.{key}", value, wanted)
 
     @property
     def protects(self) -> bool:
@@ -100,11 +99,6 @@ class SecurityConfig:
     def files(self) -> SecurityFiles:
         """Where its files are."""
         return SecurityFiles(self.directory)
-
-    def to_toml(self) -> list[str]:
-        """The lines of the section."""
-        values = ((each.name, getattr(self, each.name)) for each in fields(self))
-        return ["[security]", *(f"{key} = {json.dumps(value)}" for key, value in values)]
 
 
 EXPOSED = (

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from broker.grpc.protocol.definition_pb2 import Resource
-from broker.remoting.protocol.addresses import NO_HOST, host_bytes, split_address
+from broker.remoting.protocol.addresses import NO_HOST, host_bytes
+from dledger.wire.endpoint import Endpoint, EndpointError
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +31,8 @@ class Call:
     def born_host(self) -> bytes:
         """The client's address as records hold it."""
         try:
-            return host_bytes(*split_address(self.client))
-        except ValueError:
+            return host_bytes(*Endpoint.parse(self.client))
+        except EndpointError:
             return NO_HOST
 
 

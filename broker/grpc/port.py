@@ -13,11 +13,11 @@ from urllib.parse import unquote
 
 import grpc
 
-from broker.config.endpoint import Endpoint
 from broker.grpc.call import Call
 from broker.grpc.service import GrpcService
 from broker.grpc.telemetry import Telemetry
 from broker.limits import GRPC, GrpcLimits
+from dledger.wire.endpoint import Endpoint
 
 SERVICE = "apache.rocketmq.v2.MessagingService"
 TELEMETRY = "Telemetry"

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 
 from google.protobuf.message import Message as AnyMessage
 
-from broker.config.endpoint import Endpoint
 from broker.grpc.access import consumes
 from broker.grpc.call import Call, name_of
 from broker.grpc.protocol.definition_pb2 import (
@@ -32,6 +31,7 @@ from broker.grpc.statuses import OK, BadCallError
 from broker.limits import STATE
 from broker.security.authorize import Access
 from broker.topics_and_groups import TopicConfig, check_group_name
+from dledger.wire.endpoint import Endpoint
 
 ANY_QUEUE = -1
 """The number of a queue that stands for all of a broker, as with RocketMQ."""

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from broker.config.endpoint import Endpoint
 from broker.config.setting_checks import ConfigError
 from broker.context import BrokerContext
 from broker.errors import UnknownTopicError
@@ -22,6 +21,7 @@ from broker.topics_and_groups import (
     TopicConfig,
     check_topic_name,
 )
+from dledger.wire.endpoint import Endpoint
 
 log = logging.getLogger(__name__)
 

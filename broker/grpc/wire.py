@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 
 import grpc
 
-from broker.config.endpoint import Endpoint
 from broker.context import BrokerContext
 from broker.grpc.port import GrpcPort
 from broker.grpc.service import GrpcService
 from broker.grpc.telemetry import Telemetry
 from broker.remoting.connection import Handler
 from broker.security.credentials import ClientSecurity
+from dledger.wire.endpoint import Endpoint
 
 
 class GrpcWire:

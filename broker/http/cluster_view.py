@@ -13,11 +13,10 @@ from typing import Any, TypeAlias, TypeGuard
 
 from broker.admin.group_health import GroupHealth, MemberReport, group_health
 from broker.admin.group_members import VOTER
-from broker.config.endpoint import Endpoint
-from broker.config.setting_checks import ConfigError
 from broker.context import BrokerContext
 from broker.http.json_documents import groups_document, status_document, topics_document
 from broker.limits import ADMIN, AdminLimits
+from dledger.wire.endpoint import Endpoint, EndpointError
 
 log = logging.getLogger(__name__)
 
@@ -134,7 +133,7 @@ def _is_address(text: object) -> TypeGuard[str]:
     """Others tell it, and a request is made to it."""
     try:
         Endpoint.parse(text if isinstance(text, str) else "")
-    except ConfigError:
+    except EndpointError:
         return False
     return True
 

@@ -11,6 +11,7 @@ from broker.http.connections import Connections
 from broker.limits import HttpLimits
 from broker.security.port_tls import PortTls, waiting_limits
 from dledger.wire.bad_request_log import BadRequestLog
+from dledger.wire.endpoint import listening_hosts
 from dledger.wire.tls_server import TlsServer
 from store.quoting import FROM_OUTSIDE
 
@@ -73,7 +74,7 @@ class HttpPort:
         accept, limits = self._connections.accept, self._limits
         if self._tls is None:
             self._server = await self._loop.create_server(
-                accept, self._host, self._port, backlog=limits.backlog
+                accept, listening_hosts(self._host), self._port, backlog=limits.backlog
             )
         else:
             waiting = waiting_limits(

@@ -84,7 +84,7 @@ class HttpServer:
         self._context = context
         self._limits = limits
         clock = clock or context.loop.time
-        self._port = HttpPort(context.loop, *context.config.own.http, limits, tls)
+        self._port = HttpPort(context.loop, *context.config.listening.http, limits, tls)
         self._refusals: Counter[str] = Counter()
         self._loop_lag = EventLoopLag(context.loop, clock)
         own = PortFigures(lambda: self._port.connections, self._refusals)
@@ -96,7 +96,10 @@ class HttpServer:
         config = self._context.config
         memory = MemoryBudget(self._limits, _JSON_OVERHEAD * config.max_message_size + (64 << 10))
         guard = OriginGuard(
-            [*config.http_hosts, *(each.host for each in config.own.endpoints.values())]
+            [
+                *config.http_hosts,
+                *(at.host for of in (config.own, config.listening) for at in of.endpoints.values()),
+            ]
         )
         access = self._context.access
         app = web.Application(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from broker.limits import NAMESERVER
 from broker.remoting.protocol.register_broker_body import DataVersion, TopicTable
+from dledger.wire.endpoint import address_host
 
 LEADER_ID = 0
 EXPIRY_MS = 120_000
@@ -85,4 +86,4 @@ class LiveProcess:
 
 def is_native(address: str, host: str) -> bool:
     """Whether what registers an address comes from its very host."""
-    return bool(host) and address.rpartition(":")[0] == host
+    return bool(host) and address_host(address) == host

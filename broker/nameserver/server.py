@@ -30,6 +30,7 @@ from broker.system.file_descriptor_limits import (
     connections_of_name_server,
     raise_file_limit,
 )
+from dledger.wire.endpoint import address_host
 from store.quoting import FROM_OUTSIDE, shortened
 
 SCAN_SECONDS = 10.0
@@ -141,7 +142,7 @@ class NameServer:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "crc32 not match")
         try:
             registration = read_registration(request)
-            host = connection.remote_address.rpartition(":")[0]
+            host = address_host(connection.remote_address)
             leader = self.routes.register(registration, connection.number, host)
         except (RegistrationRefusedError, RequestError) as error:
             why = error.remark if isinstance(error, RequestError) else str(error)
@@ -188,7 +189,7 @@ class NameServer:
             ext_str(request, "brokerName"),
             ext_str(request, "brokerAddr"),
             connection.number,
-            connection.remote_address.rpartition(":")[0],
+            address_host(connection.remote_address),
         )
         connection.respond(request)
 

@@ -13,6 +13,7 @@ from broker.remoting.protocol.errors import RequestError
 from broker.remoting.protocol.frame import Frame
 from broker.security.access_control import AccessControl
 from broker.security.authorize import ADMINISTER, Access
+from dledger.wire.endpoint import address_host
 
 Classifier: TypeAlias = Callable[[Frame], Iterable[Access]]
 """What a request needs. Raises :class:`~broker.remoting.protocol.errors.FieldError`."""
@@ -50,7 +51,7 @@ def guarded(
         address = connection.remote_address if enforced else client_address(connection, request)
         try:
             access.check(
-                lambda: access.signed(request.ext, request.body, address.rpartition(":")[0]),
+                lambda: access.signed(request.ext, request.body, address_host(address)),
                 lambda: needed(request),
                 address,
                 always=enforced,

@@ -11,7 +11,6 @@ from broker.remoting.connection import Connection, Handler
 from broker.remoting.dispatch import dispatch_by_code
 from broker.remoting.frame_writer import Bytes
 from broker.remoting.pending_requests import Done
-from broker.remoting.protocol.addresses import split_address
 from broker.remoting.protocol.errors import (
     CallError,
     ClientClosedError,
@@ -20,6 +19,7 @@ from broker.remoting.protocol.errors import (
 )
 from broker.remoting.protocol.frame import Frame, RequestTemplate, TemplateValues
 from broker.security.credentials import NO_SECURITY, ClientSecurity
+from dledger.wire.endpoint import Endpoint
 
 
 class RemotingClient:
@@ -171,7 +171,7 @@ class RemotingClient:
     async def _open(self, connection: Connection) -> None:
         address = connection.remote_address
         try:
-            host, port = split_address(address)
+            host, port = Endpoint.parse(address)
             async with asyncio.timeout(self._limits.connect_seconds):
                 await self._connect_to(connection, host, port)
         except (OSError, ValueError) as error:

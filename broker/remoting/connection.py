@@ -27,6 +27,7 @@ from broker.remoting.protocol.errors import (
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.frame_reader import FrameReader
 from broker.remoting.turn_limit import TURN_BYTES, TurnLimit
+from dledger.wire.endpoint import join_host_port
 from store.quoting import FROM_OUTSIDE, shortened
 
 logger = logging.getLogger("dledger.remoting")
@@ -146,7 +147,7 @@ class Connection(FrameWriter, asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=self._limits.write_buffer_high)
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple):
-            self.remote_address = self.remote_address or f"{peer[0]}:{peer[1]}"
+            self.remote_address = self.remote_address or join_host_port(peer[0], peer[1])
             self.remote_host_bytes = host_bytes(peer[0], peer[1])
         self._flush()
 

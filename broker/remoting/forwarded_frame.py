@@ -9,15 +9,17 @@ is mistaken for what the forwarding broker says of itself.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 import orjson
 
 from broker.remoting.connection import Connection
-from broker.remoting.protocol.addresses import NO_HOST, host_bytes, split_address
+from broker.remoting.protocol.addresses import NO_HOST, host_bytes
 from broker.remoting.protocol.codes import RequestCode
 from broker.remoting.protocol.errors import FieldError
 from broker.remoting.protocol.ext_fields import ext_str
 from broker.remoting.protocol.frame import Frame
+from dledger.wire.endpoint import Endpoint
 
 FORWARDED = "forwarded"
 FIELDS = "fields"
@@ -41,6 +43,11 @@ def client_host_bytes(connection: Connection, request: Frame) -> bytes:
     if type(request) is ForwardedFrame:
         return request.client_host_bytes
     return connection.remote_host_bytes
+
+
+@lru_cache(maxsize=1024)
+def _record_host(address: str) -> bytes:
+    return host_bytes(*Endpoint.parse(address))
 
 
 def client_address(connection: Connection, request: Frame) -> str:
@@ -84,7 +91,7 @@ def unpack_forwarded(request: Frame) -> ForwardedFrame:
     )
     frame.client = client
     try:
-        frame.client_host_bytes = host_bytes(*split_address(client))
+        frame.client_host_bytes = _record_host(client)
     except ValueError:
         frame.client_host_bytes = NO_HOST
     return frame

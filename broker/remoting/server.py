@@ -12,6 +12,7 @@ from broker.remoting.byte_budget import ByteBudget, Keeper
 from broker.remoting.connection import Connection, Forward, Handler
 from broker.remoting.turn_limit import TurnLimit
 from broker.security.port_tls import PortTls, waiting_limits
+from dledger.wire.endpoint import listening_hosts
 from dledger.wire.tls_server import TlsServer
 from store.quoting import FROM_OUTSIDE
 
@@ -156,7 +157,7 @@ class RemotingServer:
         server: asyncio.AbstractServer | TlsServer
         if self._tls is None:
             server = await self._loop.create_server(
-                self.accept, self._host, port, backlog=limits.backlog
+                self.accept, listening_hosts(self._host), port, backlog=limits.backlog
             )
         else:
             waiting = waiting_limits(

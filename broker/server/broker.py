@@ -173,7 +173,6 @@ class Broker(StateMachineListener):
         )
         access = make_access_control(config, environment, machine)
         self.context = BrokerContext(
-            config=config,
             loop=loop,
             wall_clock=environment.wall_clock,
             rng=environment.rng,

@@ -43,7 +43,7 @@ class BrokerServer(Generic[B]):
         """Done, with the reason, when the node stopped by itself."""
         loop.set_exception_handler(self._unhandled)
         self.broker = broker_class(config, store, environment, self._fail, limits)
-        host, port = config.own.address
+        host, port = config.listening.address
         self._remoting = RemotingServer(
             loop,
             host,

@@ -115,7 +115,7 @@ def _grpc(
 
     Raises :class:`~broker.config.setting_checks.ConfigError` where its certificate cannot be used.
     """
-    endpoint = config.own.grpc
+    endpoint = config.listening.grpc
     if endpoint is None:
         return None
     # grpcio takes 0.1 s to import, and a node without that port does not need it.
@@ -147,8 +147,9 @@ def _transports(
     return lambda: WebSocketTransport(
         group=config.group,
         node=config.node,
-        host=config.own.peer.host,
-        port=config.own.peer.port,
+        host=config.listening.peer.host,
+        port=config.listening.peer.port,
+        address=str(config.own.peer),
         peers=config.peers,
         limits=limits,
         security=security,

@@ -14,9 +14,9 @@ import msgpack
 from dledger.errors import PeerError
 from dledger.raft.configuration import is_node_name
 from dledger.wire.codec import seal, unseal
+from dledger.wire.endpoint import Endpoint, EndpointError
 
 PROTOCOL_VERSION = 4
-HOST_CHARACTERS_MAX = 253
 
 
 class Greeting(NamedTuple):
@@ -49,12 +49,10 @@ def unpack_greeting(frame: bytes) -> Greeting:
 
 def host_of(address: str) -> str:
     """The host of a ``host:port``. Raises :class:`~dledger.errors.PeerError`."""
-    host, colon, port = address.rpartition(":")
-    right_port = port.isascii() and port.isdigit() and len(port) < 6 and 0 < int(port) < 1 << 16
-    named = host.isascii() and host.replace(".", "").replace("-", "").isalnum()
-    if not (colon and right_port and named and len(host) <= HOST_CHARACTERS_MAX):
-        raise PeerError(f"{address!r:.100} is not host:port")
-    return host
+    try:
+        return Endpoint.parse(address).host
+    except EndpointError as error:
+        raise PeerError(f"it is nowhere: {error}") from None
 
 
 def check_address(greeting: Greeting, remote: str, known: str | None) -> None:

@@ -58,7 +58,7 @@ class PeerDialler:
         trace = aiohttp.TraceConfig()
         trace.on_request_redirect.append(_refuse_redirect)
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),
+            connector=aiohttp.TCPConnector(limit=0, use_dns_cache=False),
             timeout=aiohttp.ClientTimeout(total=None),
             ws_response_class=DialledConnection,
             trace_configs=[trace],

@@ -11,6 +11,7 @@ from aiohttp import web
 from dledger.config import PeerLimits
 from dledger.errors import DLedgerError, PeerError
 from dledger.wire.bad_request_log import BadRequestLog
+from dledger.wire.endpoint import listening_hosts
 from dledger.wire.peer_dialler import PeerSecurity
 from dledger.wire.peer_link import PATH
 from dledger.wire.tls_server import TlsServer, TlsServerLimits
@@ -53,7 +54,7 @@ class PeerListener:
         await self._runner.setup()
         loop = asyncio.get_running_loop()
         if self._security is None:
-            self._server = await loop.create_server(self._connected, host, port)
+            self._server = await loop.create_server(self._connected, listening_hosts(host), port)
             return
         self._server = TlsServer(
             self._connected,

@@ -17,6 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import cast
 
+from dledger.wire.endpoint import listening_hosts
+
 log = logging.getLogger(__name__)
 
 HANDSHAKE_RECORD = 0x16
@@ -67,7 +69,12 @@ class TlsServer:
     async def start(self, host: str, port: int) -> None:
         """Listens. Raises ``OSError`` where the address cannot be had; nothing is open then."""
         self._loop = loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        found = []
+        hosts = listening_hosts(host)
+        for each in [hosts] if isinstance(hosts, str) else hosts:
+            found += await loop.getaddrinfo(
+                each, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )
         try:
             for family, address in dict.fromkeys((each[0], each[4][:2]) for each in found):
                 self.sockets.append(

@@ -23,6 +23,7 @@ from aiohttp import hdrs, web
 from dledger.config import PeerLimits
 from dledger.errors import DLedgerError, PeerError
 from dledger.wire.codec import MESSAGE_BYTES_MAX, MessageEncoder, decode_message
+from dledger.wire.endpoint import Endpoint, is_address, join_host_port
 from dledger.wire.features import HEADER, unpack_features
 from dledger.wire.greeting import Greeting, host_of, pack_greeting, unpack_greeting
 from dledger.wire.peer_dialler import PeerDialler, PeerSecurity
@@ -48,7 +49,10 @@ LOOKS = 4
 
 
 class WebSocketTransport:
-    """The transport of one node of one group. ``peers`` maps node ids to ``host:port``."""
+    """The transport of one node of one group. ``peers`` maps node ids to ``host:port``.
+
+    It listens at ``host`` and ``port``. Peers dial ``address``, by default the same.
+    """
 
     def __init__(
         self,
@@ -57,6 +61,7 @@ class WebSocketTransport:
         node: str,
         host: str,
         port: int,
+        address: str = "",
         peers: Mapping[str, str],
         limits: PeerLimits | None = None,
         security: PeerSecurity | None = None,
@@ -73,7 +78,7 @@ class WebSocketTransport:
         self._node = node
         self._host = host
         self._port = port
-        self._address = f"{host}:{port}"
+        self._address = address or join_host_port(host, port)
         self._links = {peer: PeerLink(peer, address) for peer, address in peers.items()}
         self._encoder = MessageEncoder()
         self._handler: TransportHandler
@@ -332,6 +337,8 @@ class WebSocketTransport:
             raise PeerError(f"no greeting: {error}") from error
         greeting = unpack_greeting(frame)
         node, address = greeting.node, greeting.address
+        if greeting.group == self._group:
+            remote = await self._name_of(remote, address, self._known.get(node))
         self._admission.check_greeting(greeting, certified, remote, self._known.get(node))
         link = self._links.get(node)
         if link is None or not link.wanted:
@@ -346,6 +353,20 @@ class WebSocketTransport:
         link.address = address
         link.dials = 0
         return link
+
+    async def _name_of(self, remote: str, address: str, known: str | None) -> str:
+        """The host of ``address``, if that is a name of the host ``remote``, else ``remote``.
+
+        The address that is ``known`` needs no such proof. The listener ends what takes too long.
+        """
+        host, port = Endpoint.parse(address)
+        if address == known or is_address(host):
+            return remote
+        try:
+            found = await asyncio.get_running_loop().getaddrinfo(host, port)
+        except OSError:
+            return remote
+        return host if remote in {where[0] for *_, where in found} else remote
 
     def _forget(self, link: PeerLink) -> None:
         """Of a stranger that is gone nothing stays."""

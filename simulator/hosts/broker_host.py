@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from broker.config.endpoint import Endpoint
-from broker.config.node_config import Member, NodeConfig
+from broker.config.node_addresses import Member
+from broker.config.node_config import NodeConfig
 from broker.errors import UnavailableError
 from broker.server.broker import Broker
 from broker.server.broker_server import open_broker
@@ -24,6 +24,7 @@ from broker.state.state_machine import BrokerStateMachine
 from dledger.node.node import Node
 from dledger.node.service import Service
 from dledger.node.state_machine import Leadership
+from dledger.wire.endpoint import Endpoint
 from dledger.wire.features import FEATURES, POP, STATE_PROOF
 from simulator.engine.disk_executor import executors_of
 from simulator.engine.violation import Violation

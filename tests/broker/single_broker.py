@@ -14,8 +14,8 @@ from random import Random
 from struct import Struct
 from typing import Any, TypeVar
 
-from broker.config.endpoint import Endpoint
-from broker.config.node_config import Member, NodeConfig
+from broker.config.node_addresses import Member
+from broker.config.node_config import NodeConfig
 from broker.remoting.client import RemotingClient
 from broker.remoting.protocol.codes import RequestCode
 from broker.remoting.protocol.frame import Frame
@@ -25,6 +25,7 @@ from broker.security.credentials import NO_SECURITY, ClientSecurity, Credentials
 from broker.server.broker import Broker
 from broker.server.environment import BrokerLimits, Environment
 from dledger.node.executor import Executors
+from dledger.wire.endpoint import Endpoint
 from dledger.wire.transport import Message, TransportHandler
 from store.io.filesystem import FileSystem
 from store.io.os_filesystem import OsFileSystem

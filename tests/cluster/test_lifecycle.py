@@ -371,7 +371,9 @@ def test_a_misspelt_setting_is_refused_with_one_line(tmp_path: Path) -> None:
     done = run("node", "--config", path)
 
     assert done.returncode == 2
-    assert done.stderr == (f"dledger node: {path}: flsh: is no setting; did you mean flush?\n")
+    assert done.stderr == (
+        f"dledger node: {path}: line 7: flsh: is no setting; did you mean flush?\n"
+    )
 
 
 def test_verify_refuses_the_data_of_a_node_that_runs(cluster: RunningCluster) -> None:

@@ -227,7 +227,7 @@ def test_followers_tell_the_newest_offsets(local: RunningCluster) -> None:
 def test_what_makes_no_sense_is_refused_in_one_line(local: RunningCluster) -> None:
     refused = {
         ("member", "add", "broker-a", "x3", "127.0.0.1:1"): (2, "'x3' is no node"),
-        ("member", "add", "broker-a", "n3", "nowhere"): (2, '"nowhere" is not host:port'),
+        ("member", "add", "broker-a", "n3", "nowhere"): (2, "'nowhere' is not host:port"),
         ("member", "add", "broker-a", "n0", "127.0.0.1:1"): (1, "n0 is a voter of broker-a"),
         ("member", "add", "broker-a", "n3", "127.0.0.1:1"): (1, "cannot connect to 127.0.0.1:1"),
         ("member", "list", "broker-x"): (2, "there is no group broker-x; known are: broker-a"),

@@ -6,6 +6,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -80,16 +82,19 @@ def test_a_hangup_opens_the_log_again_and_takes_its_settings(cluster: RunningClu
     config = cluster.data(node) / "node.toml"
     text = config.read_text()
     assert 'log_format = "text"' in text
-    config.write_text(text.replace('log_format = "text"', 'log_format = "json"'))
+    changed = text.replace('log_format = "text"', 'log_format = "json"')
+    config.write_text(changed.replace("proof_ms = 400", "proof_ms = 401"))
     try:
         os.kill(pid, signal.SIGHUP)
         until(log.exists, "the log is not opened again")
-        until(lambda: log.read_text().endswith("\n"), "nothing is said")
-        (line,) = log.read_text().splitlines()
-        document = json.loads(line)
-        assert document["level"] == "INFO"
-        assert document["node"].endswith(f"/{node}")
-        assert (document["log_format"], document["log_level"]) == ("json", "info")
+        until(lambda: "is open again" in log.read_text(), "nothing is said")
+        told = [json.loads(line) for line in log.read_text().splitlines()]
+        assert all(document["node"].endswith(f"/{node}") for document in told)
+        assert [document["message"] for document in told[:2]] == [
+            "proof_ms was changed in the file and needs a restart",
+            "log_format is json now, it was text",
+        ]
+        assert (told[2]["log_format"], told[2]["log_level"]) == ("json", "info")
 
         config.write_text("nonsense = 1\n" + text)
         os.kill(pid, signal.SIGHUP)
@@ -99,6 +104,49 @@ def test_a_hangup_opens_the_log_again_and_takes_its_settings(cluster: RunningClu
         config.write_text(text)
         os.kill(pid, signal.SIGHUP)
     until(lambda: "up, as text" in log.read_text(), "the old settings do not come back")
+
+
+def test_a_hangup_changes_what_a_node_does_without_a_restart(cluster: RunningCluster) -> None:
+    before = {node: pid_of(cluster, node) for node in cluster.nodes}
+    files = {node: cluster.data(node) / "node.toml" for node in cluster.nodes}
+    texts = {node: file.read_text() for node, file in files.items()}
+    try:
+        for node, file in files.items():
+            text = texts[node].replace("auto_create_topics = true", "auto_create_topics = false")
+            file.write_text(text)
+            os.kill(before[node], signal.SIGHUP)
+        settings = {"autoCreateTopicEnable": "false"}
+        until(
+            lambda: (
+                cluster.ask("config", "get", "autoCreateTopicEnable")
+                == {"groups": {cluster.group: settings}}
+            ),
+            "the leader goes on as before",
+        )
+    finally:
+        for node, file in files.items():
+            file.write_text(texts[node])
+            os.kill(before[node], signal.SIGHUP)
+    assert before == {node: pid_of(cluster, node) for node in cluster.nodes}
+
+
+def test_a_name_server_takes_its_file_again_at_a_hangup(tmp_path: Path) -> None:
+    file, log = tmp_path / "namesrv.toml", tmp_path / "namesrv.log"
+    file.write_text("port = 0\nhttp_port = 0\n")
+    command = [sys.executable, "-m", "broker", "namesrv", "--config", str(file)]
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(command, stdout=output, stderr=output) as server,
+    ):
+        try:
+            until(lambda: "listens" in log.read_text(), "it does not start")
+            file.write_text('log_level = "debug"\nport = 0\nhttp_port = 1\n')
+            server.send_signal(signal.SIGHUP)
+            until(lambda: "is open again, from debug up" in log.read_text(), "nothing is said")
+            assert "http_port was changed in the file and needs a restart" in log.read_text()
+        finally:
+            server.terminate()
+    assert server.returncode == 0
 
 
 def test_a_command_changes_the_level_of_all_nodes(cluster: RunningCluster) -> None:

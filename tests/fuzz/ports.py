@@ -16,10 +16,10 @@ from typing import Any
 
 import orjson
 
-from broker.config.endpoint import Endpoint
 from broker.remoting.client import RemotingClient
 from broker.remoting.protocol.codes import RequestCode
 from broker.security.credentials import NO_SECURITY, ClientSecurity, read_profile
+from dledger.wire.endpoint import Endpoint
 from tests.broker.single_broker import send_ext
 from tests.cluster.running_cluster import RunningCluster, admin_profile, start_cluster
 from tests.fuzz.floods import BIG, FLOODS, ORDERS, Address, Ports

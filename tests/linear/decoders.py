@@ -13,10 +13,8 @@ import msgpack
 from broker.admin.group_members import parse_member
 from broker.client.consumer.offset_reset_body import reset_offsets
 from broker.client.received_message import decompressed
-from broker.config.config_file import parse_config
+from broker.config.config_file import parse_config, parse_name_server_config
 from broker.config.dynamic_settings import changed_settings
-from broker.config.endpoint import Endpoint
-from broker.config.name_server_config import parse_name_server_config
 from broker.delivery.message_filter import SCAN_LIMITS, selected
 from broker.delivery.message_reader import GetMessageResult, GetMessageStatus
 from broker.filter.sql92_parser import parse_selector
@@ -36,6 +34,7 @@ from broker.security.permissions import parse_permission, parse_permissions
 from broker.security.tokens import read_token
 from broker.security.white_list import split_white_list
 from dledger.raft.configuration import Configuration
+from dledger.wire.endpoint import Endpoint
 from dledger.wire.features import unpack_features
 from store.message.properties import decode_properties, find_property
 from tests.linear.decoder import LETTERS, Decoder

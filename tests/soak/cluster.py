@@ -42,8 +42,10 @@ SETTINGS = {
 HEALTHY_SECONDS = 90.0
 LOOK_AGAIN_SECONDS = 0.2
 KEPT_WHEN_WIPED = ("node.toml", "log")
-SMALL_DISK_BYTES = 256 << 20
-FILLER = "filler"
+ROOM_BYTES = 64 << 30
+"""Size of a disk with room: a limit, of which only what is used takes memory."""
+
+FILL_TRIES = 100
 SIGNS_OF_A_DEFECT = ("Traceback", "InvariantError")
 
 
@@ -260,24 +262,18 @@ class SoakCluster:
         """The directories of the present members."""
         return [Path(node.config.data) for node in self.nodes.values()]
 
-    # --- a small disk
+    # --- a disk that fills
 
-    def mount_small_disk(self, number: int) -> str | None:
+    def mount_disk(self, number: int) -> str | None:
         """Puts a node that has not run yet on a file system of its own. Why not, or None."""
-        home = Path(self.nodes[number].config.data)
-        size = f"size={SMALL_DISK_BYTES}"
-        done = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", size, "dledger-soak", str(home)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        home = self.nodes[number].config.data
+        done = _mount("-t", "tmpfs", "-o", f"size={ROOM_BYTES}", "dledger-soak", home)
         if done.returncode != 0:
-            return f"a small file system cannot be mounted here: {done.stderr.strip()}"
+            return f"a file system cannot be mounted here: {done.stderr.strip()}"
         write_config(self.nodes[number].config)
         return None
 
-    def unmount_small_disks(self) -> None:
+    def unmount_disks(self) -> None:
         """Those that are still there."""
         for home in self.directory.glob("*/*"):
             if home.is_mount():
@@ -285,12 +281,21 @@ class SoakCluster:
 
     @contextmanager
     def full_disk(self, number: int) -> Iterator[None]:
-        """The node's disk is full meanwhile. It must be a small one."""
-        filler = Path(self.nodes[number].config.data) / FILLER
+        """The node's disk is full meanwhile: it has the size of what is on it."""
+        home = self.nodes[number].config.data
+        for _ in range(FILL_TRIES):
+            space = os.statvfs(home)
+            used = (space.f_blocks - space.f_bfree) * space.f_frsize
+            # The node may write between the two: less than what is used cannot be.
+            done = _mount("-o", f"remount,size={used}", home)
+            if done.returncode == 0:
+                break
+        done.check_returncode()
         try:
-            with suppress(OSError), filler.open("wb", buffering=0) as file:
-                while file.write(bytes(1 << 20)):
-                    pass
             yield
         finally:
-            filler.unlink(missing_ok=True)
+            _mount("-o", f"remount,size={ROOM_BYTES}", home).check_returncode()
+
+
+def _mount(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)

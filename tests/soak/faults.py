@@ -36,7 +36,7 @@ class Faults:
         rng: Random,
         note: Callable[[str], None],
         *,
-        small_disk: int | None,
+        disk_that_fills: int | None,
     ) -> None:
         self.counts: dict[str, int] = {}
         self.whole_again: list[float] = []
@@ -45,7 +45,7 @@ class Faults:
         self._record = record
         self._rng = rng
         self._note = note
-        self._small_disk = small_disk
+        self._disk_that_fills = disk_that_fills
         self._stopped = False
         self._links_used = asyncio.Lock()
         self._free: set[int] = set()
@@ -221,7 +221,7 @@ class Faults:
     async def _exchange_member(self) -> None:
         """A new node is added, and then one of the others removed."""
         old = self._take()
-        if old is None or old == self._small_disk:
+        if old is None or old == self._disk_that_fills:
             return
         self._begin("exchange member", f"n{old}")
         try:
@@ -230,7 +230,7 @@ class Faults:
             self._record.find(f"n{old} cannot be exchanged: {error}")
 
     async def _fill_disk(self) -> None:
-        chosen = self._small_disk
+        chosen = self._disk_that_fills
         if chosen is None or self._take(chosen) != chosen:
             return
         self._begin("fill disk", f"of n{chosen}")

@@ -18,8 +18,8 @@ from typing import BinaryIO, Protocol
 
 from broker.cli.local_cluster.managed_processes import Child, Starter, execute
 from broker.cli.local_cluster.port_layout import free_member
-from broker.config.endpoint import Endpoint
-from broker.config.node_config import Member
+from broker.config.node_addresses import Member
+from dledger.wire.endpoint import Endpoint
 
 ISOLATED = "DLEDGER_SOAK_ISOLATED"
 """In the environment of a run that was restarted in namespaces of its own."""

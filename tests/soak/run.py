@@ -77,10 +77,10 @@ async def run(
         note(f"{record.now():8.2f} s: {what}")
 
     try:
-        small_disk: int | None = nodes - 1
-        if why := cluster.mount_small_disk(nodes - 1):
+        disk_that_fills: int | None = nodes - 1
+        if why := cluster.mount_disk(nodes - 1):
             summary.skipped.append(why)
-            small_disk = None
+            disk_that_fills = None
         if network.missing is not None:
             summary.skipped.append(f"cut links: {network.missing}")
         cluster.start_all()
@@ -89,7 +89,7 @@ async def run(
         clients = Clients(cluster.namesrv, record, rng)
         record.last_acknowledged_at = record.now()
         clients.start()
-        faults = Faults(cluster, record, rng, say, small_disk=small_disk)
+        faults = Faults(cluster, record, rng, say, disk_that_fills=disk_that_fills)
         faulting = asyncio.get_running_loop().create_task(faults.run())
         await asyncio.wait([faulting], timeout=60.0 * minutes)
         faults.stop()
@@ -108,7 +108,7 @@ async def run(
         _verify(cluster, record)
     finally:
         cluster.stop()
-        cluster.unmount_small_disks()
+        cluster.unmount_disks()
         network.close()
     return summary
 

@@ -17,7 +17,6 @@ from typing import Any, TypeVar
 
 from broker.cli.terminal.command_error import WHERE_A_NAMESERVER_IS, CommandError
 from broker.remoting.client import RemotingClient
-from broker.remoting.protocol.addresses import split_address
 from broker.remoting.protocol.codes import RequestCode, ResponseCode, refusal_words
 from broker.remoting.protocol.errors import CallError, ConnectFailedError
 from broker.remoting.protocol.frame import Frame
@@ -28,6 +27,7 @@ from broker.security.credentials import (
     read_profile,
     security_from,
 )
+from dledger.wire.endpoint import Endpoint, join_host_port
 
 T = TypeVar("T")
 
@@ -288,12 +288,12 @@ async def when_led(work: Callable[[], Awaitable[T]]) -> T:
 
 async def _aliases(address: str) -> set[str]:
     """The address, and those that its host name stands for."""
-    host, port = split_address(address)
+    host, port = Endpoint.parse(address)
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, ValueError):  # also for what can be no host
         return {address}
-    return {address, *(f"{where[0]}:{port}" for *_, where in found)}
+    return {address, *(join_host_port(str(where[0]), port) for *_, where in found)}
 
 
 def _with_leaders(masters: Mapping[str, str | None]) -> dict[str, str]:

@@ -1,10 +1,11 @@
-"""``dledger config``: settings of running groups, which hold for all their nodes at once."""
+"""``dledger config``: files of settings, and settings of running groups."""
 
 from __future__ import annotations
 
 import click
 
 from broker.cli.cluster_admin.admin_client import AdminClient, run_admin
+from broker.cli.commands.config_files import add_file_commands
 from broker.cli.terminal.command_error import UsageError
 from broker.cli.terminal.options import json_option, namesrv_option
 from broker.cli.terminal.output import Output
@@ -13,6 +14,7 @@ from broker.remoting.protocol.codes import RequestCode
 from store.quoting import quoted
 
 command = Group()
+add_file_commands(command)
 
 group_option = click.option("--group", metavar="NAME", help="A broker group (default: all).")
 

@@ -25,9 +25,8 @@ from broker.cli.terminal.options import (
 from broker.cli.terminal.output import Output, print_table
 from broker.cli.terminal.program import Group
 from broker.cli.terminal.progress import waiting
-from broker.config.endpoint import Endpoint
 from broker.config.node_config import NODE_NAME
-from broker.config.setting_checks import ConfigError
+from dledger.wire.endpoint import Endpoint, EndpointError
 
 NOTES = """\
 ADDR is where clients find the new node. In a cluster of `dledger up` (--data) the node is made and
@@ -46,7 +45,7 @@ def _node(text: str) -> str:
 def _address(text: str) -> str:
     try:
         return str(Endpoint.parse(text))
-    except ConfigError as error:
+    except EndpointError as error:
         raise ValueError(str(error)) from error
 
 

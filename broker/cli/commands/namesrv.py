@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from broker.cli.terminal.command_error import CommandError, UsageError
-from broker.cli.terminal.foreground import announce, run_until_stopped, show_as
+from broker.cli.terminal.foreground import announce, run_until_stopped, show_as, tell_reopened
 from broker.cli.terminal.name_arguments import host_name
 from broker.cli.terminal.numbers import PORT
 from broker.cli.terminal.options import json_option
 from broker.cli.terminal.output import Output
 from broker.cli.terminal.program import Command
-from broker.config.name_server_config import NameServerConfig, read_name_server_config
+from broker.config.config_file import NAME_SERVER, read_name_server_config
+from broker.config.name_server_config import NameServerConfig
+from broker.config.reload import take_changes
 from broker.config.security_config import ENFORCING, EXPOSED
 from broker.config.setting_checks import ConfigError
 from broker.nameserver.server import NameServer, serve
@@ -27,9 +29,10 @@ from broker.security.access_control import AccessControl
 from broker.security.port_tls import PortTls
 from broker.server.security_setup import read_port_tls, read_secrets
 from broker.system.log_lines import FORMATS, LEVELS
-from broker.system.server_log import LogSettings, ServerLog
+from broker.system.server_log import ServerLog
 from broker.system.wall_clock import system_clock_ms
 from dledger.node.service import StopSignal
+from dledger.wire.endpoint import join_host_port
 
 if TYPE_CHECKING:
     from broker.nameserver.http_server import NameServerHttp
@@ -40,9 +43,9 @@ EXAMPLES = """\
   dledger namesrv --http-port 8079                /metrics for Prometheus, /readyz for probes
 """
 NOTES = """\
-The file has host, port, cluster, and a section [security]; broker/config/name_server_config.py
-explains all. Without that section a NameServer listens for this machine alone, unless it is told
-to be insecure.
+docs/configuration.md explains what the file may have, and `dledger config init --kind namesrv`
+writes one. Without the section [security] a NameServer listens for this machine alone, unless it
+is told to be insecure.
 """
 
 log = logging.getLogger("dledger.nameserver")
@@ -72,22 +75,30 @@ log = logging.getLogger("dledger.nameserver")
 def command(*, path: str | None, output: Output, **given: Any) -> int:
     changed = {key: value for key, value in given.items() if value is not None}
     try:
-        if path is not None:
-            config = read_name_server_config(path, changed)
-        else:
-            config = NameServerConfig(**changed)
-            config.refuse_exposed()
+        config = read_name_server_config(path or "", os.environ, changed)
         access = _access_control(config)
         tls = read_port_tls(config.security, config.name)
     except ConfigError as error:
         raise UsageError(str(error)) from error
     show_as("dledger-namesrv")
-    server_log = ServerLog(LogSettings(config.log_level, config.log_format))
+    server_log = ServerLog(config.logging)
     if config.exposed:
         log.warning(EXPOSED)
-    return run_until_stopped(
-        lambda stop: _serve(config, access, tls, stop, output), server_log.reopen
-    )
+    present = config
+
+    def reload() -> None:
+        nonlocal present
+        server_log.reopen()
+        try:
+            read = read_name_server_config(path or "", os.environ, changed)
+        except ConfigError as error:
+            log.error("the settings stay as they are: %s", error)
+            return
+        server_log.configure(read.logging)  # all of which may change
+        present = take_changes(NAME_SERVER.settings, present, read)
+        tell_reopened(present.logging)
+
+    return run_until_stopped(lambda stop: _serve(config, access, tls, stop, output), reload)
 
 
 def _access_control(config: NameServerConfig) -> AccessControl | None:
@@ -110,16 +121,16 @@ async def _serve(
         nameserver = await serve(config.host, config.port, access, tls)
     except OSError as error:
         raise CommandError(
-            f"cannot listen on {config.host}:{config.port} ({_reason(error)}): "
+            f"cannot listen on {config.at} ({_reason(error)}): "
             "stop what uses it, or choose another with --port"
         ) from error
-    document = {"namesrv": f"{config.host}:{nameserver.port}"}
+    document = {"namesrv": join_host_port(config.host, nameserver.port)}
     async with AsyncExitStack() as running:
         running.push_async_callback(nameserver.stop)
         if config.http_port is not None:
             http = await _serve_http(nameserver, config.host, config.http_port, access, tls)
             running.push_async_callback(http.stop)
-            document["http"] = f"{config.host}:{http.port}"
+            document["http"] = join_host_port(config.host, http.port)
         line = f"the NameServer listens on {document['namesrv']}"
         announce(document, line, output)
         await stop.asked
@@ -139,7 +150,7 @@ async def _serve_http(
         await http.start()
     except OSError as error:
         raise CommandError(
-            f"cannot listen on {host}:{port} ({_reason(error)}): "
+            f"cannot listen on {join_host_port(host, port)} ({_reason(error)}): "
             "stop what uses it, or choose another with --http-port"
         ) from error
     return http

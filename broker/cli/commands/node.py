@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 import click
 
 from broker.cli.terminal.command_error import CommandError, UsageError
-from broker.cli.terminal.foreground import announce, run_until_stopped, show_as
+from broker.cli.terminal.foreground import announce, run_until_stopped, show_as, tell_reopened
 from broker.cli.terminal.options import json_option
 from broker.cli.terminal.output import Output
 from broker.cli.terminal.program import Command
-from broker.config.config_file import read_config
+from broker.config.config_file import NODE, read_config
 from broker.config.node_config import NodeConfig
+from broker.config.reload import take_changes
 from broker.config.security_config import EXPOSED
 from broker.config.setting_checks import ConfigError
 from broker.system.malloc_tuning import keep_freed_memory
@@ -42,12 +43,12 @@ EXAMPLES = """\
     "path",
     metavar="FILE",
     required=True,
-    help="A node.toml; `dledger up` writes them, broker/config/config_file.py explains all.",
+    help="A node.toml; `dledger config init` writes one, `dledger up` its own.",
 )
 @json_option
 def command(path: str, output: Output) -> int:
     try:
-        config = read_config(path)
+        config = read_config(path, os.environ)
     except ConfigError as error:
         raise UsageError(str(error)) from error
     if config.tracing and not _has_opentelemetry():
@@ -60,10 +61,8 @@ def command(path: str, output: Output) -> int:
         logging.getLogger("dledger").warning(EXPOSED)
     import_server()
     tune_interpreter()
-    return run_until_stopped(
-        lambda stop: _serve(config, stop, output),
-        lambda: reload_log(server_log, path),
-    )
+    node = ForegroundNode(config, path, server_log, output)
+    return run_until_stopped(node.serve, node.reload)
 
 
 def _has_opentelemetry() -> bool:
@@ -73,19 +72,42 @@ def _has_opentelemetry() -> bool:
         return False
 
 
-def reload_log(server_log: ServerLog, path: str) -> None:
-    """Opens the log again, and takes what the file says of it now."""
-    server_log.reopen()
-    try:
-        settings = read_config(path).logging
-    except ConfigError as error:
-        log.error("the settings stay as they are: %s", error)
-        return
-    server_log.configure(settings)
-    log.info(
-        "the log is open again, from %(log_level)s up, as %(log_format)s",
-        {"log_level": settings.level, "log_format": settings.format},
-    )
+class ForegroundNode:
+    """The node that this process runs. ``path`` is that of its ``node.toml``."""
+
+    def __init__(
+        self, config: NodeConfig, path: str, server_log: ServerLog, output: Output
+    ) -> None:
+        self._config = config
+        self._path = path
+        self._log = server_log
+        self._output = output
+        self._server: BrokerServer[Broker] | None = None
+
+    async def serve(self, stop: StopSignal) -> int:
+        """Runs it until it is asked to ``stop``. Raises :class:`CommandError`."""
+        reason = await run_service(self._start, stop)
+        if reason is not None:
+            raise CommandError(f"{self._config.name} stopped by itself: {reason}")
+        return 0
+
+    async def _start(self) -> BrokerServer[Broker]:
+        self._server = await _start(self._config, self._output)
+        return self._server
+
+    def reload(self) -> None:
+        """Opens the log again, and takes what the file says now."""
+        self._log.reopen()
+        try:
+            read = read_config(self._path, os.environ)
+        except ConfigError as error:
+            log.error("the settings stay as they are: %s", error)
+            return
+        self._log.configure(read.logging)  # all of which may change
+        self._config = take_changes(NODE.settings, self._config, read)
+        if self._server is not None:
+            self._server.broker.context.settings.config = self._config
+        tell_reopened(self._config.logging)
 
 
 def import_server() -> None:
@@ -116,13 +138,6 @@ def tune_interpreter() -> None:
     gc.set_threshold(50_000, 20, 50)
 
 
-async def _serve(config: NodeConfig, stop: StopSignal, output: Output) -> int:
-    reason = await run_service(lambda: _start(config, output), stop)
-    if reason is not None:
-        raise CommandError(f"{config.name} stopped by itself: {reason}")
-    return 0
-
-
 async def _start(config: NodeConfig, output: Output) -> BrokerServer[Broker]:
     from broker.server.os_environment import serve  # noqa: PLC0415 - after the environment is set
 
@@ -133,7 +148,7 @@ async def _start(config: NodeConfig, output: Output) -> BrokerServer[Broker]:
     except StoreError as error:
         raise CommandError(f"{config.name}: {error}") from error
     except OSError as error:
-        wanted = ", ".join(map(str, config.own))
+        wanted = ", ".join(map(str, config.listening.endpoints.values()))
         raise CommandError(
             f"{config.name} cannot listen on its addresses ({wanted}): "
             f"{os.strerror(error.errno or 0)}; stop what uses them, or change its node.toml"

@@ -26,7 +26,7 @@ from store.quoting import quoted
 
 CERTIFICATE_DAYS = 825
 DAYS_MAX = 36_500
-ALWAYS = ("localhost", "127.0.0.1")
+ALWAYS = ("localhost", "127.0.0.1", "::1")
 """Hosts in each certificate: commands on the same machine use them."""
 
 

@@ -26,6 +26,7 @@ from typing import BinaryIO, NoReturn, Protocol
 from broker.cli.local_cluster.managed_processes import DLEDGER, Child, Starter, execute
 from broker.cli.terminal.exit_codes import EXIT_FAILED
 from broker.cli.terminal.signals import TERMINATION_SIGNALS, handled_signals
+from broker.config.config_file import setting_variables
 
 TASKS = "/proc/self/task"
 FIRST_FREE_FD = 3
@@ -130,6 +131,8 @@ def _run(
 def _become(log: BinaryIO) -> None:
     """A process like after exec: session, signals and files are its own."""
     os.setsid()
+    for name in setting_variables(os.environ):
+        del os.environ[name]
     for sig in handled_signals():
         signal.signal(sig, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -30,9 +30,10 @@ from broker.cli.local_cluster.port_layout import Ports, change_ports, plan_clust
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.options import data_hint
 from broker.config.config_file import read_config
-from broker.config.endpoint import Endpoint
+from broker.config.config_text import node_toml
 from broker.config.node_config import NodeConfig
 from broker.config.setting_checks import ConfigError
+from dledger.wire.endpoint import Endpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +146,7 @@ class LocalCluster:
     def _check_ports(self) -> None:
         wanted = {self.namesrv: ("the NameServer", "--namesrv-port")}
         for node in self.nodes.values():
-            member = node.config.own
+            member = node.config.listening
             wanted[member.address] = (node.config.name, "--port")
             wanted[member.peer] = (f"Raft of {node.config.name}", "--port")
             if member.grpc is not None:
@@ -283,7 +284,7 @@ def write_config(config: NodeConfig) -> None:
     home = Path(config.data)
     try:
         home.mkdir(parents=True, exist_ok=True)
-        write_atomically(home / "node.toml", config.to_toml())
+        write_atomically(home / "node.toml", node_toml(config))
     except OSError as error:
         raise UsageError(
             f"{error.filename} cannot be written: {error.strerror}; --data must name a "

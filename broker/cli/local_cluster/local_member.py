@@ -17,10 +17,11 @@ from broker.cli.local_cluster.local_cluster import (
 from broker.cli.local_cluster.managed_processes import end_processes
 from broker.cli.local_cluster.port_layout import plan_member
 from broker.cli.terminal.command_error import CommandError, UsageError
-from broker.config.endpoint import Endpoint
-from broker.config.node_config import Member, NodeConfig
+from broker.config.node_addresses import Member
+from broker.config.node_config import NodeConfig
 from broker.config.setting_checks import ConfigError
 from broker.remoting.protocol.addresses import parse_name_servers
+from dledger.wire.endpoint import Endpoint, EndpointError, join_host_port
 
 REPLACED = "replaced"
 """Where the data of a replaced node is put: ``<data>/replaced/<group>/<node>-<number>``."""
@@ -38,8 +39,8 @@ def local_cluster(directory: Path, group: str, namesrv: str) -> LocalCluster | N
     cluster = open_cluster(directory)
     asked = set()
     for address in parse_name_servers(namesrv):
-        host, _, port = address.rpartition(":")
-        asked.add(f"{LOCAL_HOSTS.get(host, host)}:{port}")
+        host, port = Endpoint.parse(address)
+        asked.add(join_host_port(LOCAL_HOSTS.get(host, host), port))
     is_meant = group in cluster.groups and str(cluster.namesrv) in asked
     return cluster if is_meant else None
 
@@ -61,7 +62,7 @@ def start_member(cluster: LocalCluster, group: str, node: str, address: str) -> 
             config = replace(found.config, members=members, join=True)
         else:
             config = _new_config(cluster, group, node, own)
-    except ConfigError as error:
+    except (ConfigError, EndpointError) as error:
         raise UsageError(f"{name}: {error}") from error
     write_config(config)
     Path(config.data, REMOVED_FILE).unlink(missing_ok=True)

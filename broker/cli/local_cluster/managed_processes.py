@@ -21,6 +21,7 @@ from typing import BinaryIO, Protocol
 from broker.cli.local_cluster.atomic_file import open_nonblocking, write_atomically
 from broker.cli.terminal.command_error import CommandError
 from broker.cli.terminal.signals import signals_blocked
+from broker.config.config_file import setting_variables
 from broker.system.bounded_file_read import read_bounded
 
 DLEDGER = (sys.executable, "-m", "broker")
@@ -55,8 +56,19 @@ Starter = Callable[[Sequence[str], BinaryIO], Child]
 def execute(arguments: Sequence[str], log: BinaryIO) -> Child:
     """Starts it in a session of its own, so that a Ctrl-C here does not reach it."""
     return subprocess.Popen(
-        arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        arguments,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        env=cluster_environment(),
+        start_new_session=True,
     )
+
+
+def cluster_environment() -> dict[str, str]:
+    """That of the servers of a local cluster. Their files alone tell their settings."""
+    theirs = setting_variables(os.environ)
+    return {name: value for name, value in os.environ.items() if name not in theirs}
 
 
 class ManagedProcess:

@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.numbers import PORT_MAX
-from broker.config.endpoint import Endpoint
-from broker.config.node_config import Member, NodeConfig
+from broker.config.node_addresses import Member
+from broker.config.node_config import NodeConfig
+from dledger.wire.endpoint import Endpoint
 
 HOST = "127.0.0.1"
 PORT_STEP = 10
@@ -140,12 +141,13 @@ def _next_port(first: int, taken: Collection[int]) -> int:
 
 def why_taken(endpoint: Endpoint) -> str | None:
     """Why nobody could listen there now; None if that is possible."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(endpoint)
-        except OSError as error:
-            return error.strerror
+    try:
+        for family, _, _, _, address in socket.getaddrinfo(*endpoint, type=socket.SOCK_STREAM):
+            with socket.socket(family) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(address)
+    except OSError as error:
+        return error.strerror
     return None
 
 

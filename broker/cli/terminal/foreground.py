@@ -15,6 +15,8 @@ import uvloop
 
 from broker.cli.terminal.output import Output
 from broker.cli.terminal.standard_streams import drop_output
+from broker.system import service_manager
+from broker.system.server_log import LogSettings
 from broker.system.stderr_file import stdout_is_the_log
 from dledger.node.service import StopSignal
 
@@ -33,7 +35,9 @@ def show_as(name: str) -> None:
 
 
 def announce(server: Mapping[str, object], line: str, output: Output) -> None:
-    """Prints where the server listens. It serves all the same if that cannot be written."""
+    """Prints where the server listens, and tells the service manager. It serves all the same if
+    that cannot be written."""
+    service_manager.ready(line)
     try:
         if output.document(server):
             return
@@ -44,6 +48,14 @@ def announce(server: Mapping[str, object], line: str, output: Output) -> None:
     except OSError as error:
         log.warning("%s; stdout cannot be written: %s", line, error)
         drop_output()
+
+
+def tell_reopened(settings: LogSettings) -> None:
+    """Says in the log that it is open again."""
+    log.info(
+        "the log is open again, from %(log_level)s up, as %(log_format)s",
+        {"log_level": settings.level, "log_format": settings.format},
+    )
 
 
 def run_until_stopped(
@@ -62,8 +74,15 @@ def run_until_stopped(
         at_once = partial(stop.ask, at_once=True)
         loop.add_signal_handler(signal.SIGTERM, partial(stop.ask, at_once=False))
         loop.add_signal_handler(signal.SIGINT, at_once)
-        loop.add_signal_handler(signal.SIGHUP, at_once if _is_watched() else on_hangup)
+        loop.add_signal_handler(signal.SIGHUP, at_once if _is_watched() else reload)
+        stop.asked.add_done_callback(lambda _: service_manager.stopping())
+        service_manager.start_watchdog(loop)
         return await serve(stop)
+
+    def reload() -> None:
+        service_manager.reloading()
+        on_hangup()
+        service_manager.reloaded()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(session())

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from broker.remoting.protocol.addresses import parse_name_servers, split_address
+from broker.remoting.protocol.addresses import parse_name_servers
 from broker.topics_and_groups import NameRefusedError, check_group_name, check_topic_name
+from dledger.wire.endpoint import Endpoint, EndpointError, parse_host
 from store.quoting import quoted, shortened
 
 
@@ -28,7 +29,6 @@ group_name = checked(check_group_name, NameRefusedError)
 
 
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-HOST = re.compile(r"[A-Za-z0-9._-]{1,253}|\[?[0-9A-Fa-f:.]{2,45}\]?")
 
 
 def name_servers(text: str) -> str:
@@ -52,21 +52,15 @@ def server_address(text: str) -> str:
 
 def host_name(text: str) -> str:
     """The type of an option for one of this machine's addresses to listen on."""
-    if not _is_host(text):
-        raise ValueError(f"{quoted(text)} is neither an address nor a host's name")
-    return text
+    try:
+        return parse_host(text)
+    except EndpointError as error:
+        raise ValueError(str(error)) from None
 
 
 def _is_address(text: str) -> bool:
     try:
-        host, _ = split_address(text)
-    except ValueError:
+        Endpoint.parse(text)
+    except EndpointError:
         return False
-    return _is_host(host)
-
-
-def _is_host(text: str) -> bool:
-    # A label of a name has 1 to 63 characters (RFC 1035); the last may be followed by a dot.
-    labels = text.removesuffix(".").split(".")
-    is_name = all(0 < len(label) < 64 for label in labels)
-    return HOST.fullmatch(text) is not None and (is_name or ":" in text)
+    return True

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from broker.admin.group_members import members_json, parse_member
 from broker.config.node_config import NODE_NAME
-from broker.config.setting_checks import ConfigError
 from broker.context import BrokerContext
 from broker.remoting.connection import Connection
 from broker.remoting.error_responses import respond_refusal
@@ -24,6 +23,7 @@ from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.java_json import encode_json
 from dledger.errors import ProposeError
 from dledger.node.membership_changes import Done
+from dledger.wire.endpoint import EndpointError
 from store.quoting import quoted
 
 
@@ -57,7 +57,7 @@ class MemberProcessor:
                 membership.remove(node, done)
             else:
                 raise FieldError(f"action {quoted(action)} is none of add, promote, remove")
-        except ConfigError as error:
+        except EndpointError as error:
             raise FieldError(str(error)) from error
 
     def transfer(self, connection: Connection, request: Frame) -> None:

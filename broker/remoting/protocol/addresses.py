@@ -5,21 +5,15 @@ from __future__ import annotations
 import socket
 from functools import lru_cache
 from struct import Struct
-
-from store.quoting import quoted
+from zlib import crc32
 
 _HOST = Struct(">4si")
 
+RESERVED_BLOCK = 0xF0000000
+"""240.0.0.0/4, which is no host's (RFC 1112)."""
+
 NO_HOST = bytes(_HOST.size)
-"""In the place of an unknown address, or one without room in a record."""
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """``host:port`` as a pair; brackets around an IPv6 host are dropped. Raises ``ValueError``."""
-    host, separator, port = address.rpartition(":")
-    if not separator or not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise ValueError(f"{quoted(address)} is not an address host:port")
-    return host.removeprefix("[").removesuffix("]"), int(port)
+"""In the place of an unknown address."""
 
 
 def parse_name_servers(text: str) -> list[str]:
@@ -32,10 +26,13 @@ def parse_name_servers(text: str) -> list[str]:
 def host_bytes(host: str, port: int) -> bytes:
     """An address as a record holds it: 4 bytes of IPv4, i32 port, big-endian.
 
-    An IPv6 address that wraps an IPv4 address is unwrapped; any other host gives :data:`NO_HOST`
-    with the port.
+    Records have no room for more: clients of RocketMQ 4.x exist that know no records with IPv6. So
+    an IPv6 address, or a name, gives an address of the reserved block 240.0.0.0/4 with 28 bits of
+    its CRC-32 (as "Pseudo IPv4" of proxies). It is the same for the same host, and is nowhere. An
+    IPv6 address that wraps an IPv4 address is unwrapped.
     """
     try:
         return _HOST.pack(socket.inet_pton(socket.AF_INET, host.removeprefix("::ffff:")), port)
     except OSError:
-        return _HOST.pack(bytes(4), port)
+        number = RESERVED_BLOCK | crc32(host.encode()) & ~RESERVED_BLOCK
+        return _HOST.pack(number.to_bytes(4, "big"), port)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from broker.admin.group_members import member_addresses
-from broker.config.endpoint import Endpoint
-from broker.config.node_config import Member, NodeConfig
+from broker.config.node_addresses import Member
+from broker.config.node_config import NodeConfig
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from dledger.raft.configuration import Configuration, MemberAddress
+from dledger.wire.endpoint import Endpoint
 from tests.broker.single_broker import SingleBroker
 
 LEARNER = {

@@ -138,7 +138,7 @@ def test_records_with_v6_hosts_are_read_between_others() -> None:
     batch = PulledBatch(QUEUE, VECTOR + with_v6_hosts(VECTOR) + VECTOR, 8)
     assert list(map(bytes, batch.bodies())) == [b"Hello RocketMQ"] * 3
     assert [message.body for message in batch] == [b"Hello RocketMQ"] * 3
-    assert [message.born_host for message in batch][1] == "::1:54321"
+    assert [message.born_host for message in batch][1] == "[::1]:54321"
 
 
 @pytest.mark.parametrize("cut", [1, 40, 90, 123])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,20 @@ async def test_how_long_messages_are_kept_changes_at_once(broker: SingleBroker) 
     assert settings.reserved_ms(7) == 5 * HOUR_MS
     await change(broker, "fileReservedTime=0")
     assert settings.reserved_ms(7) is None
+
+
+async def test_the_file_that_is_read_again_counts_until_a_command_says_otherwise(
+    broker: SingleBroker,
+) -> None:
+    context = broker.broker.context
+    context.settings.config = replace(
+        context.config, file_reserved_hours=3, auto_create_topics=False, reads="stale"
+    )
+    assert context.settings.reserved_ms(7) == 3 * HOUR_MS
+    assert not context.settings.auto_create_topics
+    assert context.config.reads == "stale"
+    await change(broker, "fileReservedTime=5")
+    assert context.settings.reserved_ms(7) == 5 * HOUR_MS
 
 
 async def test_what_was_changed_goes_before_the_file_after_a_restart(

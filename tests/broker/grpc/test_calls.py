@@ -12,7 +12,6 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message as AnyMessage
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from broker.config.endpoint import Endpoint
 from broker.grpc.call import Call
 from broker.grpc.protocol import definition_pb2 as df
 from broker.grpc.protocol import service_pb2 as pb
@@ -24,6 +23,7 @@ from broker.grpc.sent_messages import message_of
 from broker.limits import GRPC
 from broker.remoting.protocol.codes import RequestCode
 from broker.topics_and_groups import TopicConfig
+from dledger.wire.endpoint import Endpoint
 from tests.broker.grpc.single_service import (
     NOW_MS,
     SingleService,

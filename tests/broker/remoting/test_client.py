@@ -9,7 +9,6 @@ import pytest
 from broker.limits import RemotingLimits
 from broker.remoting.client import RemotingClient
 from broker.remoting.connection import Connection
-from broker.remoting.protocol.addresses import split_address
 from broker.remoting.protocol.errors import (
     CallError,
     ClientClosedError,
@@ -155,7 +154,7 @@ async def test_the_time_to_connect_counts_for_the_request(loop: NetworkedLoop) -
 async def test_an_address_that_is_none_fails_the_request(loop: NetworkedLoop) -> None:
     client = RemotingClient(loop)
     error = await failure(client.invoke_nowait("nonsense", 310))
-    assert str(error) == "nonsense: 'nonsense' is not an address host:port"
+    assert str(error) == "nonsense: 'nonsense' is not host:port, such as 127.0.0.1:10911"
 
 
 async def test_each_request_times_out_at_its_own_deadline(loop: NetworkedLoop) -> None:
@@ -292,17 +291,3 @@ async def test_closing_fails_what_waits_and_what_comes_after(loop: NetworkedLoop
         assert isinstance(error, ClientClosedError)
         assert not error.retriable
     client.push(ADDRESS, 15)
-
-
-@pytest.mark.parametrize(
-    ("address", "pair"),
-    [("10.0.0.1:10911", ("10.0.0.1", 10911)), ("[::1]:9876", ("::1", 9876)), ("n:1", ("n", 1))],
-)
-def test_an_address_is_split_at_its_last_colon(address: str, pair: tuple[str, int]) -> None:
-    assert split_address(address) == pair
-
-
-@pytest.mark.parametrize("address", ["", "host", ":1", "host:", "host:x", "host:0", "host:65536"])
-def test_what_is_no_address_is_named(address: str) -> None:
-    with pytest.raises(ValueError, match="is not an address host:port"):
-        split_address(address)

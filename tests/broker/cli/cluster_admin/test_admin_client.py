@@ -24,10 +24,10 @@ from broker.cli.commands.message import find_by_id
 from broker.cli.terminal.command_error import CommandError
 from broker.remoting.client import RemotingClient
 from broker.remoting.connection import Connection
-from broker.remoting.protocol.addresses import split_address
 from broker.remoting.protocol.codes import MISSING, RequestCode, ResponseCode
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.server import RemotingServer
+from dledger.wire.endpoint import Endpoint
 from tests.support.virtual_network import NetworkedLoop
 
 ADDRESS = "10.0.0.1:10911"
@@ -149,7 +149,7 @@ async def test_a_message_that_cannot_be_read_is_not_called_unknown(
         connection.respond(request, ResponseCode.SYSTEM_ERROR, remark, {MISSING: "true"})
 
     servers = [
-        RemotingServer(loop, *split_address(address), answer)
+        RemotingServer(loop, *Endpoint.parse(address), answer)
         for address, answer in ((ADDRESS, damaged), (other, missing))
     ]
     for server in servers:

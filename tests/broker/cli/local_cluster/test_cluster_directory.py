@@ -19,8 +19,8 @@ from broker.cli.local_cluster.managed_processes import PID_FILE, ManagedProcess,
 from broker.cli.local_cluster.port_layout import FREE_PORTS, Ports, plan_cluster, plan_member
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.config.config_file import read_config
-from broker.config.endpoint import Endpoint
-from broker.config.node_config import Member
+from broker.config.node_addresses import Member
+from dledger.wire.endpoint import Endpoint
 
 
 def test_the_addresses_are_counted_from_the_first_ports() -> None:

@@ -1,0 +1,118 @@
+"""``dledger config init``, ``check`` and ``show``: files of settings, without a running node."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from broker.cli.terminal.command_error import CommandError, UsageError
+from broker.cli.terminal.options import json_option
+from broker.cli.terminal.output import Output, print_table
+from broker.cli.terminal.program import Group
+from broker.config.config_file import KINDS, Loaded, load, wanted_kind
+from broker.config.config_text import commented_toml
+from broker.config.setting_checks import ConfigError
+from broker.config.toml_text import toml_value
+from dledger.wire.endpoint import Endpoint
+
+kind_option = click.option(
+    "--kind", type=click.Choice([*KINDS]), help="Default: as the file looks."
+)
+
+
+def add_file_commands(group: Group) -> None:
+    """Adds the commands to ``dledger config``."""
+    group.command("init", examples=INIT_EXAMPLES)(init)
+    group.command("check", examples=CHECK_EXAMPLES)(check)
+    group.command("show", examples=SHOW_EXAMPLES)(show)
+
+
+INIT_EXAMPLES = """\
+  dledger config init node.toml                   all settings of a node, explained
+  dledger config init namesrv.toml --kind namesrv
+"""
+
+
+@click.argument("path", metavar="FILE", required=False, help="Default: stdout.")
+@click.option("--kind", type=click.Choice([*KINDS]), default="node", help="Default: node.")
+def init(*, path: str | None, kind: str) -> None:
+    """Write a file with all settings, explained."""
+    text = commented_toml(KINDS[kind])
+    if path is None:
+        print(text, end="")
+        return
+    try:
+        with open(path, "x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise CommandError(f"{path} is there already; it stays as it is") from None
+    except OSError as error:
+        raise CommandError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _load(path: str, kind: str | None) -> Loaded[Any]:
+    if path and Path(path).is_dir():
+        path = str(Path(path, "node.toml"))
+    try:
+        return load(KINDS[kind] if kind else wanted_kind(path), path, os.environ)
+    except ConfigError as error:
+        raise UsageError(str(error)) from error
+
+
+CHECK_EXAMPLES = """\
+  dledger config check node.toml                  every problem, with its line
+"""
+
+
+@click.argument("path", metavar="FILE")
+@kind_option
+@json_option
+def check(*, path: str, kind: str | None, output: Output) -> int:
+    """Check the file of a node or a NameServer."""
+    loaded = _load(path, kind)
+    if not output.document({"kind": loaded.kind.title, "problems": loaded.problems}):
+        for problem in loaded.problems:
+            print(problem)
+        if not loaded.problems:
+            print(f"{path}: can be used for a {loaded.kind.title}")
+    return _end(loaded)
+
+
+def _end(loaded: Loaded[Any]) -> int:
+    """Raises :class:`CommandError` if there are problems, which stand on stdout."""
+    if loaded.problems:
+        count = len(loaded.problems)
+        raise CommandError(f"{count} problem{'s' * (count > 1)} with the settings, shown on stdout")
+    return 0
+
+
+SHOW_EXAMPLES = """\
+  dledger config show node.toml                   each value, and where it comes from
+"""
+
+
+@click.argument("path", metavar="FILE", required=False, help="Default: the environment alone.")
+@kind_option
+@json_option
+def show(*, path: str | None, kind: str | None, output: Output) -> int:
+    """Show each setting, and where its value comes from."""
+    loaded = _load(path or "", kind)
+    settings = {
+        key: {"value": str(value) if isinstance(value, Endpoint) else value, "from": origin}
+        for key, value, origin in loaded.effective()
+    }
+    document = {"kind": loaded.kind.title, "settings": settings, "problems": loaded.problems}
+    if not output.document(document):
+        print_table(
+            ("SETTING", "VALUE", "FROM"),
+            [
+                (key, None if value is None else toml_value(value), origin)
+                for key, value, origin in loaded.effective()
+            ],
+        )
+        for problem in loaded.problems:
+            print(problem)
+    return _end(loaded)

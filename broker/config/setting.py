@@ -1,0 +1,148 @@
+"""What one setting is. The loader, the checks, the pages and the commands all follow from this.
+
+A dataclass of settings has a field for each of them, made by :func:`setting` or :func:`section`.
+:func:`settings_of` lists them with their full keys.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+from dledger.wire.endpoint import Endpoint
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T")
+
+REQUIRED: Final = object()
+"""In the place of a default: there is none."""
+
+ANY_NODE = "NODE"
+"""In a key: the name of any member, such as ``n0``."""
+
+
+class Allowed(NamedTuple):
+    """Which values may be, and how that is said after "it may be"."""
+
+    holds: Callable[[Any], object]
+    words: str
+
+
+def between(minimum: int, maximum: int) -> Allowed:
+    """A number from ``minimum`` to ``maximum``."""
+    return Allowed(lambda value: minimum <= value <= maximum, f"from {minimum} to {maximum}")
+
+
+def one_of(*values: str) -> Allowed:
+    """One of these words."""
+    *most, last = (f'"{value}"' for value in values)
+    return Allowed(values.__contains__, f"{', '.join(most)} or {last}")
+
+
+def matching(pattern: str | re.Pattern[str], words: str) -> Allowed:
+    """A text that is a match as a whole."""
+    return Allowed(re.compile(pattern).fullmatch, words)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """``kind`` is str, int, bool, tuple (a list of strings) or Endpoint (``host:port``).
+
+    ``item`` is the kind of the items of a list; ``allowed`` is asked about each of them. ``doc`` is
+    a sentence. ``reload``: SIGHUP has it read again. ``example`` is for a file that is written
+    for people, where there is no default.
+    """
+
+    key: str
+    kind: type
+    doc: str
+    default: object = REQUIRED
+    item: type = str
+    unit: str = ""
+    allowed: Allowed | None = None
+    reload: bool = False
+    example: object = None
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """Its key, in parts."""
+        return tuple(self.key.split("."))
+
+    @property
+    def required(self) -> bool:
+        """Whether it must be given."""
+        return self.default is REQUIRED
+
+    def path_set_by(self, variable: str, prefix: str) -> tuple[str, ...] | None:
+        """Its key, with the name of a node in it, if the variable sets it."""
+        name = self.variable(prefix)
+        if ANY_NODE not in self.path:
+            return self.path if variable == name else None
+        match = re.fullmatch(name.replace(ANY_NODE, "(N[0-9]{1,4})"), variable)
+        if match is None:
+            return None
+        return tuple(match[1].lower() if part == ANY_NODE else part for part in self.path)
+
+    def variable(self, prefix: str) -> str:
+        """The variable of the environment that sets it."""
+        return prefix + self.key.replace(".", "_").upper()
+
+
+def setting(
+    default: T,
+    doc: str,
+    *,
+    unit: str = "",
+    allowed: Allowed | None = None,
+    reload: bool = False,
+    kind: type | None = None,
+) -> T:
+    """A field with one setting. Without ``kind`` its type is that of ``default``."""
+    found = Setting(
+        key="",
+        kind=kind or type(default),
+        doc=doc,
+        default=default,
+        unit=unit,
+        allowed=allowed,
+        reload=reload,
+    )
+    made: T = field(default=default, metadata={SETTINGS: (found,)})
+    return made
+
+
+def required(example: object, doc: str, allowed: Allowed | None = None, *, item: type = str) -> Any:
+    """A field with one setting that has no default. Its type is that of ``example``."""
+    found = Setting(
+        key="", kind=type(example), doc=doc, allowed=allowed, item=item, example=example
+    )
+    return field(metadata={SETTINGS: (found,)})
+
+
+def section(default: Any, *settings: Setting) -> Any:
+    """A field with a table of settings, whose keys are given without its name."""
+    return field(default=default, metadata={SETTINGS: settings})
+
+
+SETTINGS = "settings"
+
+
+def settings_of(config: type[DataclassInstance]) -> tuple[Setting, ...]:
+    """All settings of a class, in order, with their full keys."""
+    found: list[Setting] = []
+    for each in fields(config):
+        for one in each.metadata.get(SETTINGS, ()):
+            key = f"{each.name}.{one.key}" if one.key else each.name
+            found.append(replace(one, key=key))
+    return tuple(found)
+
+
+def shown_kind(one: Setting) -> str:
+    """The type of a setting, for people."""
+    if one.kind is tuple:
+        return "list of host:port" if one.item is Endpoint else "list of strings"
+    return {str: "string", int: "integer", bool: "true or false", Endpoint: "host:port"}[one.kind]

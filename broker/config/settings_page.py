@@ -1,0 +1,104 @@
+"""Writes ``docs/configuration.md`` from the settings: ``python -m broker.config.settings_page``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from broker.config.config_file import NAME_SERVER, NODE, ConfigKind
+from broker.config.setting import Setting, shown_kind
+from broker.config.toml_text import toml_value
+
+PAGE = "docs/configuration.md"
+
+_BEGINNING = """\
+# Configuration
+
+A node reads its settings from a file, `node.toml`, a NameServer from `--config FILE`. A variable of
+the environment goes before the file, an option of the command before both. An unknown key is an
+error. `python -m broker.config.settings_page` writes this page from the settings themselves.
+
+    dledger config init node.toml       # a file with all settings, explained
+    dledger config init namesrv.toml --kind namesrv
+    dledger config check node.toml      # every problem, with file, line and key
+    dledger config show node.toml       # each value, and where it comes from
+
+**Variables** are shown with each setting. Lists are separated by commas, truth values are `true`
+and `false`; an empty variable counts as none. In `DLEDGER_MEMBERS_NODE_PEER` the node's name stands
+for `NODE`: `DLEDGER_MEMBERS_N0_PEER`. Nodes that `dledger up` starts take no such variables.
+Kubernetes gives containers variables of the same kind for its services: `enableServiceLinks: false`
+in `deploy/kubernetes/dledger.yaml` turns that off.
+
+**Addresses** are `host:port`. A host is an IPv4 address, an IPv6 address in brackets, as in
+`[::1]:9876`, or a name. That holds for all files, options, `$NAMESRV_ADDR` and the lists of
+NameServers of clients. Names are resolved each time when somebody dials or listens, so a changed
+DNS answer is followed. To listen at `[::]` is to listen at all addresses, those of IPv4 too.
+
+**Listening elsewhere.** `members` says where nodes are dialled. `listen` says where this node
+listens, if that is another place: in a container, or behind NAT.
+
+    [members.n0]
+    peer = "broker-0.example.com:10915"
+    address = "broker-0.example.com:10911"
+    http = "broker-0.example.com:8080"
+    grpc = "broker-0.example.com:10916"
+
+    [listen]
+    peer = "[::]:10915"
+    address = "[::]:10911"
+    http = "[::]:8080"
+    grpc = "[::]:10916"
+
+**SIGHUP** has the file read again. Settings that are marked take effect at once. The log says which
+ones changed, and which of the others need a restart. Settings that `dledger config set` changed go
+before the file.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    return "\n".join(
+        [
+            _BEGINNING,
+            "## A node",
+            "",
+            *_table(NODE),
+            "",
+            "## A NameServer",
+            "",
+            *_table(NAME_SERVER),
+            "",
+        ]
+    )
+
+
+def _table(kind: ConfigKind[Any]) -> list[str]:
+    lines = [
+        "| Setting | Type | Default | It may be | What it is | SIGHUP | Variable |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    return lines + [_row(one, kind.prefix) for one in kind.settings]
+
+
+def _row(one: Setting, prefix: str) -> str:
+    allowed = one.allowed.words if one.allowed is not None else ""
+    cells = (
+        f"`{one.key}`",
+        shown_kind(one),
+        _default(one),
+        allowed + (f" ({one.unit})" if one.unit else ""),
+        one.doc,
+        "yes" if one.reload else "",
+        f"`{one.variable(prefix)}`",
+    )
+    return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
+
+
+def _default(one: Setting) -> str:
+    if one.required:
+        return "the file's directory" if one.key == "data" else "must be given"
+    return "none" if one.default is None else f"`{toml_value(one.default)}`"
+
+
+if __name__ == "__main__":
+    Path(PAGE).write_text(page(), encoding="utf-8")

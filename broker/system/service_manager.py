@@ -1,0 +1,80 @@
+"""What a server tells the service manager that started it: sd_notify(3), as systemd reads it.
+
+A message is a datagram of lines ``NAME=value`` to the socket that ``$NOTIFY_SOCKET`` names. Without
+the variable nothing is told. A lost message is no reason for a server to fail.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import time
+from collections.abc import Mapping
+
+log = logging.getLogger(__name__)
+
+NOTIFY_SOCKET = "NOTIFY_SOCKET"
+WATCHDOG_USEC = "WATCHDOG_USEC"
+WATCHDOG_PID = "WATCHDOG_PID"
+PINGS = 3
+"""So many times within the time of the watchdog it hears of us."""
+
+
+def notify(*lines: str) -> bool:
+    """Sends one message. Returns whether anybody was told."""
+    address = os.environ.get(NOTIFY_SOCKET, "")
+    if not address.startswith(("/", "@")):
+        return False
+    if address.startswith("@"):  # an abstract socket, unix(7)
+        address = "\0" + address[1:]
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sender:
+            sender.sendto("\n".join(lines).encode(), address)
+    except OSError as error:
+        log.debug("the service manager is not told %s: %s", lines[0], error)
+        return False
+    return True
+
+
+def ready(status: str) -> None:
+    """It serves."""
+    notify("READY=1", f"STATUS={status}")
+
+
+def stopping() -> None:
+    """It was asked to stop."""
+    notify("STOPPING=1")
+
+
+def reloading() -> None:
+    """It reads its settings again, until :func:`ready` or :func:`reloaded`."""
+    notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
+
+
+def reloaded() -> None:
+    """It has read its settings."""
+    notify("READY=1")
+
+
+def watchdog_seconds(environ: Mapping[str, str]) -> float | None:
+    """After this time without a message we are killed. None without a watchdog for us."""
+    microseconds = environ.get(WATCHDOG_USEC, "")
+    if environ.get(WATCHDOG_PID, str(os.getpid())) != str(os.getpid()):
+        return None
+    return int(microseconds) / 1e6 if microseconds.isdecimal() and int(microseconds) else None
+
+
+def start_watchdog(loop: asyncio.AbstractEventLoop) -> None:
+    """Tells the watchdog again and again that the event loop runs."""
+    seconds = watchdog_seconds(os.environ)
+    if seconds is None:
+        return
+    pause = seconds / PINGS
+
+    def ping() -> None:
+        notify("WATCHDOG=1")
+        loop.call_later(pause, ping)
+
+    ping()

@@ -1,0 +1,1 @@
+"""The files with which operators run it: units, containers, and the wheel."""
