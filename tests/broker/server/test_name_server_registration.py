@@ -311,6 +311,7 @@ async def test_a_group_with_more_topics_than_a_frame_holds_as_json_is_registered
     await member.registrar.stop()
 
 
+@pytest.mark.minutes
 async def test_a_group_with_more_topics_than_any_frame_holds_says_those_that_fit(
     loop: NetworkedLoop,
 ) -> None:

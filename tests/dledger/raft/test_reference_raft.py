@@ -251,6 +251,7 @@ CoreMachine.TestCase.settings = searching(60, steps=40)
 TestCoreAgainstTheReference = CoreMachine.TestCase
 
 
+@pytest.mark.minutes
 @pytest.mark.parametrize("id_", ["A1c", "B1", "B2", "B7"])
 def test_the_reference_tells_a_core_without_one_of_its_defences(id_: str) -> None:
     bug = bug_by_id(id_)
