@@ -24,7 +24,12 @@ from tests.dledger.node import (
 from tests.dledger.node.member import Member, leading
 from tests.dledger.raft import test_lease, test_refusals, test_strangers
 from tests.dledger.raft.scenario import SCENARIOS, play
-from tests.store import test_failed_writes, test_replica
+from tests.store import (
+    test_failed_writes,
+    test_marks_and_checkpoints,
+    test_replica,
+    test_truncation,
+)
 from tests.store.log import test_entry_repair
 from tests.store.recovery import test_log_damage, test_snapshot_install
 from tests.support.virtual_network import NetworkedLoop, run_in_virtual_time
@@ -175,13 +180,13 @@ IN_A_STORE: dict[Plant, Callable[[], object]] = {
         test_failed_writes.test_after_a_failed_sync_the_store_refuses_everything_that_writes
     ),
     disk.mark_set_on_what_is_not_there: (
-        test_replica.test_a_mark_on_an_entry_that_was_replaced_meanwhile_is_not_saved
+        test_marks_and_checkpoints.test_a_mark_on_an_entry_that_was_replaced_meanwhile_is_not_saved
     ),
-    disk.committed_entries_cut: test_replica.test_committed_entries_cannot_be_truncated,
+    disk.committed_entries_cut: test_truncation.test_committed_entries_cannot_be_truncated,
     disk.checkpoint_of_what_is_not_durable: (
-        test_replica.test_a_checkpoint_waits_until_the_log_is_durable_up_to_it
+        test_marks_and_checkpoints.test_a_checkpoint_waits_until_the_log_is_durable_up_to_it
     ),
-    disk.one_checkpoint_kept: test_replica.test_the_newest_two_checkpoints_are_kept,
+    disk.one_checkpoint_kept: test_marks_and_checkpoints.test_the_newest_two_checkpoints_are_kept,
     disk.mark_not_compared_with_the_log: (
         test_log_damage.test_a_whole_log_of_another_history_is_damage
     ),

@@ -14,7 +14,7 @@ from broker.security.access_control import AccessControl
 from broker.security.cluster_secrets import ClusterSecrets
 from tests.broker.http.site import Curl
 from tests.broker.http.test_access import ADMIN
-from tests.broker.nameserver.test_server import N0, N1, Tool, broker_ext, table
+from tests.broker.nameserver.tool import N0, N1, Tool, broker_ext, table
 from tests.broker.prometheus.pages import Page
 from tests.broker.single_broker import NOW_MS
 from tests.support.virtual_network import NetworkedLoop

@@ -17,8 +17,8 @@ from broker.nameserver.registration_checks import (
 from broker.remoting.protocol.codes import RequestCode
 from broker.remoting.protocol.errors import FieldError
 from broker.remoting.protocol.register_broker_body import decode_topic_table
-from tests.broker.nameserver.test_route_table import C0, N0, Tables
-from tests.broker.nameserver.test_server import Tool, broker_ext, start, table
+from tests.broker.nameserver.route_tables import C0, N0, Tables
+from tests.broker.nameserver.tool import Tool, broker_ext, start, table
 from tests.support.virtual_network import NetworkedLoop, turns
 
 

@@ -34,7 +34,7 @@ from simulator.engine.event_loop import VirtualLoop
 from simulator.hosts.hash_state_machine import HashChainStateMachine
 from store.replica import ReplicaStore, StoreConfig
 from store.state.checkpoint import Checkpoint, encode_checkpoint
-from tests.dledger.raft.core_cluster import written_log
+from tests.dledger.raft.written_log import written_log
 from tests.support.fake_executor import FakeExecutor
 
 T = TypeVar("T")

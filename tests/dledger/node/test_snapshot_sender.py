@@ -25,7 +25,7 @@ from dledger.wire.service_messages import (
 from simulator.engine.event_loop import VirtualLoop
 from store.errors import DamagedError, OutOfRangeError, StoreError
 from store.replica import ReplicaStore
-from tests.dledger.raft.core_cluster import written_log
+from tests.dledger.raft.written_log import written_log
 from tests.support.fake_executor import FakeExecutor
 
 RATE = 8 << 20

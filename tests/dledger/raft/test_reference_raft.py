@@ -31,8 +31,9 @@ from dledger.raft.messages import (
 )
 from dledger.raft.raft_state import Role
 from simulator.bugs import bug_by_id, planted
-from tests.dledger.raft.core_cluster import Cluster, Observer, Packet
+from tests.dledger.raft.core_cluster import Cluster
 from tests.dledger.raft.invariants import Invariants, check_converged
+from tests.dledger.raft.observer import Observer, Packet
 from tests.dledger.raft.reference_raft import (
     View,
     append_entries,

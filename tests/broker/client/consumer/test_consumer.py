@@ -3,70 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from random import Random
 
 import orjson
 import pytest
 
-from broker.client.client_identity import ClientIdentity
 from broker.client.config import ConsumerConfig
 from broker.client.consumer.consumer import Consumer
 from broker.client.consumer.fetcher import StartFrom
 from broker.client.consumer.message_selector import Sql
 from broker.client.errors import ClosedError
-from broker.client.message import MessageQueue
 from broker.filter.subscription import ExpressionError
 from broker.remoting.connection import Connection
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.frame import Frame
-from tests.broker.client.fake_cluster import NAME_SERVER, NOW_MS, Broker, Cluster
+from tests.broker.client.consumer.consumers import TOPIC, new_consumer, start, take
+from tests.broker.client.fake_cluster import NAME_SERVER, NOW_MS
 from tests.support.virtual_network import NetworkedLoop
-
-TOPIC = "T"
-
-
-def new_consumer(
-    *,
-    number: int = 1,
-    tags: str | Sql = "*",
-    start_from: StartFrom = "earliest",
-    broadcast: bool = False,
-    config: ConsumerConfig | None = None,
-) -> Consumer:
-    return Consumer(
-        NAME_SERVER,
-        "G",
-        {TOPIC: tags},
-        start_from=start_from,
-        broadcast=broadcast,
-        config=config,
-        wall_clock=lambda: NOW_MS,
-        rng=Random(number),
-        identity=ClientIdentity("10.0.0.9", 77, number),
-    )
-
-
-async def start(loop: NetworkedLoop, *, queues: int = 2, groups: int = 1) -> tuple[Cluster, Broker]:
-    cluster = Cluster(loop)
-    cluster.topics[TOPIC] = queues
-    broker, *_ = await cluster.start(groups)
-    return cluster, broker
-
-
-def queue(queue_id: int) -> MessageQueue:
-    return MessageQueue(TOPIC, "broker-a", queue_id)
-
-
-async def take(consumer: Consumer, count: int, *, acknowledge: bool = True) -> list[bytes]:
-    """The bodies of the next ``count`` messages; it must be whole batches."""
-    bodies: list[bytes] = []
-    while len(bodies) < count:
-        batch = await consumer.next_batch()
-        bodies += [message.body for message in batch]
-        if acknowledge:
-            consumer.acknowledge(batch.queue, batch.next_offset)
-    assert len(bodies) == count
-    return bodies
 
 
 async def gets_nothing(consumer: Consumer, seconds: float = 5.0) -> bool:
@@ -231,72 +183,6 @@ async def test_expired_messages_are_skipped(loop: NetworkedLoop) -> None:
     await cluster.close()
 
 
-async def test_members_share_the_queues(loop: NetworkedLoop) -> None:
-    cluster, _ = await start(loop, queues=5)
-    async with new_consumer(number=1) as first:
-        await asyncio.sleep(1)
-        assert len(first.queues) == 5
-        async with new_consumer(number=2) as second:
-            await asyncio.sleep(3)
-            shares = [first.queues, second.queues]
-            assert sorted(map(len, shares)) == [2, 3]
-            assert sorted(shares[0] + shares[1]) == [queue(number) for number in range(5)]
-        await asyncio.sleep(3)
-        assert len(first.queues) == 5
-    await cluster.close()
-
-
-async def test_a_queue_changes_hands_with_its_offset(loop: NetworkedLoop) -> None:
-    cluster, broker = await start(loop, queues=2)
-    async with new_consumer(number=1) as first:
-        broker.store(TOPIC, 0, b"a0")
-        broker.store(TOPIC, 1, b"a1")
-        assert sorted(await take(first, 2)) == [b"a0", b"a1"]
-        async with new_consumer(number=2) as second:
-            await asyncio.sleep(3)
-            broker.store(TOPIC, 0, b"b0")
-            broker.store(TOPIC, 1, b"b1")
-            assert sorted(await take(first, 1) + await take(second, 1)) == [b"b0", b"b1"]
-    await cluster.close()
-
-
-async def test_shares_stay_as_they_are_while_a_new_leader_meets_the_members(
-    loop: NetworkedLoop,
-) -> None:
-    cluster, broker = await start(loop, queues=4)
-    async with new_consumer(number=1) as first, new_consumer(number=2) as second:
-        await asyncio.sleep(5)
-        before = [first.queues, second.queues]
-        leader = await cluster.fail_over(broker)
-        seen: list[list[list[MessageQueue]]] = []
-        for _ in range(100):
-            await asyncio.sleep(0.1)
-            seen.append([first.queues, second.queues])
-        assert all(shares == before for shares in seen)
-        assert len(leader.members) == 2
-    await cluster.close()
-
-
-async def test_a_restarted_broker_is_greeted_again(loop: NetworkedLoop) -> None:
-    cluster, broker = await start(loop, queues=1)
-    async with new_consumer():
-        await asyncio.sleep(1)
-        await broker.kill()
-        await asyncio.sleep(0.2)
-        await broker.start()
-        await asyncio.sleep(1)
-        assert len(broker.members) == 1
-    await cluster.close()
-
-
-async def test_heartbeats_come_every_thirty_seconds(loop: NetworkedLoop) -> None:
-    cluster, broker = await start(loop, queues=1)
-    async with new_consumer():
-        await asyncio.sleep(95)
-        assert broker.count(RequestCode.HEART_BEAT) == 4
-    await cluster.close()
-
-
 async def test_all_groups_of_brokers_are_read(loop: NetworkedLoop) -> None:
     cluster, _ = await start(loop, queues=1, groups=2)
     for broker in cluster.brokers:
@@ -360,57 +246,6 @@ async def test_broadcast_members_get_everything_and_commit_nothing(loop: Network
         assert sorted(await take(first, 2)) == [b"a", b"b"]
         assert sorted(await take(second, 2)) == [b"a", b"b"]
     assert broker.count(RequestCode.UPDATE_CONSUMER_OFFSET) == 0
-    await cluster.close()
-
-
-async def test_pulling_pauses_when_nobody_takes_what_came(loop: NetworkedLoop) -> None:
-    cluster, broker = await start(loop, queues=1)
-    broker.store(TOPIC, 0, *(b"%d" % number for number in range(100)))
-    async with new_consumer(config=ConsumerConfig(pull_messages_max=10)) as consumer:
-        await asyncio.sleep(5)
-        assert broker.count(RequestCode.PULL_MESSAGE) == 2
-        assert await take(consumer, 100) == [b"%d" % number for number in range(100)]
-    await cluster.close()
-
-
-async def test_pulling_pauses_at_the_bound_of_all_queues_together(loop: NetworkedLoop) -> None:
-    cluster, broker = await start(loop, queues=8)
-    for number in range(8):
-        broker.store(TOPIC, number, *[bytes(1000)] * 4)
-    config = ConsumerConfig(pull_messages_max=1, buffered_bytes_max=1)
-    async with new_consumer(config=config) as consumer:
-        await asyncio.sleep(5)
-        assert broker.count(RequestCode.PULL_MESSAGE) <= 8
-        assert len(await take(consumer, 32)) == 32
-    await cluster.close()
-
-
-async def test_an_answer_that_comes_too_soon_does_not_make_the_client_spin(
-    loop: NetworkedLoop,
-) -> None:
-    def nothing(connection: Connection, request: Frame) -> None:
-        ext = {"nextBeginOffset": "0", "minOffset": "0", "maxOffset": "0"}
-        connection.respond(request, ResponseCode.PULL_NOT_FOUND, ext=ext)
-
-    cluster, broker = await start(loop, queues=1)
-    broker.overrides[RequestCode.PULL_MESSAGE] = nothing
-    async with new_consumer():
-        await asyncio.sleep(9.95)
-        assert broker.count(RequestCode.PULL_MESSAGE) <= 100
-    await cluster.close()
-
-
-async def test_nonsense_for_records_is_asked_for_again(loop: NetworkedLoop) -> None:
-    cluster, broker = await start(loop, queues=1)
-    broker.store(TOPIC, 0, b"x")
-
-    def garble(connection: Connection, request: Frame) -> None:
-        del broker.overrides[RequestCode.PULL_MESSAGE]
-        connection.respond(request, ext={"nextBeginOffset": "1"}, body=(b"?" * 200,))
-
-    broker.overrides[RequestCode.PULL_MESSAGE] = garble
-    async with new_consumer() as consumer:
-        assert await take(consumer, 1) == [b"x"]
     await cluster.close()
 
 

@@ -9,7 +9,7 @@ from broker.client.errors import RefusedError
 from broker.remoting.connection import Connection
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.frame import Frame
-from tests.broker.client.consumer.test_consumer import TOPIC, new_consumer, start
+from tests.broker.client.consumer.consumers import TOPIC, new_consumer, start
 from tests.broker.client.fake_cluster import NAME_SERVER, NOW_MS
 from tests.support.virtual_network import NetworkedLoop
 

@@ -8,14 +8,9 @@ import pytest
 
 from broker.client.consumer.offset_reset_body import reset_offsets
 from broker.remoting.protocol.errors import FieldError
-from tests.broker.client.consumer.test_consumer import (
-    TOPIC,
-    gets_nothing,
-    new_consumer,
-    queue,
-    start,
-    take,
-)
+from tests.broker.client.consumer.consumers import TOPIC, new_consumer, start, take
+from tests.broker.client.consumer.test_consumer import gets_nothing
+from tests.broker.client.consumer.test_consumer_members import queue
 from tests.support.virtual_network import NetworkedLoop
 
 
