@@ -259,7 +259,6 @@ class Receiver:
         committed: asyncio.Future[None] = self._loop.create_future()
         self._batcher.add_in_one_entry((), commands, completion(committed))
         if not offsets:
-            committed.add_done_callback(_look_away)
             return None, bool(buried or reception.waiting or reception.unwanted)
         rest = self._reader.offsets(*key[1:])[1] - next_offset
         deliveries = pending.queue.deliveries
@@ -327,7 +326,10 @@ def _nonce(request: PopRequest) -> int:
 
 
 def completion(committed: asyncio.Future[None]) -> Callable[[ProposeError | None], None]:
-    """Tells a future that its command is committed, or why not."""
+    """Tells a future that its command is committed, or why not.
+
+    Nobody needs to wait for it: a request may end earlier, by the refusal of another command.
+    """
 
     def done(error: ProposeError | None) -> None:
         if committed.done():
@@ -336,11 +338,6 @@ def completion(committed: asyncio.Future[None]) -> Callable[[ProposeError | None
             committed.set_result(None)
         else:
             committed.set_exception(error)
+            committed.exception()  # asyncio takes it for heard
 
     return done
-
-
-def _look_away(committed: asyncio.Future[None]) -> None:
-    """Nobody waits for it."""
-    if not committed.cancelled():
-        committed.exception()

@@ -310,6 +310,7 @@ class Broker(StateMachineListener):
         self.context.transactions.opened(offset, transaction)
 
     def state_restored(self, digests: bytes) -> None:
+        self.expired(self.context.machine.expired_position)  # it may be the leader's checkpoint
         self.context.proofs.restored(digests)
         for name in self.context.machine.state.settings:
             self.setting_changed(name)

@@ -22,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from dledger.errors import StateDivergedError
@@ -190,18 +191,26 @@ class StateDivergence:
             self._fetch_later()
             return
         CheckpointFetch(
-            self._calls, leader, lambda _answer, data: self._came(leader, data), self._fetch_later
+            self._calls,
+            leader,
+            lambda answer, data: self._came(leader, answer.index, data),
+            self._fetch_later,
         )
 
     def _fetch_later(self) -> None:
         self._loop.call_later(FETCH_SECONDS, self._fetch)
 
-    def _came(self, leader: str, data: bytes) -> None:
+    def _came(self, leader: str, index: int, data: bytes) -> None:
+        if self._core.commit_index < index:
+            self._fetch_later()
+            return
         store = self._store
         path = f"the checkpoint of {leader}"
+        # The leader's log may begin later, and then it does not know of earlier terms.
+        starts = self._core.entry_cache.term_starts(index)
 
         def save() -> int | None:
-            checkpoint = decode_checkpoint(data, path)
+            checkpoint = replace(decode_checkpoint(data, path), term_starts=starts)
             return checkpoint.index if store.save_checkpoint(checkpoint, alone=True) else None
 
         self._background.submit(save, partial(self._saved, leader))

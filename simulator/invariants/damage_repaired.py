@@ -1,7 +1,7 @@
 """Damage to a disk must be repaired in the end, before its node starts or after.
 
-A machine breaks no promise if it refuses to start, or waits for entries that all others have
-expired. Nor does one that was removed as it waited: members give nothing to others.
+A machine breaks no promise if it refuses to start, or lacks entries that all others have expired.
+Nor does one that was removed as it waited: members give nothing to others.
 """
 
 from __future__ import annotations
@@ -55,9 +55,11 @@ class DamageRepaired:
         return any(host.name in {*found.voters, *found.learners} for found in known)
 
     def _kept(self, host: Host) -> int:
-        """The first entry that all others have; none if one of them is down."""
-        others = [each.node for each in self._hosts if each is not host]
-        return max(sys.maxsize if node is None else node.store.first_index for node in others)
+        """The first entry that another has: a node asks all of them in turn. One that is down and
+        will be back may have all entries."""
+        others = [each for each in self._hosts if each is not host and not each.kept_from_running]
+        kept = [0 if each.node is None else each.node.store.first_index for each in others]
+        return min(kept, default=sys.maxsize)
 
 
 def _passes(host: Host) -> int:

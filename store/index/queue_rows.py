@@ -203,7 +203,7 @@ class QueueRows:
                     if error.errno not in UNREADABLE:
                         raise
                     # What else the disk had in that block is made again from the log.
-                    overwrite_blocks(file, data, byte)
+                    overwrite_blocks(file, data, byte, may_cut=True)
                 if sync:
                     file.datasync()
             finally:

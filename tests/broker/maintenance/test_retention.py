@@ -170,6 +170,24 @@ async def test_the_log_has_all_that_the_newest_checkpoint_counts_on(
         assert store.first_position == 4 * SEGMENT
 
 
+async def test_a_start_gives_up_what_its_checkpoint_no_longer_has(
+    loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be the leader's, or the process ended before the log was cut."""
+
+    async with running_broker(loop, tmp_path, **SETTINGS) as broker:
+        await broker.create_topic("orders")
+        await fill(broker, 40)
+        context = broker.broker.context
+        monkeypatch.setattr(context.node.checkpointer, "expire", lambda _position: None)
+        expired: asyncio.Future[ProposeError | None] = context.loop.create_future()
+        context.batcher.add_command(Expire(4 * SEGMENT), expired.set_result)
+        assert await expired is None
+    async with running_broker(loop, tmp_path, **SETTINGS) as broker:
+        assert broker.broker.context.machine.expired_position == 4 * SEGMENT
+        assert broker.broker.context.node.store.first_position == 4 * SEGMENT
+
+
 @pytest.mark.parametrize(
     "code",
     [

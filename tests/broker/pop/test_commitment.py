@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
 
@@ -113,3 +116,31 @@ async def test_an_unknown_outcome_is_told(broker: SingleBroker) -> None:
     with pytest.raises(OutcomeUnknownError):
         await acknowledging
     broker.log_executor.release()
+
+
+async def test_a_refused_reception_that_nobody_waits_for_stops_no_node(
+    broker: SingleBroker,
+) -> None:
+    """The request has its answer already: another queue was refused first."""
+
+    await broker.create_topic("orders")
+    member = Member(broker)
+    for queue in (0, 1):
+        assert not await member.receive(queue=queue)  # nothing yet
+    await sent(broker, 1)
+    context = broker.broker.context
+    following = context.batcher.pop_queue(("g", "orders", 1))
+    assert following is not None
+    complaints: list[dict[str, Any]] = []
+    broker.loop.set_exception_handler(lambda _loop, told: complaints.append(told))
+    context.pop._rng = Random(2)  # begins with queue 0
+    async with following.lock:
+        receiving = asyncio.ensure_future(member.result(queue=None))
+        await asyncio.sleep(0)
+        assert context.batcher.pending_bytes
+        context.batcher.close()
+    await asyncio.wait([receiving])
+    assert isinstance(receiving.exception(), NotLeaderError)
+    del receiving
+    gc.collect()
+    assert complaints == []

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from simulator.engine.disk import SimulatedFileSystem
+from simulator.engine.disk_faults import PowerLossError
 from store.errors import DamagedError
 from store.index.block_seals import Tail
 from store.index.consume_queue import ConsumeQueue
 from store.index.key_file import HEADER, KEY_ROW_SIZE
 from store.index.key_index import KeyIndex
-from store.index.queue_rows import OpenFiles
+from store.index.queue_rows import OpenFiles, QueueRows
 from store.message.batch import QUEUE_ROW
 from tests.store.small_logs import simulated
 
@@ -90,6 +93,30 @@ def test_a_queue_goes_on_behind_a_block_that_cannot_be_read(covered: int) -> Non
     flush.finish()
     with pytest.raises(DamagedError):
         queue.read(0, 1)
+
+
+@pytest.mark.parametrize("room", [100, 600])
+@pytest.mark.parametrize("calls", range(1, 6))
+def test_a_write_over_the_last_block_of_a_file_makes_it_no_longer_whenever_it_is_interrupted(
+    calls: int, room: int
+) -> None:
+    """Rows behind those of a file are the next file's, and nothing would remove them."""
+    fs = simulated()
+    tail, path = queue_on(fs, 30).tail, f"/queue/{0:020d}"
+    rows = fs.visible_bytes(path)
+    fs.lose_sector(path, 0)
+    fs.capacity = fs.used_bytes() + room
+    fs.lose_power_at(calls)
+    with suppress(PowerLossError, OSError):
+        QueueRows(OpenFiles(fs), "/queue").write(5, rows[5 * QUEUE_ROW.size :])
+    fs.crash()
+    assert len(fs.visible_bytes(path)) <= len(rows)
+    fs.disarm()
+    fs.capacity = None
+    queue = ConsumeQueue(OpenFiles(fs), "/queue")
+    queue.restore(0, tail)
+    queue.write(0, rows)
+    assert queue.read(0, 30) == fs.visible_bytes(path) == rows
 
 
 def test_rows_of_which_a_checkpoint_covers_none_are_removed_readable_or_not() -> None:
