@@ -15,6 +15,7 @@ from broker.remoting.forwarder import Forwarder
 from broker.remoting.protocol.addresses import host_bytes
 from broker.remoting.protocol.codes import (
     FLAG_ONE_WAY,
+    LEADER,
     OUTCOME,
     OUTCOME_NOT_LEADER,
     OUTCOME_UNKNOWN,
@@ -121,7 +122,7 @@ async def test_a_follower_answers_with_what_the_leader_says(loop: NetworkedLoop)
         group.hear(2)
         answer = await group.send(1, b"body")
         assert (answer.code, answer.body) == (ResponseCode.SUCCESS, b"body")
-        assert answer.ext == {"by": "2", "b": "kept", "n": "kept"}
+        assert answer.ext == {"by": "2", "b": "kept", "n": "kept", LEADER: address(2)}
         assert [stored[0] for stored in group.members[2].stored] == [b"body"]
         assert group.members[1].asked == 1
         assert group.members[3].asked == 0

@@ -355,3 +355,18 @@ async def test_the_keys_of_a_batch_have_a_limit_for_all_messages_together(
             assert answer.code == code
         assert answer.remark is not None
         assert "1280 keys, at most 1024 are allowed in one request" in answer.remark
+
+
+async def test_the_messages_of_a_batch_have_a_limit(loop: NetworkedLoop, tmp_path: Path) -> None:
+    """An entry is made in one piece, so its messages must be few enough for the event loop."""
+
+    async with running_broker(
+        loop, tmp_path, max_message_size=1 << 20, segment_size=8 << 20
+    ) as broker:
+        await broker.create_topic("orders")
+        for count, code in ((PRODUCE.batch_messages_max, 0), (PRODUCE.batch_messages_max + 1, 13)):
+            body = batched(b"") * count
+            ext = send_ext("orders", 0)
+            answer = await broker.ask(RequestCode.SEND_BATCH_MESSAGE, ext, body)
+            assert answer.code == code, answer.remark
+        assert "at most 16384 messages are allowed in one request" in (answer.remark or "")

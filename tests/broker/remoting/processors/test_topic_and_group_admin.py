@@ -179,7 +179,7 @@ async def test_a_group_that_may_not_consume_is_refused(broker: SingleBroker) -> 
     ("body", "remark"),
     [
         (b"", "the body is not JSON"),
-        (b"[]", "the body is not the JSON of a group with a groupName"),
+        (b"[]", "the group is not a JSON object"),
         (b'{"groupName":"a b"}', "the group name 'a b'"),
         (b'{"groupName":"g","retryMaxTimes":"3"}', "retryMaxTimes is not an integer"),
         (b'{"groupName":"g","consumeEnable":1}', "consumeEnable is not a boolean"),
