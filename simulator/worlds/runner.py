@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeAlias
 
@@ -43,4 +45,16 @@ def _play(cluster: Cluster[Any], script: Script) -> Outcome:
         cluster.trace.note("!!!", violation)
     outcome = cluster.outcome(violation, picture)
     cluster.switch_off()
+    _close_unstarted(cluster)
     return outcome
+
+
+def _close_unstarted(cluster: Cluster[Any]) -> None:
+    """Coroutines of tasks whose first step the end of the run forestalled: Python warns of each."""
+    for task in asyncio.all_tasks(cluster.loop):
+        coroutine = task.get_coro()
+        if (
+            inspect.iscoroutine(coroutine)
+            and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED
+        ):
+            coroutine.close()
