@@ -29,7 +29,7 @@ test: check clients
 	$(PYTEST) $(ARGS)
 
 quick: check
-	$(PYTEST) -q -m "not (processes or jvm or node or minutes)" $(ARGS)
+	$(PYTEST) -q -m "not (processes or jvm or node or minutes)" --hypothesis-profile quick $(ARGS)
 
 nightly: .venv/.run
 	$(BIN)/python -m simulator bugs --jobs 2

@@ -9,8 +9,8 @@ from broker.remoting.connection import Connection
 from broker.remoting.protocol.codes import LEADER, RequestCode
 from broker.remoting.protocol.frame import Frame
 from tests.broker.client.fake_cluster import Broker
-from tests.broker.client.producer.test_producer import TOPIC, queue, start, stop
-from tests.support.virtual_network import VirtualLoop, in_virtual_time
+from tests.broker.client.producer.producers import TOPIC, queue, start, stop
+from tests.support.virtual_network import NetworkedLoop
 
 
 def forwards(follower: Broker, leader: Broker) -> None:
@@ -25,8 +25,7 @@ def forwards(follower: Broker, leader: Broker) -> None:
     follower.overrides[RequestCode.SEND_MESSAGE_V2] = send
 
 
-@in_virtual_time
-async def test_the_next_send_goes_to_the_leader(loop: VirtualLoop) -> None:
+async def test_the_next_send_goes_to_the_leader(loop: NetworkedLoop) -> None:
     cluster, (old,), producer = await start(loop)
     await producer.send(Message(TOPIC, b"one"), queue(0))
     new = await cluster.add(old.group)
@@ -40,8 +39,7 @@ async def test_the_next_send_goes_to_the_leader(loop: VirtualLoop) -> None:
     await stop(cluster, producer)
 
 
-@in_virtual_time
-async def test_many_forwarded_sends_cost_few_lookups(loop: VirtualLoop) -> None:
+async def test_many_forwarded_sends_cost_few_lookups(loop: NetworkedLoop) -> None:
     cluster, (old,), producer = await start(loop)
     await producer.send(Message(TOPIC, b"one"), queue(0))
     new = await cluster.add(old.group)
