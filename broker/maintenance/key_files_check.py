@@ -3,6 +3,8 @@
 Each file of the key index says which records are in it. A *gap* is a range of the log that no whole
 file has. Key rows of a gap that the log has are gathered, and once all of the gap was read they
 make a file. So a missing file and a damaged one are the same, and a file of version 1 is replaced.
+A crash may leave a new file beside those that it replaces: files that overlap are made again as
+one.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ class _Gap:
     end: int
     reason: str = ""
     renewed: bool = False
-    """A file of version 1 is there, so rows of the gap are not missing."""
+    """A file is there that is made again though it is whole, so rows of the gap are not missing."""
     rows: bytearray = field(default_factory=bytearray)
 
 
@@ -53,20 +55,18 @@ class KeyFilesCheck:
         self._expired = max(state.expired_position, self._keys.expired_position)
         known = self._keys.files_end
         end = state.applied_end if known is None else min(state.applied_end, known)
+        pending = self._keys.pending
         files = [file for file in self._keys.files if file.first_position < end]
+        renewed = [file for file in files if _is_renewed(file, pending)]
         begin = 0
         for file in files:
-            if file.version == VERSION:
+            if file not in renewed:
                 self._add_gap(begin, file.first_position)
                 begin = file.last_position + 1
         self._add_gap(begin, end)
         for gap in self._gaps:
-            gap.renewed = any(
-                gap.begin <= file.first_position < gap.end
-                for file in files
-                if file.version != VERSION
-            )
-            for start, error in self._keys.pending.items():
+            gap.renewed = any(gap.begin <= file.first_position < gap.end for file in renewed)
+            for start, error in pending.items():
                 if gap.begin <= start < gap.end and not gap.reason:
                     gap.reason = str(error)
 
@@ -129,3 +129,11 @@ class KeyFilesCheck:
                 check_pages(self._keys.fs, file)
             except DamagedError as error:
                 self._keys.suspend(file, error)
+
+
+def _is_renewed(file: IndexFile, pending: Iterable[int]) -> bool:
+    """Whether a whole file is made again: for its version, or for a pending file that begins in its
+    range and so in no gap."""
+    return file.version != VERSION or any(
+        file.first_position <= start <= file.last_position for start in pending
+    )

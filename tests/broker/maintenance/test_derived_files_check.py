@@ -264,3 +264,25 @@ def test_a_damaged_file_whose_records_have_all_expired_goes() -> None:
     assert not keys.fs.exists(lost.path)
     assert keys.index.files == others
     keys.index.lookup(1, 0, 1 << 50, 1000)
+
+
+def test_files_that_overlap_after_a_crash_are_made_again_as_one() -> None:
+    """A process made one file of two ranges, and died before it removed the second old file."""
+    keys = Keys()
+    first, second, *others = keys.index.files
+    rows = b"".join(
+        bytes(decode_batch(entry.body).key_rows)
+        for entry in keys.store.read_entries(0, keys.store.last_index, READ_BYTES)
+        if entry.kind is EntryKind.DATA and entry.position < second.last_position
+    )
+    both = keys.index.write(rows)
+    assert (both.path, both.count) == (first.path, first.count + second.count)
+    keys.open()
+    with pytest.raises(DerivedDamageError):
+        keys.index.lookup(1, 0, 1 << 50, 1000)
+    (told,) = keys.look()
+    assert told.startswith(second.path)
+    assert keys.index.files == [both, *others]
+    assert not keys.fs.exists(second.path)
+    keys.index.lookup(1, 0, 1 << 50, 1000)
+    assert keys.look() == []
