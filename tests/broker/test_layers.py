@@ -93,8 +93,8 @@ ROOMS: dict[str, frozenset[str]] = {
         # The command line.
         "cli/terminal": "client delivery remoting/protocol security system topics_and_groups",
         "cli/cluster_admin": (
-            "admin cli/terminal client client/consumer filter remoting remoting/protocol security"
-            " topics_and_groups"
+            "admin cli/terminal client client/consumer client/producer filter remoting"
+            " remoting/protocol security topics_and_groups"
         ),
         "cli/local_cluster": "bench cli/cluster_admin cli/terminal config remoting/protocol system",
         "cli/commands": (

@@ -51,6 +51,10 @@ class Window:
     """Of the newest message; None for the end that the queues have now."""
     queue: int | None = None
     wanted: str | Sql = ALL
+    broker: str = ""
+    """Of this broker group alone, unless it is empty."""
+    bytes_max: int | None = None
+    """Of the ``last`` ones that are kept, so many bytes at most, and at least one message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +82,13 @@ class Peek:
             async for message in self._merged(await self._ranges()):
                 yield message
             return
-        kept: deque[ReceivedMessage] = deque(maxlen=last)
+        kept: deque[ReceivedMessage] = deque()
+        size, most = 0, self._window.bytes_max
         async for message in self._merged(await self._ranges()):
             kept.append(message)
+            size += len(message.raw_body)
+            while len(kept) > last or (most is not None and size > most and len(kept) > 1):
+                size -= len(kept.popleft().raw_body)
         for message in kept:
             yield message
 
@@ -113,6 +121,8 @@ class Peek:
             queues = [each for each in queues if each.queue_id == self._window.queue]
             if not queues:
                 raise UsageError(f"{self._topic} has no queue {self._window.queue}")
+        if self._window.broker:
+            queues = [each for each in queues if each.broker == self._window.broker]
         self._masters = dict((await self._admin.route(self._topic)).masters)
         return await asyncio.gather(*map(self._range, queues))
 

@@ -29,6 +29,9 @@ NEW_TOPIC: TopicConfig = {
     "order": False,
 }
 
+QUEUES_USUAL = 8
+PERMISSIONS = {"r": PERM_READ, "w": PERM_WRITE, "rw": PERM_READ | PERM_WRITE, "none": 0}
+
 ROUTE_SECONDS = 15.0
 ASK_AGAIN_SECONDS = 0.05
 
@@ -98,6 +101,44 @@ async def put_topic(
     if message_type is not None:
         ext["attributes"] = f"+{MESSAGE_TYPE}={message_type}"
     await admin.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, ext)
+
+
+async def make_or_change_topic(
+    admin: AdminClient, name: str, addresses: list[str], changes: Mapping[str, Any], *, fewer: bool
+) -> tuple[dict[str, TopicConfig], int, bool]:
+    """Makes or changes the topic. Returns its settings before, its number of queues where it is
+    made, and whether anything changed."""
+    configs = await topic_configs(admin, name, addresses)
+    wanted = changes.get(READ_QUEUES)
+    if wanted is not None and not fewer:
+        _refuse_fewer(name, wanted, configs)
+    count = wanted or max(map(queue_count, configs.values())) or QUEUES_USUAL
+    new = {READ_QUEUES: count, WRITE_QUEUES: count, **changes}
+    changed = False
+    for address, config in configs.items():
+        asked = changes if config else new
+        if any(config.get(key) != value for key, value in asked.items()):
+            await put_topic(admin, address, name, config, asked)
+            changed = True
+    await until_created(admin, name, configs)
+    return configs, count, changed
+
+
+def _refuse_fewer(name: str, queues: int, configs: Mapping[str, TopicConfig]) -> None:
+    """Raises :class:`CommandError` if the topic has more queues somewhere."""
+    for address, config in configs.items():
+        count = queue_count(config)
+        if count > queues:
+            raise CommandError(
+                f"{name} has {count} queues on {address}: with {queues}, consumers no "
+                "longer see the messages in the others; --fewer does it all the same"
+            )
+
+
+def permission_word(bits: int) -> str:
+    """The name of a topic's permission bits, of :data:`PERMISSIONS`."""
+    allowed = bits & (PERM_READ | PERM_WRITE)
+    return next(name for name, each in PERMISSIONS.items() if each == allowed)
 
 
 async def until_created(admin: AdminClient, name: str, addresses: Collection[str]) -> None:

@@ -164,7 +164,9 @@ def command(
             raise UsageError("--offset and --last cannot stand together")
         if follow and (place["last"] or place["until_ms"]) is not None:
             raise UsageError("--follow has no end: leave --last and --until out")
-        window = Window(start=start_from, wanted=wanted, **place)
+        window = Window(
+            start_from, place["offset"], place["last"], place["until_ms"], place["queue"], wanted
+        )
 
         limits = Limits(count, timeout if follow else None)
 

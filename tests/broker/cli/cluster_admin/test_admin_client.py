@@ -20,7 +20,7 @@ from broker.cli.cluster_admin.admin_client import (
     when_led,
 )
 from broker.cli.cluster_admin.cluster_view import VIEW_SECONDS, view_node
-from broker.cli.commands.message import find_by_id
+from broker.cli.cluster_admin.message_lookup import find_by_id
 from broker.cli.terminal.command_error import CommandError
 from broker.remoting.client import RemotingClient
 from broker.remoting.connection import Connection
