@@ -25,6 +25,7 @@ ROOMS = {
     "bench": "processes",
     "clients": "processes",
     "cluster": "processes",
+    "console": "processes",
     "soak": "processes",
     "spark": "jvm",
 }

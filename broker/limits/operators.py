@@ -22,6 +22,9 @@ class AdminLimits:
     answer_bytes_max: int = 16 << 20
     """Bytes of a node's answer to the console; a larger one counts as no answer."""
 
+    waiting_listed_max: int = 200
+    """Open transactions, and queues with deliveries of POP, that are listed one by one."""
+
 
 ADMIN = AdminLimits()
 

@@ -54,7 +54,10 @@ ROOMS: dict[str, frozenset[str]] = {
             "config delivery group_commit ingest maintenance metrics pop remoting remoting/protocol"
             " scheduled security state transactions"
         ),
-        "admin": "config context limits remoting remoting/protocol state topics_and_groups",
+        "admin": (
+            "config context delivery limits metrics remoting remoting/protocol scheduled state"
+            " topics_and_groups"
+        ),
         "prometheus": "admin context limits metrics topics_and_groups",
         # The wires.
         "remoting/processors": (
@@ -96,6 +99,19 @@ ROOMS: dict[str, frozenset[str]] = {
             "admin cli/terminal client client/consumer client/producer filter remoting"
             " remoting/protocol security topics_and_groups"
         ),
+        # The console, which a server loads by name when somebody looks at it.
+        "console/visits": (
+            "cli/cluster_admin cli/terminal client client/producer config context http remoting"
+            " remoting/protocol security"
+        ),
+        "console/actions": (
+            "cli/cluster_admin cli/terminal client config console/visits limits topics_and_groups"
+        ),
+        "console/pages": (
+            "cli/cluster_admin cli/terminal client console/actions console/visits http limits"
+            " remoting/protocol topics_and_groups"
+        ),
+        "console": "admin cli/terminal console/actions console/pages console/visits context http",
         "cli/local_cluster": "bench cli/cluster_admin cli/terminal config remoting/protocol system",
         "cli/commands": (
             "admin bench cli/cluster_admin cli/local_cluster cli/terminal client client/consumer"

@@ -139,7 +139,7 @@ def _print_welcome(cluster: LocalCluster, groups: list[GroupView], *, detached: 
     print(f"""
 NameServer  {cluster.namesrv}        export NAMESRV_ADDR={cluster.namesrv}
 HTTP        http://{http}      curl http://{http}/status
-Console     http://{http}/     the group live, in a browser
+Console     http://{http}/     shows and changes the cluster, in a browser
 Data        {cluster.directory}
 Try         printf 'one\\ntwo\\n' | dledger produce hello
             dledger consume hello --group me --from earliest --count 2

@@ -220,6 +220,7 @@ def test_every_surface_tells_the_same_of_topics_and_of_the_node(tmp_path: Path, 
 
         _, status = await site.ask("GET", "/status")
         (node,) = cluster["nodes"]
+        node["disk"] = status["disk"]  # other programs write to it meanwhile
         assert node == status | {"http": "127.0.0.1:8080"}
         (group,) = await view_groups(admin)
         assert group.health is not None
