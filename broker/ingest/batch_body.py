@@ -35,7 +35,12 @@ _NO_TEMPLATE = BatchTemplate(-1, b"", b"", b"", b"", changed=False, tags_code=0)
 
 
 def decode_batch_body(
-    message_builder: MessageBuilder, of: Origin, data: bytes, of_all: bytes = b""
+    message_builder: MessageBuilder,
+    of: Origin,
+    data: bytes,
+    of_all: bytes = b"",
+    *,
+    messages_max: int = PRODUCE.batch_messages_max,
 ) -> list[PendingMessage]:
     """The messages of a batch, each as ``message_builder`` makes it by itself; the properties
     ``of_all`` are added to each message that lacks them.
@@ -54,8 +59,8 @@ def decode_batch_body(
     size = len(data)
     start = 0
     while start < size:
-        if size - start < _FIXED_SIZE:
-            raise _illegal(start, f"{size - start} bytes are left, a message has {_FIXED_SIZE}")
+        if size - start < _FIXED_SIZE or len(messages) == messages_max:
+            raise _no_further(start, size - start, messages_max)
         total, flag, body_size = unpack_start(data, start)
         end = start + total
         body_start = start + 20
@@ -129,6 +134,12 @@ def _joined(properties: bytes, added: Sequence[bytes]) -> bytes:
         return properties
     between = b"" if not properties or properties.endswith(PAIR_END) else PAIR_END
     return properties + between + b"".join([pair + PAIR_END for pair in missing])
+
+
+def _no_further(start: int, left: int, messages_max: int) -> IllegalMessageError:
+    if left < _FIXED_SIZE:
+        return _illegal(start, f"{left} bytes are left, a message has {_FIXED_SIZE}")
+    return _illegal(start, f"at most {messages_max} messages are allowed in one request")
 
 
 def _illegal(start: int, what: str) -> IllegalMessageError:

@@ -23,6 +23,7 @@ from broker.remoting.dispatch import serve
 from broker.remoting.error_responses import refuse
 from broker.remoting.forwarded_frame import ForwardedFrame, pack_forwarded, unpack_forwarded
 from broker.remoting.protocol.codes import (
+    LEADER,
     OUTCOME,
     OUTCOME_NOT_LEADER,
     OUTCOME_UNKNOWN,
@@ -180,7 +181,7 @@ class Forwarder:
         failure: CallError | None,
     ) -> None:
         if answer is not None and answer.ext.get(OUTCOME) != OUTCOME_NOT_LEADER:
-            ext = cast("Mapping[str, str]", answer.ext)
+            ext = cast("Mapping[str, str]", {**answer.ext, LEADER: address})
             connection.respond(request, answer.code, answer.remark, ext, (answer.body,))
         elif answer is None and not isinstance(failure, ConnectFailedError | TooManyRequestsError):
             connection.respond(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hmac
 import logging
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -53,11 +54,13 @@ class AccessControl:
         secrets: ClusterSecrets,
         now_ms: Callable[[], int],
         table: Callable[[], Mapping[str, bytes]] = dict,
+        random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
         """``table`` gives definitions by name (:mod:`broker.security.accounts`). ``now_ms`` gives
-        milliseconds since 1970."""
+        milliseconds since 1970. ``random_bytes``: see
+        :class:`~broker.security.key_sealing.KeySealer`."""
         self.enforcing = enforcing
-        self.sealer = KeySealer(secrets.secrets)
+        self.sealer = KeySealer(secrets.secrets, random_bytes)
         self.refused = 0
         """Requests that were refused, or would have been, since the start."""
         self._table = table

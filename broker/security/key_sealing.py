@@ -16,7 +16,7 @@ from __future__ import annotations
 import hmac
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -55,13 +55,17 @@ def derived_key(secret: bytes, purpose: bytes) -> bytes:
 class KeySealer:
     """Seals and opens secret keys with the secrets of a cluster."""
 
-    def __init__(self, secrets: Sequence[bytes]) -> None:
-        """The first secret seals, all open."""
+    def __init__(
+        self, secrets: Sequence[bytes], random_bytes: Callable[[int], bytes] = os.urandom
+    ) -> None:
+        """The first secret seals, all open. ``random_bytes`` gives nonces, which must never come
+        again."""
+        self._random_bytes = random_bytes
         self._ciphers = [AESGCM(derived_key(each, SEALED_KEY)) for each in secrets]
 
     def seal(self, access_key: str, secret_key: str) -> bytes:
         """See the module."""
-        nonce = os.urandom(_NONCE_SIZE)
+        nonce = self._random_bytes(_NONCE_SIZE)
         sealed = self._ciphers[0].encrypt(nonce, secret_key.encode(), access_key.encode())
         return bytes([_VERSION]) + nonce + sealed
 

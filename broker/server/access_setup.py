@@ -26,6 +26,7 @@ def make_access_control(
         secrets=secrets,
         table=lambda: machine.state.access,
         now_ms=environment.wall_clock,
+        random_bytes=environment.rng.randbytes,
     )
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from simulator.bugs import corruption_and_staleness, mid_run_checks, regressions
 from simulator.bugs.broker import (
+    access_control,
     client_answers,
     consumer_groups,
     consumption,
@@ -72,6 +73,7 @@ BUGS: tuple[Bug, ...] = (
     *impostors.BUGS,
     *state_divergence.BUGS,
     *pop_deliveries.BUGS,
+    *access_control.BUGS,
 )
 """All of them, in the order of their ids' letters."""
 

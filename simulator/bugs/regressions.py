@@ -54,7 +54,7 @@ def log_cut_before_a_checkpoint_says_so(patch: Patch) -> None:
 def part_of_an_unreadable_block_is_written(patch: Patch) -> None:
     """A repair writes an entry's bytes only, also where the disk cannot read."""
 
-    def partial(file: File, data: Bytes, offset: int) -> None:
+    def partial(file: File, data: Bytes, offset: int, *, may_cut: bool = False) -> None:  # noqa: ARG001 - as the one replaced
         file.pwrite(data, offset)
 
     patch.set(store.log.repair_note, "overwrite_blocks", partial)

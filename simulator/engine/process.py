@@ -7,6 +7,8 @@ process are dropped, and those of a paused one wait, in order.
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 from asyncio.events import AbstractEventLoop, _set_running_loop
 from collections import deque
 from collections.abc import Callable
@@ -123,3 +125,16 @@ class Process:
         """Nothing runs from now on."""
         self.alive = self._runs = False
         self._waiting.clear()
+        if self.loop is not None:
+            _close_unstarted(self.loop)
+
+
+def _close_unstarted(loop: AbstractEventLoop) -> None:
+    """Closes the coroutines of tasks whose first step never comes: Python would warn of each."""
+    for task in asyncio.all_tasks(loop):
+        coroutine = task.get_coro()
+        if (
+            inspect.iscoroutine(coroutine)
+            and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED
+        ):
+            coroutine.close()

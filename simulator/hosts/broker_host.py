@@ -12,7 +12,9 @@ from functools import partial
 
 from broker.config.node_addresses import Member
 from broker.config.node_config import NodeConfig
+from broker.config.security_config import ENFORCING, SECURITY_OFF, SecurityConfig
 from broker.errors import UnavailableError
+from broker.security.cluster_secrets import ClusterSecrets
 from broker.server.broker import Broker
 from broker.server.broker_server import open_broker
 from broker.server.environment import BrokerLimits
@@ -51,6 +53,8 @@ RECENT_BYTES = 16 << 10
 
 PROOF_MS = 400
 
+ACCESS_CONTROLLED = SecurityConfig(directory="/security", access_control=ENFORCING)
+
 EXPIRED_SHARE = 0.7
 """Of the log, when a run gives old segments up."""
 
@@ -66,6 +70,8 @@ class BrokerSettings:
     """Retention removes old segments, instead of faults that choose where the log begins."""
     transaction_timeout_ms: int = 6_000
     transaction_check_interval_ms: int = 30_000
+    secrets: ClusterSecrets | None = None
+    """With them, access control is enforced."""
 
 
 class ObservedStateMachine(BrokerStateMachine):
@@ -182,6 +188,7 @@ class BrokerHost(Host):
                 new_incarnation=self._new_incarnation,
                 on_hole=self._has_hole,
                 close=close,
+                secrets=self.settings.secrets,
             ),
             BrokerLimits(
                 raft=group.raft,
@@ -233,6 +240,7 @@ class BrokerHost(Host):
             drain_seconds=1,
             lease_reads=group.raft.lease_reads,
             proof_ms=PROOF_MS if STATE_PROOF in self.features else 0,
+            security=SECURITY_OFF if settings.secrets is None else ACCESS_CONTROLLED,
             file_reserved_hours=0,  # clocks are days ahead now and then; what expires is a fault
         )
 

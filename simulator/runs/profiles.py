@@ -10,6 +10,7 @@ from simulator.faults.membership import MEMBER_KINDS
 from simulator.faults.node_faults import ATTACKER
 from simulator.faults.raft_sequences import RAFT_SEQUENCE_KINDS, SEQUENCE_KINDS
 from simulator.worlds.registry import (
+    ACCOUNTS,
     ASKING,
     BROKERS,
     BURSTS,
@@ -185,6 +186,7 @@ PROFILES = {
         Profile("groups", "two broker groups behind one NameServer", 1 / 3, (1, 100), (GROUPS,)),
         Profile("stale-routes", "clients with old routes", 1 / 3, (1, 100), (STALE_ROUTES,)),
         Profile("pop", "groups that receive by POP", 1 / 3, (1, 100), (POP,)),
+        Profile("accounts", "access control, and who gets round it", 1 / 3, (1, 100), (ACCOUNTS,)),
         Profile("waiting", "messages that wait for their time", 1 / 3, (1, 100), (WAITING,)),
         Profile(
             "nightly",
@@ -205,6 +207,7 @@ PROFILES = {
                 GROUPS,
                 STALE_ROUTES,
                 POP,
+                ACCOUNTS,
             ),
             ALL_KINDS,
             thorough=True,

@@ -13,6 +13,8 @@ from broker.nameserver.registration_checks import EarlierConnectionError, StaleT
 from broker.nameserver.registrations import LEADER_ID, Registration
 from broker.nameserver.route_table import RegisterResult, RouteTable
 from broker.nameserver.server import NameServer
+from broker.security.access_control import AccessControl
+from broker.security.cluster_secrets import ClusterSecrets
 from simulator.engine.violation import Violation
 from simulator.hosts.client_host import ClientHost
 
@@ -60,7 +62,15 @@ class CheckedRouteTable(RouteTable):
 class CheckedNameServer(NameServer):
     """See the module."""
 
-    def __init__(self, client_host: ClientHost, host: str, port: int) -> None:
+    def __init__(
+        self, client_host: ClientHost, host: str, port: int, secrets: ClusterSecrets | None
+    ) -> None:
+        """With ``secrets``, access control is enforced."""
         loop = asyncio.get_running_loop()
-        super().__init__(loop, host, port)
+        access = (
+            None
+            if secrets is None
+            else AccessControl(enforcing=True, secrets=secrets, now_ms=client_host.clock.wall_ms)
+        )
+        super().__init__(loop, host, port, access=access)
         self.routes = CheckedRouteTable(lambda: int(loop.time() * 1000), client_host)

@@ -20,7 +20,8 @@ from simulator.worlds.name_service import NAME_SERVERS
 from simulator.worlds.settings import WorldSettings
 
 EARLIER_VERSION_SHARE = 0.1
-"""Share of the runs in which one member has an earlier program until it restarts."""
+"""Share of the runs in which one member has an earlier program until it restarts. None has with
+access control: an earlier program does not know its settings."""
 
 
 def _raft_config(rng: CountingRandom, settings: WorldSettings) -> RaftConfig:
@@ -46,7 +47,7 @@ def _hosts(
     for host in hosts:
         host.settings = replace(settings.broker, name_servers=(NAME_SERVERS,))
     rng = environment.streams.stream("earlier programs")
-    if rng.random() < EARLIER_VERSION_SHARE:
+    if rng.random() < EARLIER_VERSION_SHARE and settings.broker.secrets is None:
         rng.choice(hosts).features = ()
         environment.trace.coverage_mark("member of an earlier program")
     return hosts

@@ -42,7 +42,9 @@ class NameService(Workload):
         )
 
     async def _serve(self, client_host: ClientHost) -> None:
-        self._running = CheckedNameServer(client_host, *NAME_SERVER)
+        self._running = CheckedNameServer(
+            client_host, *NAME_SERVER, self._cluster.settings.broker.secrets
+        )
         await self._running.start()
 
     def _tables(self) -> NameServerTables | None:

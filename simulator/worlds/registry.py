@@ -7,10 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from broker.client.route.route_cache import POLL_SECONDS
+from broker.security.cluster_secrets import ClusterSecrets
 from simulator.faults.injector import FaultPlan
 from simulator.faults.schedule import Action
 from simulator.hosts.broker_host import BrokerHost, BrokerSettings
+from simulator.workload.account_admin import TOPICS as ACCOUNT_TOPICS
+from simulator.workload.account_requests import ADMIN, CLUSTER_SECRET
 from simulator.workload.two_groups import TwoGroupsHistory
+from simulator.worlds.accounts import Accounts
 from simulator.worlds.bare_nodes import BARE_NODES, RaftProposals
 from simulator.worlds.brokers import WHOLE_BROKERS
 from simulator.worlds.cluster import Cluster, World
@@ -45,6 +49,7 @@ LOOKUPS = "lookups"
 GROUPS = "groups"
 STALE_ROUTES = "stale-routes"
 POP = "pop"
+ACCOUNTS = "accounts"
 CALM_POP = "calm-pop"
 CALM_WAITING = "calm-waiting"
 CALM_TRANSACTIONS = "calm-transactions"
@@ -56,6 +61,10 @@ CALM_LOOKUPS = "calm-lookups"
 
 def _names(cluster: Cluster[BrokerHost]) -> NameService:
     return NameService(cluster, TOPICS)
+
+
+def _names_of_account_topics(cluster: Cluster[BrokerHost]) -> NameService:
+    return NameService(cluster, ACCOUNT_TOPICS)
 
 
 def _messages_of_both(cluster: Cluster[BrokerHost]) -> Messages:
@@ -104,6 +113,11 @@ WORLDS: Mapping[str, World[Any]] = {
     STALE_ROUTES: _brokers(StaleRoutes),
     POP: _brokers(PopGroups),
     CALM_POP: _brokers(PopGroups, settings=SHARED_CALM),
+    ACCOUNTS: World(
+        WHOLE_BROKERS,
+        (_names_of_account_topics, Accounts),
+        replace(BUSY, broker=BrokerSettings(secrets=ClusterSecrets((CLUSTER_SECRET,), ADMIN))),
+    ),
     GROUPS: World(
         WHOLE_BROKERS,
         (_names, _messages_of_both, SecondGroup),

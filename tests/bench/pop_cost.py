@@ -11,11 +11,13 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import process_time
+from typing import Any
 
 from broker.limits import CONSUME
 from broker.pop.pop_request import PoppedMessage
-from tests.broker.pop.pop_client import Member, run
-from tests.broker.single_broker import SingleBroker, batched
+from tests.broker.pop.pop_client import Member
+from tests.broker.single_broker import SingleBroker, batched, running_broker
+from tests.support.virtual_network import NetworkedLoop, run_in_virtual_time
 
 MESSAGES = 20_000
 BATCH = 500
@@ -66,11 +68,14 @@ async def _measure(broker: SingleBroker, count: int) -> None:
 def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else MESSAGES
 
-    async def scenario(broker: SingleBroker) -> None:
-        await _measure(broker, count)
+    async def scenario(loop: NetworkedLoop) -> None:
+        with TemporaryDirectory() as directory:
+            sizes: dict[str, Any] = {"segment_size": 64 << 20, "max_message_size": 4 << 20}
+            data = Path(directory)
+            async with running_broker(loop, data, clock_runs=True, **sizes) as broker:
+                await _measure(broker, count)
 
-    with TemporaryDirectory() as directory:
-        run(scenario, Path(directory), segment_size=64 << 20, max_message_size=4 << 20)
+    run_in_virtual_time(scenario)
 
 
 if __name__ == "__main__":

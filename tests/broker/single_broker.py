@@ -7,7 +7,8 @@ in a later turn of the loop, as from a thread.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
 from struct import Struct
@@ -32,7 +33,7 @@ from store.log.retention_policy import RetentionPolicy
 from store.message.record import MessageRecord, iter_records
 from store.replica import ReplicaStore, StoreConfig
 from tests.support.fake_executor import FakeExecutor
-from tests.support.virtual_network import VirtualLoop
+from tests.support.virtual_network import NetworkedLoop
 
 T = TypeVar("T")
 
@@ -72,7 +73,7 @@ class SingleBroker:
 
     def __init__(
         self,
-        loop: VirtualLoop,
+        loop: NetworkedLoop,
         data: Path,
         *,
         fs: FileSystem | None = None,
@@ -254,23 +255,12 @@ def messages(answer: Frame) -> list[MessageRecord]:
     return list(iter_records(answer.body))
 
 
-def with_broker(
-    scenario: Callable[[SingleBroker], Coroutine[Any, Any, None]],
-    data: Path,
-    *,
-    serving: bool = True,
-    **settings: Any,
-) -> None:
-    """Runs ``scenario`` with a broker that serves, in virtual time."""
-    loop = VirtualLoop()
-
-    async def run() -> None:
-        broker = SingleBroker(loop, data, **settings)
-        await broker.start(serving=serving)
-        await scenario(broker)
-        await broker.stop()
-
-    try:
-        loop.run_until_complete(run())
-    finally:
-        loop.close()
+@asynccontextmanager
+async def running_broker(
+    loop: NetworkedLoop, data: Path, *, serving: bool = True, **settings: Any
+) -> AsyncIterator[SingleBroker]:
+    """A broker from its start to its stop; it serves, unless told otherwise."""
+    broker = SingleBroker(loop, data, **settings)
+    await broker.start(serving=serving)
+    yield broker
+    await broker.stop()

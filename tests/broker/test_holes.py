@@ -21,7 +21,7 @@ from store.io.filesystem import BLOCK_SIZE
 from store.log.layout import segment_name
 from tests.broker.single_broker import SingleBroker, messages
 from tests.store.small_logs import simulated
-from tests.support.virtual_network import VirtualLoop
+from tests.support.virtual_network import NetworkedLoop
 
 DATA = "/data"
 QUEUE = f"{DATA}/consumequeue/orders/0/{segment_name(0)}"
@@ -65,7 +65,7 @@ def on_disk(
     fs: SimulatedFileSystem, scenario: Callable[[SingleBroker], Awaitable[None]]
 ) -> list[BaseException]:
     """Starts a broker on the disk, and plays; the errors with which its node stopped by itself."""
-    loop = VirtualLoop()
+    loop = NetworkedLoop()
 
     async def run() -> list[BaseException]:
         broker = SingleBroker(loop, Path(DATA), fs=fs, scrub_pass_seconds=2, incarnation=7)

@@ -113,9 +113,10 @@ ROOMS: dict[str, frozenset[str]] = {
         ),
         "console": "admin cli/terminal console/actions console/pages console/visits context http",
         "cli/local_cluster": "bench cli/cluster_admin cli/terminal config remoting/protocol system",
+        "cli/backup": "admin cli/cluster_admin cli/local_cluster cli/terminal config",
         "cli/commands": (
-            "admin bench cli/cluster_admin cli/local_cluster cli/terminal client client/consumer"
-            " certificates client/producer config delivery filter limits nameserver"
+            "admin bench cli/backup cli/cluster_admin cli/local_cluster cli/terminal client"
+            " client/consumer certificates client/producer config delivery filter limits nameserver"
             " remoting/protocol security server system topics_and_groups"
         ),
         "cli": "cli/terminal",

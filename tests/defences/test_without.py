@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -20,11 +21,18 @@ from tests.dledger.node import (
     test_lost_last_entry,
     test_snapshot_peers,
 )
+from tests.dledger.node.member import Member, leading
 from tests.dledger.raft import test_lease, test_refusals, test_strangers
 from tests.dledger.raft.scenario import SCENARIOS, play
-from tests.store import test_failed_writes, test_replica
+from tests.store import (
+    test_failed_writes,
+    test_marks_and_checkpoints,
+    test_replica,
+    test_truncation,
+)
 from tests.store.log import test_entry_repair
 from tests.store.recovery import test_log_damage, test_snapshot_install
+from tests.support.virtual_network import NetworkedLoop, run_in_virtual_time
 
 pytestmark = pytest.mark.minutes
 
@@ -39,6 +47,16 @@ def scenario(name: str) -> Callable[[], None]:
         assert play(text) == text
 
     return told
+
+
+def led(test: Callable[[Member], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    """A test of a node that leads."""
+
+    async def told(loop: NetworkedLoop) -> None:
+        async with leading(loop) as member:
+            await test(member)
+
+    return partial(run_in_virtual_time, told)
 
 
 def far_term() -> None:
@@ -121,16 +139,16 @@ IN_A_CORE: dict[Plant, Callable[[], object]] = {
 }
 
 IN_A_NODE: dict[Plant, Callable[[], object]] = {
-    consensus.stalled_disk_not_noticed: (
+    consensus.stalled_disk_not_noticed: led(
         test_health.test_a_leader_whose_disk_ends_no_write_gives_way_to_one_that_reported_fit
     ),
-    consensus.unfit_leader_stays: (
+    consensus.unfit_leader_stays: led(
         test_health.test_a_leader_whose_disk_ends_no_write_gives_way_to_one_that_reported_fit
     ),
-    consensus.damaged_member_campaigns: (
+    consensus.damaged_member_campaigns: led(
         test_health.test_a_damaged_node_campaigns_only_where_all_others_are_damaged_too
     ),
-    consensus.member_without_room_is_as_quick_as_others: (
+    consensus.member_without_room_is_as_quick_as_others: led(
         test_health.test_a_leader_without_room_gives_way_and_waits_longer_than_others_to_campaign
     ),
     consensus.divergence_not_noticed: (
@@ -162,13 +180,13 @@ IN_A_STORE: dict[Plant, Callable[[], object]] = {
         test_failed_writes.test_after_a_failed_sync_the_store_refuses_everything_that_writes
     ),
     disk.mark_set_on_what_is_not_there: (
-        test_replica.test_a_mark_on_an_entry_that_was_replaced_meanwhile_is_not_saved
+        test_marks_and_checkpoints.test_a_mark_on_an_entry_that_was_replaced_meanwhile_is_not_saved
     ),
-    disk.committed_entries_cut: test_replica.test_committed_entries_cannot_be_truncated,
+    disk.committed_entries_cut: test_truncation.test_committed_entries_cannot_be_truncated,
     disk.checkpoint_of_what_is_not_durable: (
-        test_replica.test_a_checkpoint_waits_until_the_log_is_durable_up_to_it
+        test_marks_and_checkpoints.test_a_checkpoint_waits_until_the_log_is_durable_up_to_it
     ),
-    disk.one_checkpoint_kept: test_replica.test_the_newest_two_checkpoints_are_kept,
+    disk.one_checkpoint_kept: test_marks_and_checkpoints.test_the_newest_two_checkpoints_are_kept,
     disk.mark_not_compared_with_the_log: (
         test_log_damage.test_a_whole_log_of_another_history_is_damage
     ),

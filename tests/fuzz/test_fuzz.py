@@ -13,7 +13,7 @@ from broker.nameserver.server import NameServer
 from broker.remoting.client import RemotingClient
 from broker.remoting.protocol.errors import CallError, FrameError
 from broker.remoting.protocol.frame_reader import FrameReader
-from tests.broker.single_broker import ADDRESS, SingleBroker, with_broker
+from tests.broker.single_broker import ADDRESS, running_broker
 from tests.fuzz.decoder_process import fed_by_chance
 from tests.fuzz.inputs import frames, http_requests, peer_frames
 from tests.fuzz.mutation import mutated
@@ -21,7 +21,7 @@ from tests.fuzz.requests import ADMIN_POWER, Requests
 from tests.fuzz.samples import SAMPLES
 from tests.fuzz.targets import TARGETS, Target, target_of
 from tests.linear.decoder import Decoder
-from tests.support.virtual_network import VirtualLoop, in_virtual_time
+from tests.support.virtual_network import NetworkedLoop
 
 INPUTS = 150
 REQUESTS = 1500
@@ -104,21 +104,17 @@ class Tracebacks(logging.Handler):
         logging.getLogger().removeHandler(self)
 
 
-def test_a_broker_answers_whatever_it_is_asked(tmp_path: Path) -> None:
+async def test_a_broker_answers_whatever_it_is_asked(loop: NetworkedLoop, tmp_path: Path) -> None:
     requests = Requests(Random(1), codes_left_out=ADMIN_POWER)
-
-    async def scenario(broker: SingleBroker) -> None:
-        answers = await ask(broker.client, ADDRESS, requests)
-        assert answers > REQUESTS // 2
-        assert requests.codes_known > 25
-
     with Tracebacks() as found:
-        with_broker(scenario, tmp_path)
+        async with running_broker(loop, tmp_path) as broker:
+            answers = await ask(broker.client, ADDRESS, requests)
+            assert answers > REQUESTS // 2
+            assert requests.codes_known > 25
     assert found == []
 
 
-@in_virtual_time
-async def test_a_name_server_answers_whatever_it_is_asked(loop: VirtualLoop) -> None:
+async def test_a_name_server_answers_whatever_it_is_asked(loop: NetworkedLoop) -> None:
     host, port = NAMESRV.split(":")
     server = NameServer(loop, host, int(port))
     await server.start()

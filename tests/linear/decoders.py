@@ -11,6 +11,7 @@ from functools import partial
 import msgpack
 
 from broker.admin.group_members import parse_member
+from broker.cli.backup.backup_index import BackupIndex
 from broker.client.consumer.offset_reset_body import reset_offsets
 from broker.client.received_message import decompressed
 from broker.config.config_file import parse_config, parse_name_server_config
@@ -87,6 +88,18 @@ from tests.linear.stored_decoders import STORED
 DECODERS = [
     Decoder("decode_json", decode_json, JSON_SHAPES),
     Decoder("decode_frame of JSON", json_frame, JSON_SHAPES),
+    Decoder(
+        "list of a backup",
+        lambda data: BackupIndex.decode("b", data, "a file"),
+        [
+            *JSON_SHAPES,
+            (
+                b'{"version":1,"replicas":[{"group":"g","node":"n","commit_index":1,"time_ms":1,"files":[',
+                b'{"name":"a/b","size":1,"sha256":"%b"},' % (b"0" * 64),
+                b"]}]}",
+            ),
+        ],
+    ),
     Decoder("decode_frame", both(decode_frame, lambda d: decode_header(1, d, b"")), JUNK_SHAPES),
     Decoder(
         "decode_frame of binary fields",

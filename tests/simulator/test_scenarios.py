@@ -95,6 +95,7 @@ def test_two_violations_are_of_a_kind_if_only_names_and_numbers_differ() -> None
     assert kind_of(one) != kind_of("n0 acknowledges payload 165, which nobody applied")
 
 
+@pytest.mark.minutes
 def test_a_run_is_made_smaller_and_breaks_the_same_promise() -> None:
     bug = bug_by_id("A5")
     assert bug is not None

@@ -1,13 +1,14 @@
-"""An event loop with virtual time and a network in memory: asyncio code runs in it unchanged."""
+"""The simulator's event loop with a network in memory: asyncio code runs in it unchanged."""
 
 from __future__ import annotations
 
 import asyncio
-import functools
-import selectors
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
+from simulator.engine.event_loop import VirtualLoop
+
+T = TypeVar("T")
 Factory = Callable[[], asyncio.BaseProtocol]
 
 
@@ -84,7 +85,7 @@ class MemoryTransport(asyncio.Transport):
 
 
 class _Server:
-    def __init__(self, loop: VirtualLoop, port: int) -> None:
+    def __init__(self, loop: NetworkedLoop, port: int) -> None:
         self._loop = loop
         self._port = port
 
@@ -92,23 +93,12 @@ class _Server:
         self._loop.listening.pop(self._port, None)
 
 
-class _JumpingSelector(selectors.DefaultSelector):
-    """Instead of waiting, time advances to the next timer."""
-
-    now = 1000.0
-
-    def select(self, timeout: float | None = None) -> list[Any]:
-        assert timeout is not None, "the test waits for something that can never happen"
-        self.now += max(timeout, 0)
-        return []
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
+class NetworkedLoop(VirtualLoop):
     """Connections between its own servers and clients; an address nobody listens on refuses."""
 
     def __init__(self) -> None:
-        self._clock = _JumpingSelector()
-        super().__init__(self._clock)
+        super().__init__()
+        self.now = 1000.0  # as a machine that has been up for some time
         self.listening: dict[int, Factory] = {}
         self.unreachable: set[int] = set()
         """Ports to which a connection attempt hangs."""
@@ -116,12 +106,18 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Ports that accept a connection, but do not report it to the caller."""
         self._port = 40_000
 
-    def time(self) -> float:
-        return self._clock.now
+    def run_in_executor(  # type: ignore[override]  # nobody gives an executor
+        self, executor: None, func: Callable[..., T], *args: Any
+    ) -> asyncio.Future[T]:
+        """Does the work at once: virtual time would not wait for a thread."""
+        del executor
+        done: asyncio.Future[T] = self.create_future()
+        done.set_result(func(*args))
+        return done
 
     def stall(self, seconds: float) -> None:
         """As if the present turn of the loop took so long."""
-        self._clock.now += seconds
+        self.now += seconds
 
     # Of asyncio's many arguments these few are used.
     async def create_server(  # type: ignore[override]  # of its overloads one is used
@@ -161,22 +157,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return near, client
 
 
-def in_virtual_time(
-    scenario: Callable[[VirtualLoop], Coroutine[Any, Any, None]],
-) -> Callable[[], None]:
-    """Makes a test of a coroutine function that takes the loop."""
-
-    @functools.wraps(scenario)
-    def test() -> None:
-        loop = VirtualLoop()
-        try:
-            loop.run_until_complete(scenario(loop))
-        finally:
-            loop.close()
-
-    # pytest would take the wrapped function's parameter for a fixture.
-    del test.__wrapped__
-    return test
+def run_in_virtual_time(scenario: Callable[[NetworkedLoop], Coroutine[Any, Any, T]]) -> T:
+    """For what runs more often than once a test: examples of a property, a measurement."""
+    loop = NetworkedLoop()
+    try:
+        return loop.run_until_complete(scenario(loop))
+    finally:
+        loop.close()
 
 
 async def turns(count: int = 5) -> None:

@@ -23,7 +23,7 @@ def fetch_snapshot(made: Path, wanted: Path, manifest: Mapping[str, object]) -> 
     A copy to another file system appears there as a whole. Raises :class:`NotHereError`, and
     ``OSError`` if it cannot be moved: it stays where it was.
     """
-    _require_here(made, manifest)
+    require_here(made, manifest)
     fs = OsFileSystem()
     fs.make_directories(str(wanted.parent))
     try:
@@ -43,7 +43,8 @@ def fetch_snapshot(made: Path, wanted: Path, manifest: Mapping[str, object]) -> 
     fs.sync_directory(str(wanted.parent))
 
 
-def _require_here(made: Path, manifest: Mapping[str, object]) -> None:
+def require_here(made: Path, manifest: Mapping[str, object]) -> None:
+    """Raises :class:`NotHereError` unless the snapshot with that manifest is in ``made``."""
     path = made / MANIFEST_NAME
     try:
         found = asdict(decode_manifest(path.read_bytes(), str(path)))

@@ -9,29 +9,25 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import click
 
 from broker.cli.cluster_admin.admin_client import run_admin, run_to_its_end
-from broker.cli.cluster_admin.cluster_view import DOWN, NodeView, view_groups
+from broker.cli.cluster_admin.cluster_view import NodeView, view_groups
 from broker.cli.cluster_admin.snapshot_fetch import NotHereError, fetch_snapshot
+from broker.cli.cluster_admin.snapshot_requests import snapshot_requests
 from broker.cli.terminal.command_error import CommandError
 from broker.cli.terminal.options import DIRECTORY, json_option, namesrv_option
 from broker.cli.terminal.output import Output, print_table
 from broker.cli.terminal.program import Command
 from broker.cli.terminal.progress import waiting
-from broker.security.credentials import CredentialsError, security_from
 
 EXAMPLES = """\
   dledger snapshot --out /backup/today
   dledger verify /backup/today
 """
-
-SNAPSHOT_SECONDS = 3600.0
 
 
 @click.command(cls=Command, examples=EXAMPLES)
@@ -101,37 +97,8 @@ def _require_usable(out: Path) -> None:
 
 
 async def _take_all(nodes: list[NodeView], out: Path) -> list[dict[str, Any]]:
-    try:
-        security = security_from(os.environ)
-        tls = security.tls()
-    except CredentialsError as error:
-        raise CommandError(str(error)) from error
-    async with aiohttp.ClientSession(
-        timeout=aiohttp.ClientTimeout(total=SNAPSHOT_SECONDS),
-        headers=security.credentials.http_header() if security.credentials else {},
-        connector=aiohttp.TCPConnector(ssl=True if tls is None else tls),
-    ) as session:
-        scheme = "http" if tls is None else "https"
-        return list(await asyncio.gather(*(_take(session, scheme, node, out) for node in nodes)))
-
-
-async def _take(
-    session: aiohttp.ClientSession, scheme: str, node: NodeView, out: Path
-) -> dict[str, Any]:
-    """The node's answer, or ``error``."""
-    if node.http is None or node.role == DOWN:  # a process that hangs would take the connection
-        error = f"no answer from {node.address or 'the node'}; start it and try again"
-        return {"replica": node.node, "error": error}
-    url = f"{scheme}://{node.http}/snapshot"
-    try:
-        async with session.post(url, json={"directory": str(out / node.node)}) as answer:
-            document = await answer.json()
-        if answer.status == HTTPStatus.FORBIDDEN:
-            async with session.post(url, json={}) as answer:
-                document = await answer.json()
-    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-        return {"replica": node.node, "error": f"no answer from {node.http}: {error}"}
-    return {"replica": node.node, **document}
+    async with snapshot_requests() as requests:
+        return list(await asyncio.gather(*(requests.take(node, out / node.node) for node in nodes)))
 
 
 def _fetched(result: dict[str, Any], out: Path) -> dict[str, Any]:

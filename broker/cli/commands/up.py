@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
@@ -16,9 +14,9 @@ from broker.cli.cluster_admin.cluster_view import GroupView
 from broker.cli.commands.status import print_groups
 from broker.cli.local_cluster.forked_servers import CommandLine, forking
 from broker.cli.local_cluster.local_cluster import LocalCluster, design_cluster
-from broker.cli.local_cluster.port_layout import DEFAULT_PORTS, GROUPS_MAX, NODES_MAX, Ports
+from broker.cli.local_cluster.port_layout import GROUPS_MAX, NODES_MAX, Ports
+from broker.cli.local_cluster.port_options import port_options
 from broker.cli.local_cluster.readiness import wait_until_serving
-from broker.cli.terminal.numbers import PORT
 from broker.cli.terminal.options import data_hint, data_option, json_option
 from broker.cli.terminal.output import Output
 from broker.cli.terminal.program import Command
@@ -37,14 +35,6 @@ LOOK_AGAIN_SECONDS = 1.0
 """The end of another command's process does not wake us."""
 
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def _port_option(name: str, what: str, usual: int | None) -> Callable[[F], F]:
-    told = f"{what} (default: {usual}, or as it was; 0: any that is free)."
-    return click.option(name, type=PORT, metavar="PORT", help=told)
-
-
 @click.command(cls=Command, examples=EXAMPLES)
 @click.option("--nodes", type=click.IntRange(1, NODES_MAX), metavar="N", help="Default: 3.")
 @click.option("--groups", type=click.IntRange(1, GROUPS_MAX), metavar="N", help="Default: 1.")
@@ -55,9 +45,7 @@ def _port_option(name: str, what: str, usual: int | None) -> Callable[[F], F]:
     help="When a message is acknowledged: on stable storage on a majority (sync, the default), "
     "or in memory on a majority (async).",
 )
-@_port_option("--namesrv-port", "The NameServer's port", DEFAULT_PORTS.namesrv)
-@_port_option("--port", "The first broker's port", DEFAULT_PORTS.remoting)
-@_port_option("--http-port", "The first broker's HTTP port", DEFAULT_PORTS.http)
+@port_options
 @click.option("--detach", is_flag=True, help="Return when the cluster serves, and let it run.")
 @json_option
 @click.pass_obj

@@ -26,7 +26,13 @@ from broker.cli.local_cluster.managed_processes import (
     end_processes,
     execute,
 )
-from broker.cli.local_cluster.port_layout import Ports, change_ports, plan_cluster, why_taken
+from broker.cli.local_cluster.port_layout import (
+    Ports,
+    change_ports,
+    group_names,
+    plan_cluster,
+    why_taken,
+)
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.options import data_hint
 from broker.config.config_file import read_config
@@ -241,7 +247,9 @@ def design_cluster(
         if found:
             configs = _adapt(found, directory, nodes, groups, ports)
         else:
-            configs = plan_cluster(directory, nodes or 3, groups or 1, ports or Ports())
+            configs = plan_cluster(
+                directory, nodes or 3, group_names(groups or 1), ports or Ports()
+            )
         if flush is not None:
             configs = [replace(config, flush=flush) for config in configs]
     except ConfigError as error:
@@ -263,7 +271,7 @@ def _adapt(
             f"{directory} holds {known_groups} group(s) of {known_nodes} node(s), which `up` "
             "cannot change; leave --nodes and --groups out, or give another --data"
         )
-    return found if ports is None else change_ports(directory, found, known_groups, ports)
+    return found if ports is None else change_ports(directory, found, ports)
 
 
 def _read_configs(directory: Path) -> tuple[list[NodeConfig], list[NodeConfig]]:

@@ -50,10 +50,15 @@ class Ports(NamedTuple):
 DEFAULT_PORTS = Ports(9876, 10911, 8080)
 
 
+def group_names(count: int) -> list[str]:
+    """What the groups of a new cluster are called."""
+    return [f"broker-{letter}" for letter in string.ascii_lowercase[:count]]
+
+
 def plan_cluster(
-    directory: Path, nodes: int, groups: int, ports: Ports, taken: Collection[int] = ()
+    directory: Path, nodes: int, groups: Sequence[str], ports: Ports, taken: Collection[int] = ()
 ) -> list[NodeConfig]:
-    """The configurations of a cluster in ``directory``: ``groups`` times ``nodes`` brokers.
+    """The configurations of a cluster in ``directory``: in each group ``nodes`` brokers.
 
     None of ``taken`` is handed out as a free port.
     """
@@ -63,10 +68,9 @@ def plan_cluster(
         allocator = _Allocator(reserved, ports, Random(), taken)
         namesrv = str(allocator.namesrv())
         configs = []
-        for place, letter in enumerate(string.ascii_lowercase[:groups]):
-            group = f"broker-{letter}"
+        for place, group in enumerate(groups):
             # On machines of their own each node leads a group, and a failed one takes one leader.
-            preferred = f"n{place % nodes}" if groups > 1 else ""
+            preferred = f"n{place % nodes}" if len(groups) > 1 else ""
             members = {f"n{k}": allocator.member() for k in range(nodes)}
             configs += [
                 NodeConfig(
@@ -82,9 +86,7 @@ def plan_cluster(
     return configs
 
 
-def change_ports(
-    directory: Path, found: Sequence[NodeConfig], groups: int, ports: Ports
-) -> list[NodeConfig]:
+def change_ports(directory: Path, found: Sequence[NodeConfig], ports: Ports) -> list[NodeConfig]:
     """The cluster in ``directory``, with the ports of the given kinds.
 
     Raises :class:`UsageError` where it is not as :func:`plan_cluster` made it.
@@ -92,6 +94,7 @@ def change_ports(
     own = {each.port for config in found for each in config.own.endpoints.values()}
     own |= {Endpoint.parse(address).port for config in found for address in config.namesrv}
     given = Ports(*(port or 0 for port in ports))
+    groups = sorted({config.group for config in found})
     fresh = plan_cluster(directory, len(found[0].members), groups, given, own)
     as_planned = {config.name: set(config.members) for config in fresh}
     if {config.name: set(config.members) for config in found} != as_planned:

@@ -8,7 +8,7 @@ from struct import Struct
 from broker.client.errors import BadAnswerError, Failure, outcome_unknown, refusal
 from broker.client.message import SEND_STATUS_BY_CODE, Bytes, MessageQueue, SendResult
 from broker.client.producer.send_outcome_query import APPLIED_SECONDS_FIRST
-from broker.remoting.protocol.codes import OUTCOME, OUTCOME_UNKNOWN
+from broker.remoting.protocol.codes import LEADER, OUTCOME, OUTCOME_UNKNOWN
 from broker.remoting.protocol.frame import Frame, RequestTemplate, TemplateValues
 from broker.remoting.protocol.header_templates import TemplatedFrame
 from store.message.record import record_size
@@ -31,6 +31,7 @@ class PendingSend:
         "deadline",
         "doubtful_at",
         "first_key",
+        "forwarded",
         "future",
         "pinned",
         "properties_size",
@@ -75,6 +76,8 @@ class PendingSend:
         self.applied_seconds = APPLIED_SECONDS_FIRST
         self.address = ""
         """The leader asked by the latest try."""
+        self.forwarded = False
+        """Whether that broker leads no more, and has passed the request on."""
         self.doubtful_at: dict[str, str] = {}
         """Broker groups that may have stored it without saying so, and the address of the leader
         that was asked."""
@@ -89,11 +92,13 @@ class PendingSend:
         try:
             if type(frame) is TemplatedFrame:
                 _, ids, queue_text, offset_text = frame.values
+                self.forwarded = LEADER in frame.template.frame.ext
                 queue_id = int(queue_text)
                 offset = int(offset_text)
                 message_ids = ids.decode()
             else:
                 ext = frame.ext
+                self.forwarded = LEADER in ext
                 queue_id = int(ext["queueId"])  # type: ignore[arg-type]  # None raises, as it should
                 offset = int(ext["queueOffset"])  # type: ignore[arg-type]  # as above
                 message_ids = str(ext["msgId"])

@@ -108,9 +108,14 @@ class SendDispatcher:
             except ClientError as error:
                 failure = error
             else:
-                delivery.succeed(result)
+                self._succeed(delivery, result)
                 return
         self._try_on(delivery, failure)
+
+    def _succeed(self, delivery: PendingSend, result: SendResult) -> None:
+        delivery.succeed(result)
+        if delivery.forwarded:
+            self._routes.doubt(delivery.topic, result.queue.broker)
 
     def _try_on(self, delivery: PendingSend, failure: Failure | None) -> None:
         if self._closed:
@@ -137,7 +142,7 @@ class SendDispatcher:
                             return
                         await self._recover(delivery, failure)
                     try:
-                        delivery.succeed(await self._try(delivery))
+                        self._succeed(delivery, await self._try(delivery))
                     except (CallError, ClientError) as error:
                         failure = error
         except TimeoutError:

@@ -1,12 +1,12 @@
 """Routes: the broker groups of a topic, their leaders, and how to wait for a leader.
 
 Routes come from a NameServer (request 105), any of those given; all know the same. They are kept,
-looked up again every 30 s, and at once when a request fails. After a failure requests wait here.
-The first look-up comes at once. The next ones come after a twelfth of the time that the outage has
-lasted, with bounds and jitter. So a new leader is found within a tenth of the time that its
-election took. A long outage costs two look-ups a second for any number of requests and topics. The
-leader of a broker group is the same in all routes. So topics take turns, and the others follow only
-if the answer differs from their routes.
+looked up again every 30 s, and at once when a request fails or a follower had to forward it. After
+a failure requests wait here. The first look-up comes at once. The next ones come after a twelfth of
+the time that the outage has lasted, with bounds and jitter. So a new leader is found within a tenth
+of the time that its election took. A long outage costs two look-ups a second for any number of
+requests and topics. The leader of a broker group is the same in all routes. So topics take turns,
+and the others follow only if the answer differs from their routes.
 """
 
 from __future__ import annotations
@@ -160,6 +160,11 @@ class Routes:
         await (waiting.wait_for_leader(culprit) if until_led else waiting.wait())
         if self._closed:
             raise _closed()
+
+    def doubt(self, topic: str, broker: str) -> None:
+        """The route names a leader that leads no more: it is looked up, as after a failure."""
+        if not self._closed:
+            self._next_look_up(topic, broker)
 
     def _next_look_up(self, topic: str, culprit: str) -> RouteWaiters:
         """Waiters for the next look-up after a failure."""

@@ -15,6 +15,7 @@ from broker.config.dynamic_settings import SettingError, changed_settings
 from broker.context import BrokerContext
 from broker.delivery.store_times import Place, store_times
 from broker.errors import REFUSALS
+from broker.limits import BODY_LIMITS
 from broker.remoting.connection import Connection
 from broker.remoting.error_responses import respond_refusal
 from broker.remoting.protocol.codes import ResponseCode
@@ -74,6 +75,12 @@ class BrokerInfoProcessor:
         (:mod:`broker.config.dynamic_settings`)."""
         batcher = self._context.batcher
         batcher.check_serving()
+        if len(request.body) > BODY_LIMITS.settings_size:
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER,
+                f"{len(request.body)} bytes of settings, at most {BODY_LIMITS.settings_size} are "
+                "allowed",
+            )
         try:
             changed = changed_settings(request.body)
         except SettingError as error:

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from broker.limits import BODY_LIMITS
 from broker.remoting.protocol.errors import FieldError
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.java_json import decode_json
+from broker.remoting.protocol.json_marks import check_marks
 from store.quoting import quoted
 
 
-def json_object(request: Frame, what: str) -> Mapping[str, Any]:
+def json_object(
+    request: Frame, what: str, marks_max: int = BODY_LIMITS.json_marks
+) -> Mapping[str, Any]:
     """The body of a request, which is ``what``. Raises :class:`FieldError`."""
     try:
+        check_marks(request.body, marks_max)
         value = decode_json(request.body)
     except ValueError as error:
         raise FieldError(f"the body is not JSON: {error}") from None

@@ -7,7 +7,7 @@ from typing import Any
 
 from broker.context import BrokerContext
 from broker.delivery.queue_locks import LockedQueue
-from broker.limits import CLIENTS
+from broker.limits import BODY_LIMITS, CLIENTS
 from broker.remoting.connection import Connection
 from broker.remoting.processors.json_body import json_object, objects_of, text_of
 from broker.remoting.protocol.errors import FieldError
@@ -39,7 +39,7 @@ class LockProcessor:
     def _read(self, request: Frame) -> tuple[str, str, dict[LockedQueue, Mapping[str, Any]]]:
         """Group, client, and the queues as the client names them."""
         self._context.batcher.check_serving()
-        body = json_object(request, "the request for locks")
+        body = json_object(request, "the request for locks", BODY_LIMITS.lock_marks)
         queues = {
             LockedQueue(text_of(named, "topic"), _queue_id(named)): named
             for named in objects_of(body, "mqSet")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from broker.limits import BODY_LIMITS
 from broker.remoting.access_guard import Classifier
 from broker.remoting.processors.json_body import json_object, objects_of, text_of
 from broker.remoting.protocol.codes import RequestCode
@@ -75,7 +76,8 @@ def _heartbeat(request: Frame) -> Iterable[Access]:
 
 
 def _locks(request: Frame) -> Iterable[Access]:
-    return (consume_as(text_of(json_object(request, "the request for locks"), "consumerGroup")),)
+    body = json_object(request, "the request for locks", BODY_LIMITS.lock_marks)
+    return (consume_as(text_of(body, "consumerGroup")),)
 
 
 def _ack_batch(request: Frame) -> Iterable[Access]:

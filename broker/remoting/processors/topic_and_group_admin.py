@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from broker.context import BrokerContext
 from broker.errors import RefusedError
@@ -15,11 +14,12 @@ from broker.ingest.state_quota import check_group_quota, check_topic_quota
 from broker.limits import STATE
 from broker.remoting.connection import Connection
 from broker.remoting.error_responses import respond_when_done
+from broker.remoting.processors.json_body import json_object
 from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.errors import FieldError, RequestError
 from broker.remoting.protocol.ext_fields import INT32_MAX, ext_bool, ext_int, ext_str
 from broker.remoting.protocol.frame import Frame
-from broker.remoting.protocol.java_json import decode_json, encode_json
+from broker.remoting.protocol.java_json import encode_json
 from broker.state.commands import Command, DeleteGroup, DeleteTopic, PutGroup, PutTopic
 from broker.topics_and_groups import (
     MESSAGE_TYPE_MASK,
@@ -179,11 +179,8 @@ class TopicProcessor:
 
 
 def _group_config(request: Frame) -> GroupConfig:
-    try:
-        fields: Any = decode_json(request.body)
-    except ValueError as error:
-        raise FieldError(f"the body is not JSON: {error}") from None
-    if not isinstance(fields, dict) or type(fields.get("groupName")) is not str:
+    fields = json_object(request, "the group")
+    if type(fields.get("groupName")) is not str:
         raise FieldError("the body is not the JSON of a group with a groupName")
     group = GroupConfig(fields["groupName"])
     check_group_name(group.name)

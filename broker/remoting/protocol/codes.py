@@ -23,6 +23,10 @@ OUTCOME_UNKNOWN = "unknown"
 OUTCOME_NOT_LEADER = "not-leader"
 """Nothing was done. Only the leader can do it, and this broker does not lead."""
 
+LEADER = "leader"
+"""A field of answers that a follower got from the leader: its address, ``host:port``. The client's
+route is old."""
+
 MISSING = "missing"
 """A field of the refusal to show a message by its position: ``true`` if none begins there, not if
 it cannot be read now. RocketMQ's code is the same for both."""

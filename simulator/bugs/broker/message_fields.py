@@ -9,6 +9,7 @@ from broker.delivery.fetch import Delivery, Fetch
 from broker.delivery.message_reader import GetMessageResult
 from broker.ingest.batch_body import decode_batch_body
 from broker.ingest.property_templates import MessageBuilder, Origin
+from broker.limits import PRODUCE
 from simulator.bugs.planted_bug import Bug, Patch
 from simulator.worlds.registry import BROKERS
 from store.io.filesystem import Bytes
@@ -21,9 +22,14 @@ def flag_of_the_first_of_a_batch(patch: Patch) -> None:
     """All messages of a batch are stored with the flag of its first."""
 
     def staged(
-        message_builder: MessageBuilder, of: Origin, data: bytes, of_all: bytes = b""
+        message_builder: MessageBuilder,
+        of: Origin,
+        data: bytes,
+        of_all: bytes = b"",
+        *,
+        messages_max: int = PRODUCE.batch_messages_max,
     ) -> list[PendingMessage]:
-        messages = decode_batch_body(message_builder, of, data, of_all)
+        messages = decode_batch_body(message_builder, of, data, of_all, messages_max=messages_max)
         return [message._replace(flag=messages[0].flag) for message in messages]
 
     patch.set(broker.ingest.ingest, "decode_batch_body", staged)

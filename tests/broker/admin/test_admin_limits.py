@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,26 +15,23 @@ from broker.admin.consumer_groups import ConsumerGroups, TooManyQueuesError
 from broker.http.cluster import ClusterHandler
 from broker.limits import ADMIN, AdminLimits
 from tests.broker.remoting.processors.test_consumer_offsets import committed, stored
-from tests.broker.single_broker import SingleBroker, with_broker
+from tests.broker.single_broker import SingleBroker
 
 
-def test_an_answer_lists_so_many_queues(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await stored(broker)
-        await committed(broker, "1")
-        context = broker.broker.context
-        for most, refused in ((4, False), (3, True)):
-            groups = ConsumerGroups(
-                context.machine, context.clients, AdminLimits(queues_listed_max=most)
-            )
-            topics = [topic for group in groups.all() for topic in group.topics]
-            if refused:
-                with pytest.raises(TooManyQueuesError, match="more than 3 queues"):
-                    groups.list_queues(topics)
-            else:
-                assert len(groups.list_queues(topics)) == 4
-
-    with_broker(scenario, tmp_path)
+async def test_an_answer_lists_so_many_queues(broker: SingleBroker) -> None:
+    await stored(broker)
+    await committed(broker, "1")
+    context = broker.broker.context
+    for most, refused in ((4, False), (3, True)):
+        groups = ConsumerGroups(
+            context.machine, context.clients, AdminLimits(queues_listed_max=most)
+        )
+        topics = [topic for group in groups.all() for topic in group.topics]
+        if refused:
+            with pytest.raises(TooManyQueuesError, match="more than 3 queues"):
+                groups.list_queues(topics)
+        else:
+            assert len(groups.list_queues(topics)) == 4
 
 
 def test_a_node_that_answers_with_too_much_counts_as_silent(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -10,7 +9,7 @@ import pytest
 
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.java_json import decode_json
-from tests.broker.single_broker import NOW_MS, SingleBroker, with_broker
+from tests.broker.single_broker import NOW_MS, SingleBroker
 
 QUEUE = {"brokerName": "broker-a", "queueId": 0, "topic": "orders"}
 
@@ -41,73 +40,65 @@ async def told(broker: SingleBroker, code: int, **ext: str) -> Any:
     return decode_json(answer.body)
 
 
-def test_the_next_message_of_a_group_has_waited_since_it_was_stored(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await consumed(broker)
-        code = RequestCode.QUERY_CONSUME_TIME_SPAN
-        (span,) = (await told(broker, code, topic="orders", group="readers"))["consumeTimeSpanSet"]
-        assert span == {
-            "messageQueue": QUEUE,
-            "minTimeStamp": NOW_MS,
-            "maxTimeStamp": NOW_MS + 2000,
-            "consumeTimeStamp": NOW_MS,
-            "delayTime": 2000,
-        }
-
-    with_broker(scenario, tmp_path)
-
-
-def test_the_progress_of_all_groups_is_told_at_once(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await consumed(broker)
-        found = await told(broker, RequestCode.GET_BROKER_CONSUME_STATS, isOrder="false")
-        assert (found["brokerAddr"], found["totalDiff"]) == ("127.0.0.1:10911", 2)
-        ((group, (stats,)),) = found["consumeStatsList"][0].items()
-        ((queue, entry),) = stats["offsetTable"].items()
-        assert (group, orjson.loads(queue)) == ("readers", QUEUE)
-        assert entry == {"brokerOffset": 3, "consumerOffset": 1, "lastTimestamp": NOW_MS}
-        ordered = await told(broker, RequestCode.GET_BROKER_CONSUME_STATS, isOrder="true")
-        assert (ordered["consumeStatsList"], ordered["totalDiff"]) == ([], 0)
-
-    with_broker(scenario, tmp_path)
+async def test_the_next_message_of_a_group_has_waited_since_it_was_stored(
+    broker: SingleBroker,
+) -> None:
+    await consumed(broker)
+    code = RequestCode.QUERY_CONSUME_TIME_SPAN
+    (span,) = (await told(broker, code, topic="orders", group="readers"))["consumeTimeSpanSet"]
+    assert span == {
+        "messageQueue": QUEUE,
+        "minTimeStamp": NOW_MS,
+        "maxTimeStamp": NOW_MS + 2000,
+        "consumeTimeStamp": NOW_MS,
+        "delayTime": 2000,
+    }
 
 
-def test_rows_of_a_queue_are_told_with_what_a_group_wants_of_them(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await consumed(broker)
-        await join(broker)
-        found = await told(
-            broker,
-            RequestCode.QUERY_CONSUME_QUEUE,
-            topic="orders",
-            queueId="0",
-            index="1",
-            count="5",
-            consumerGroup="readers",
-        )
-        assert (found["minQueueIndex"], found["maxQueueIndex"]) == (0, 3)
-        assert found["subscriptionData"]["subString"] == "a"
-        assert [row["eval"] for row in found["queueData"]] == [False, True]
-        assert [row["tagsCode"] for row in found["queueData"]] == [ord("b"), ord("a")]
-
-    with_broker(scenario, tmp_path)
+async def test_the_progress_of_all_groups_is_told_at_once(broker: SingleBroker) -> None:
+    await consumed(broker)
+    found = await told(broker, RequestCode.GET_BROKER_CONSUME_STATS, isOrder="false")
+    assert (found["brokerAddr"], found["totalDiff"]) == ("127.0.0.1:10911", 2)
+    ((group, (stats,)),) = found["consumeStatsList"][0].items()
+    ((queue, entry),) = stats["offsetTable"].items()
+    assert (group, orjson.loads(queue)) == ("readers", QUEUE)
+    assert entry == {"brokerOffset": 3, "consumerOffset": 1, "lastTimestamp": NOW_MS}
+    ordered = await told(broker, RequestCode.GET_BROKER_CONSUME_STATS, isOrder="true")
+    assert (ordered["consumeStatsList"], ordered["totalDiff"]) == ([], 0)
 
 
-def test_the_topics_and_subscriptions_of_a_group_are_told(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await consumed(broker)
-        code = RequestCode.QUERY_TOPICS_BY_CONSUMER
-        assert await told(broker, code, group="readers") == {"topicList": ["orders"]}
-        await join(broker)
-        code = RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER
-        found = await told(broker, code, group="readers", topic="orders")
-        assert found["subscriptionData"]["tagsSet"] == ["a"]
-        assert await told(broker, code, group="readers", topic="none") == {
-            "group": "readers",
-            "topic": "none",
-        }
+async def test_rows_of_a_queue_are_told_with_what_a_group_wants_of_them(
+    broker: SingleBroker,
+) -> None:
+    await consumed(broker)
+    await join(broker)
+    found = await told(
+        broker,
+        RequestCode.QUERY_CONSUME_QUEUE,
+        topic="orders",
+        queueId="0",
+        index="1",
+        count="5",
+        consumerGroup="readers",
+    )
+    assert (found["minQueueIndex"], found["maxQueueIndex"]) == (0, 3)
+    assert found["subscriptionData"]["subString"] == "a"
+    assert [row["eval"] for row in found["queueData"]] == [False, True]
+    assert [row["tagsCode"] for row in found["queueData"]] == [ord("b"), ord("a")]
 
-    with_broker(scenario, tmp_path)
+
+async def test_the_topics_and_subscriptions_of_a_group_are_told(broker: SingleBroker) -> None:
+    await consumed(broker)
+    code = RequestCode.QUERY_TOPICS_BY_CONSUMER
+    assert await told(broker, code, group="readers") == {"topicList": ["orders"]}
+    await join(broker)
+    code = RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER
+    found = await told(broker, code, group="readers", topic="orders")
+    assert found["subscriptionData"]["tagsSet"] == ["a"]
+    assert await told(broker, code, group="readers", topic="none") == {
+        "group": "readers",
+        "topic": "none",
+    }
 
 
 @pytest.mark.parametrize(
@@ -135,11 +126,8 @@ def test_the_topics_and_subscriptions_of_a_group_are_told(tmp_path: Path) -> Non
         ),
     ],
 )
-def test_what_is_not_there_is_refused(
-    tmp_path: Path, code: int, ext: dict[str, str], refusal: ResponseCode
+async def test_what_is_not_there_is_refused(
+    broker: SingleBroker, code: int, ext: dict[str, str], refusal: ResponseCode
 ) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        answer = await broker.ask(code, ext)
-        assert (answer.code, bool(answer.remark)) == (refusal, True)
-
-    with_broker(scenario, tmp_path)
+    answer = await broker.ask(code, ext)
+    assert (answer.code, bool(answer.remark)) == (refusal, True)

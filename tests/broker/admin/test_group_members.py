@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from broker.admin.group_members import member_addresses
 from broker.config.node_addresses import Member
 from broker.config.node_config import NodeConfig
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from dledger.raft.configuration import Configuration, MemberAddress
 from dledger.wire.endpoint import Endpoint
-from tests.broker.single_broker import SingleBroker, with_broker
+from tests.broker.single_broker import SingleBroker
 
 LEARNER = {
     "action": "add",
@@ -21,19 +19,16 @@ LEARNER = {
 }
 
 
-def test_the_announcement_names_the_members_that_the_log_says(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        own = str(broker.config.own.address)
-        assert broker.broker.announcements.current().members == (own,)
-        added = await broker.ask(RequestCode.CHANGE_GROUP_MEMBERS, LEARNER)
-        assert added.code == ResponseCode.SUCCESS
-        assert broker.broker.announcements.current().members == (own, "127.0.0.1:10912")
-        removal = {"action": "remove", "node": "n1"}
-        removed = await broker.ask(RequestCode.CHANGE_GROUP_MEMBERS, removal)
-        assert removed.code == ResponseCode.SUCCESS
-        assert broker.broker.announcements.current().members == (own,)
-
-    with_broker(scenario, tmp_path)
+async def test_the_announcement_names_the_members_that_the_log_says(broker: SingleBroker) -> None:
+    own = str(broker.config.own.address)
+    assert broker.broker.announcements.current().members == (own,)
+    added = await broker.ask(RequestCode.CHANGE_GROUP_MEMBERS, LEARNER)
+    assert added.code == ResponseCode.SUCCESS
+    assert broker.broker.announcements.current().members == (own, "127.0.0.1:10912")
+    removal = {"action": "remove", "node": "n1"}
+    removed = await broker.ask(RequestCode.CHANGE_GROUP_MEMBERS, removal)
+    assert removed.code == ResponseCode.SUCCESS
+    assert broker.broker.announcements.current().members == (own,)
 
 
 def test_a_node_names_its_own_addresses_and_not_those_that_it_was_added_with() -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 from broker.admin.node_history import NodeHistory
 from broker.metrics.history import STEP_SECONDS, History, HistorySample
-from tests.broker.single_broker import SingleBroker, with_broker
+from tests.broker.single_broker import SingleBroker
 
 
 def sample(number: int) -> HistorySample:
@@ -24,22 +23,19 @@ def test_the_ring_keeps_the_newest() -> None:
     assert len(history) == 3
 
 
-def test_a_sample_tells_what_was_done_since_the_last(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await broker.create_topic("orders", 1)
-        history = NodeHistory(broker.broker.context)
-        history.start()
-        for number in range(4):
-            await broker.send("orders", 0, b"%d" % number)
-        await asyncio.sleep(STEP_SECONDS + 0.5)
-        await broker.send("orders", 0, b"late")
-        await asyncio.sleep(STEP_SECONDS)
-        history.stop()
-        await asyncio.sleep(3 * STEP_SECONDS)
-        first, second = history.history.since(0)
-        assert (first.stored, second.stored) == (4, 1)
-        assert first.log_bytes > second.log_bytes > 0
-        assert first.commit_us >= 0
-        assert first.lag == 0
-
-    with_broker(scenario, tmp_path)
+async def test_a_sample_tells_what_was_done_since_the_last(broker: SingleBroker) -> None:
+    await broker.create_topic("orders", 1)
+    history = NodeHistory(broker.broker.context)
+    history.start()
+    for number in range(4):
+        await broker.send("orders", 0, b"%d" % number)
+    await asyncio.sleep(STEP_SECONDS + 0.5)
+    await broker.send("orders", 0, b"late")
+    await asyncio.sleep(STEP_SECONDS)
+    history.stop()
+    await asyncio.sleep(3 * STEP_SECONDS)
+    first, second = history.history.since(0)
+    assert (first.stored, second.stored) == (4, 1)
+    assert first.log_bytes > second.log_bytes > 0
+    assert first.commit_us >= 0
+    assert first.lag == 0

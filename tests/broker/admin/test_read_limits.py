@@ -16,7 +16,8 @@ from broker.remoting.protocol.frame import Frame
 from broker.state.commands import PutGroup, PutTopic
 from broker.state.recent_entries import RecentEntries
 from broker.topics_and_groups import GroupConfig, TopicConfig
-from tests.broker.single_broker import SingleBroker, messages, with_broker
+from tests.broker.single_broker import SingleBroker, messages, running_broker
+from tests.support.virtual_network import NetworkedLoop
 
 ANY = 2**31 - 1
 
@@ -35,66 +36,59 @@ async def topic_stats(broker: SingleBroker, name: str) -> list[int]:
     return [int(part.split(b",")[0]) for part in answer.body.split(b'"queueId":')[1:]]
 
 
-def test_a_topic_with_any_number_of_queues_is_listed_by_those_with_messages(
-    tmp_path: Path,
+async def test_a_topic_with_any_number_of_queues_is_listed_by_those_with_messages(
+    broker: SingleBroker,
 ) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await older_topic(broker, "orders")
-        assert await topic_stats(broker, "orders") == [0]
-        for queue_id in (7, ANY - 1):
-            assert (await broker.send("orders", queue_id, b"x")).code == ResponseCode.SUCCESS
-        assert await topic_stats(broker, "orders") == [0, 7, ANY - 1]
-        spans = {"topic": "orders", "group": "g"}
-        answer = await broker.ask(RequestCode.QUERY_CONSUME_TIME_SPAN, spans)
-        assert len(orjson.loads(answer.body)["consumeTimeSpanSet"]) == 3
-        (orders,) = (
-            topic
-            for topic in (await topics_document(broker.broker.context))["topics"]
-            if topic["name"] == "orders"
-        )
-        assert (orders["read_queues"], orders["messages"]) == (ANY, 2)
-        announced = broker.broker.announcements.current().topics["orders"]
-        assert announced["readQueueNums"] == announced["writeQueueNums"] == STATE.queues_max
-
-    with_broker(scenario, tmp_path)
+    await older_topic(broker, "orders")
+    assert await topic_stats(broker, "orders") == [0]
+    for queue_id in (7, ANY - 1):
+        assert (await broker.send("orders", queue_id, b"x")).code == ResponseCode.SUCCESS
+    assert await topic_stats(broker, "orders") == [0, 7, ANY - 1]
+    spans = {"topic": "orders", "group": "g"}
+    answer = await broker.ask(RequestCode.QUERY_CONSUME_TIME_SPAN, spans)
+    assert len(orjson.loads(answer.body)["consumeTimeSpanSet"]) == 3
+    (orders,) = (
+        topic
+        for topic in (await topics_document(broker.broker.context))["topics"]
+        if topic["name"] == "orders"
+    )
+    assert (orders["read_queues"], orders["messages"]) == (ANY, 2)
+    announced = broker.broker.announcements.current().topics["orders"]
+    assert announced["readQueueNums"] == announced["writeQueueNums"] == STATE.queues_max
 
 
-def test_a_topic_of_few_queues_is_listed_with_the_empty_ones(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        most = ADMIN.empty_queues_max
-        await broker.create_topic("orders", queues=most)
-        assert await topic_stats(broker, "orders") == list(range(most))
-        await broker.create_topic("orders", queues=most + 1)
-        assert await topic_stats(broker, "orders") == [0]
-
-    with_broker(scenario, tmp_path)
+async def test_a_topic_of_few_queues_is_listed_with_the_empty_ones(broker: SingleBroker) -> None:
+    most = ADMIN.empty_queues_max
+    await broker.create_topic("orders", queues=most)
+    assert await topic_stats(broker, "orders") == list(range(most))
+    await broker.create_topic("orders", queues=most + 1)
+    assert await topic_stats(broker, "orders") == [0]
 
 
-def test_a_group_is_moved_in_the_queues_that_are_there(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await older_topic(broker, "orders")
-        await broker.send("orders", 7, b"x")
-        consumer = {
-            "groupName": "readers",
-            "subscriptionDataSet": [{"topic": "orders", "subString": "*"}],
-        }
-        body = orjson.dumps({"clientID": "c", "consumerDataSet": [consumer]})
-        await broker.ask(RequestCode.HEART_BEAT, {}, body)
-        ext = {"topic": "orders", "group": "readers", "timestamp": "-1", "isForce": "true"}
-        answer = await broker.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext)
-        assert answer.code == ResponseCode.SUCCESS
-        offsets = broker.broker.context.machine.state.offsets["readers", "orders"]
-        assert offsets == {0: 0, 7: 1}
-        beyond = await broker.ask(
-            RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext | {"queueId": str(ANY)}
-        )
-        assert "has no queue 2147483647" in (beyond.remark or "")
-
-    with_broker(scenario, tmp_path)
+async def test_a_group_is_moved_in_the_queues_that_are_there(broker: SingleBroker) -> None:
+    await older_topic(broker, "orders")
+    await broker.send("orders", 7, b"x")
+    consumer = {
+        "groupName": "readers",
+        "subscriptionDataSet": [{"topic": "orders", "subString": "*"}],
+    }
+    body = orjson.dumps({"clientID": "c", "consumerDataSet": [consumer]})
+    await broker.ask(RequestCode.HEART_BEAT, {}, body)
+    ext = {"topic": "orders", "group": "readers", "timestamp": "-1", "isForce": "true"}
+    answer = await broker.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext)
+    assert answer.code == ResponseCode.SUCCESS
+    offsets = broker.broker.context.machine.state.offsets["readers", "orders"]
+    assert offsets == {0: 0, 7: 1}
+    beyond = await broker.ask(
+        RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext | {"queueId": str(ANY)}
+    )
+    assert "has no queue 2147483647" in (beyond.remark or "")
 
 
-def test_an_older_group_with_any_number_of_retry_queues_uses_few(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
+async def test_an_older_group_with_any_number_of_retry_queues_uses_few(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    async with running_broker(loop, tmp_path, clock_runs=True) as broker:
         await broker.create_topic("orders")
         await broker.send("orders", 0, b"x")
         batcher = broker.broker.context.batcher
@@ -108,11 +102,9 @@ def test_an_older_group_with_any_number_of_retry_queues_uses_few(tmp_path: Path)
         retries = broker.broker.context.machine.queues("%RETRY%readers")
         assert all(queue_id < STATE.retry_queues_max for queue_id in retries)
 
-    with_broker(scenario, tmp_path, clock_runs=True)
 
-
-def test_a_pull_brings_so_many_bytes_and_is_held_for_so_long(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_pull_brings_so_many_bytes_and_is_held_for_so_long(
+    loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = replace(CONSUME, pull_bytes_max=500, pull_messages_max=3, long_poll_seconds_max=7.0)
     monkeypatch.setattr("broker.delivery.fetch.CONSUME", few)
@@ -120,7 +112,7 @@ def test_a_pull_brings_so_many_bytes_and_is_held_for_so_long(
     async def count(broker: SingleBroker, **changed: str) -> int:
         return len(messages(await broker.pull("orders", 0, 0, **changed)))
 
-    async def scenario(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path) as broker:
         await broker.create_topic("orders")
         for size in (1, 1, 1, 1, 300):
             await broker.send("orders", 0, b"x" * size)
@@ -135,11 +127,9 @@ def test_a_pull_brings_so_many_bytes_and_is_held_for_so_long(
         assert answer.code == ResponseCode.PULL_NOT_FOUND
         assert 7 <= broker.loop.time() - began < 8
 
-    with_broker(scenario, tmp_path)
 
-
-def test_a_query_brings_so_many_messages_or_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_query_brings_so_many_messages_or_rows(
+    loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = replace(CONSUME, query_messages_max=2, queue_rows_max=3)
     monkeypatch.setattr("broker.remoting.processors.query_message.CONSUME", few)
@@ -148,7 +138,7 @@ def test_a_query_brings_so_many_messages_or_rows(
     async def asked(broker: SingleBroker, code: int, **ext: str) -> Frame:
         return await broker.ask(code, {"topic": "orders"} | ext)
 
-    async def scenario(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path) as broker:
         await broker.create_topic("orders")
         for _ in range(5):
             await broker.send("orders", 0, b"x", "KEYS\x01k\x02")
@@ -164,20 +154,15 @@ def test_a_query_brings_so_many_messages_or_rows(
         rows = await asked(broker, RequestCode.QUERY_CONSUME_QUEUE, **where)
         assert len(orjson.loads(rows.body)["queueData"]) == 3
 
-    with_broker(scenario, tmp_path)
 
-
-def test_so_much_of_the_newest_entries_is_kept_in_memory(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        machine = broker.broker.context.machine
-        assert machine._recent._bytes_max == PRODUCE.recent_bytes_max
-        machine._recent = RecentEntries(2_000)
-        await broker.create_topic("orders")
-        for _ in range(20):
-            await broker.send("orders", 0, b"x" * 100)
-        found = messages(await broker.pull("orders", 0, 0))
-        assert len(found) == 20
-        assert machine.recent(found[0].position, 10) is None
-        assert machine.recent(found[-1].position, 10) is not None
-
-    with_broker(scenario, tmp_path)
+async def test_so_much_of_the_newest_entries_is_kept_in_memory(broker: SingleBroker) -> None:
+    machine = broker.broker.context.machine
+    assert machine._recent._bytes_max == PRODUCE.recent_bytes_max
+    machine._recent = RecentEntries(2_000)
+    await broker.create_topic("orders")
+    for _ in range(20):
+        await broker.send("orders", 0, b"x" * 100)
+    found = messages(await broker.pull("orders", 0, 0))
+    assert len(found) == 20
+    assert machine.recent(found[0].position, 10) is None
+    assert machine.recent(found[-1].position, 10) is not None

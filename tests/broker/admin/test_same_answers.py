@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -26,7 +26,7 @@ from broker.remoting.protocol.codes import RequestCode
 from broker.remoting.protocol.java_json import decode_json
 from broker.server.name_server_registration import Registrar
 from tests.broker.admin.test_consumer_groups import commit, configure, expire, join
-from tests.broker.http.test_server import Site, with_site
+from tests.broker.http.site import Site
 from tests.broker.single_broker import SingleBroker
 
 NAMESRV = "127.0.0.1:9876"
@@ -145,107 +145,109 @@ def nonzero(lags: dict[tuple[str, str], int]) -> dict[tuple[str, str], int]:
     return {key: behind for key, behind in lags.items() if behind}
 
 
-def with_all(
-    scenario: Callable[[Site, AdminClient, ClusterView], Coroutine[Any, Any, None]], data: Path
-) -> None:
-    async def run(site: Site) -> None:
-        loop, single = site.broker.loop, site.broker
-        names = NameServer(loop, "127.0.0.1", 9876)
-        await names.start()
-        registrar = Registrar(loop, (NAMESRV,), single.broker.announcements.current)
-        single.broker.announcements.on_changed = registrar.register_now
-        registrar.start()
-        await asyncio.sleep(1)
+@pytest.fixture
+async def names(site: Site) -> AsyncIterator[NameServer]:
+    """With which the broker is registered."""
+    loop, single = site.broker.loop, site.broker
+    names = NameServer(loop, "127.0.0.1", 9876)
+    await names.start()
+    registrar = Registrar(loop, (NAMESRV,), single.broker.announcements.current)
+    single.broker.announcements.on_changed = registrar.register_now
+    registrar.start()
+    await asyncio.sleep(1)
+    yield names
+    single.broker.announcements.on_changed = lambda: None
+    await registrar.stop()
+    await names.stop()
 
-        async def no_other(_address: str, _path: str) -> dict[str, Any]:
-            raise ConnectionRefusedError
 
-        async def known() -> dict[str, Any]:
-            return names.routes.cluster_info()
+@pytest.fixture
+def view(site: Site, names: NameServer) -> ClusterView:
+    async def no_other(_address: str, _path: str) -> dict[str, Any]:
+        raise ConnectionRefusedError
 
-        view = ClusterView(single.broker.context, known, no_other)
-        await scenario(site, AdminClient(single.client, NAMESRV), view)
-        single.broker.announcements.on_changed = lambda: None
-        await registrar.stop()
-        await names.stop()
+    async def known() -> dict[str, Any]:
+        return names.routes.cluster_info()
 
-    with_site(run, data)
+    return ClusterView(site.broker.broker.context, known, no_other)
+
+
+@pytest.fixture
+def admin(site: Site, names: NameServer) -> AdminClient:
+    return AdminClient(site.broker.client, NAMESRV)
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_every_surface_gives_the_same_answer(tmp_path: Path, seed: int) -> None:
+async def test_every_surface_gives_the_same_answer(
+    site: Site, admin: AdminClient, view: ClusterView, seed: int
+) -> None:
     """Again: pytest tests/broker/admin/test_same_answers.py -k "same_answer and <seed>"."""
 
-    async def scenario(site: Site, admin: AdminClient, view: ClusterView) -> None:
-        members = await random_state(site.broker, Random(seed))
-        await asyncio.sleep(1)
-        slow = expected(site.broker)
-        command_line = await by_command_line(admin)
-        _, document = await site.ask("GET", "/groups")
-        surfaces = {
-            "remoting": await by_remoting(site.broker, sorted(command_line.groups)),
-            "command line": command_line,
-            "HTTP": await by_http(document["groups"]),
-            "console": await by_http((await view.document())["groups"]),
-        }
-        for name, answers in surfaces.items():
-            assert answers.groups == slow.groups, (name, seed)
-            assert nonzero(answers.lags) == nonzero(slow.lags), (name, seed)
-        for client in members:
-            await client.close()
-
-    with_all(scenario, tmp_path)
+    members = await random_state(site.broker, Random(seed))
+    await asyncio.sleep(1)
+    slow = expected(site.broker)
+    command_line = await by_command_line(admin)
+    _, document = await site.ask("GET", "/groups")
+    surfaces = {
+        "remoting": await by_remoting(site.broker, sorted(command_line.groups)),
+        "command line": command_line,
+        "HTTP": await by_http(document["groups"]),
+        "console": await by_http((await view.document())["groups"]),
+    }
+    for name, answers in surfaces.items():
+        assert answers.groups == slow.groups, (name, seed)
+        assert nonzero(answers.lags) == nonzero(slow.lags), (name, seed)
+    for client in members:
+        await client.close()
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_every_surface_tells_the_same_of_topics_and_of_the_node(tmp_path: Path, seed: int) -> None:
-    async def scenario(site: Site, admin: AdminClient, view: ClusterView) -> None:
-        single = site.broker
-        members = await random_state(single, Random(seed))
-        await asyncio.sleep(1)
-        _, document = await site.ask("GET", "/topics")
-        told = {topic["name"]: topic["messages"] for topic in document["topics"]}
-        cluster = orjson.loads(orjson.dumps(await view.document()))
-        assert {topic["name"]: topic["messages"] for topic in cluster["topics"]} == told
-        for name, config in single.broker.context.machine.state.topics.items():
-            stats = await table(single, RequestCode.GET_TOPIC_STATS_INFO, topic=name)
-            counted = {
-                orjson.loads(queue)["queueId"]: entry["maxOffset"] - entry["minOffset"]
-                for queue, entry in stats["offsetTable"].items()
-            }
-            queues = await view_queues(admin, name)
-            assert {queue.queue_id for queue in queues} == set(range(config.read_queues))
-            assert sum(queue.max_offset - queue.min_offset for queue in queues) == told[name]
-            assert sum(counted.get(queue, 0) for queue in range(config.read_queues)) == told[name]
+async def test_every_surface_tells_the_same_of_topics_and_of_the_node(
+    site: Site, admin: AdminClient, view: ClusterView, seed: int
+) -> None:
+    single = site.broker
+    members = await random_state(single, Random(seed))
+    await asyncio.sleep(1)
+    _, document = await site.ask("GET", "/topics")
+    told = {topic["name"]: topic["messages"] for topic in document["topics"]}
+    cluster = orjson.loads(orjson.dumps(await view.document()))
+    assert {topic["name"]: topic["messages"] for topic in cluster["topics"]} == told
+    for name, config in single.broker.context.machine.state.topics.items():
+        stats = await table(single, RequestCode.GET_TOPIC_STATS_INFO, topic=name)
+        counted = {
+            orjson.loads(queue)["queueId"]: entry["maxOffset"] - entry["minOffset"]
+            for queue, entry in stats["offsetTable"].items()
+        }
+        queues = await view_queues(admin, name)
+        assert {queue.queue_id for queue in queues} == set(range(config.read_queues))
+        assert sum(queue.max_offset - queue.min_offset for queue in queues) == told[name]
+        assert sum(counted.get(queue, 0) for queue in range(config.read_queues)) == told[name]
 
-        _, status = await site.ask("GET", "/status")
-        (node,) = cluster["nodes"]
-        node["disk"] = status["disk"]  # other programs write to it meanwhile
-        assert node == status | {"http": "127.0.0.1:8080"}
-        (group,) = await view_groups(admin)
-        assert group.health is not None
-        assert cluster["broker_groups"] == [group.health.to_json() | {"missing": []}]
-        shown = group.nodes[0]
-        assert (shown.node, shown.address) == ("broker-a/n0", status["members"]["n0"]["address"])
-        for key in ("role", "term", "last_index", "commit_index", "applied_index", "member"):
-            assert getattr(shown, key) == status[key]
-        assert status["groups"] == len(await group_names(admin))
-        for client in members:
-            await client.close()
-
-    with_all(scenario, tmp_path)
+    _, status = await site.ask("GET", "/status")
+    (node,) = cluster["nodes"]
+    node["disk"] = status["disk"]  # other programs write to it meanwhile
+    assert node == status | {"http": "127.0.0.1:8080"}
+    (group,) = await view_groups(admin)
+    assert group.health is not None
+    assert cluster["broker_groups"] == [group.health.to_json() | {"missing": []}]
+    shown = group.nodes[0]
+    assert (shown.node, shown.address) == ("broker-a/n0", status["members"]["n0"]["address"])
+    for key in ("role", "term", "last_index", "commit_index", "applied_index", "member"):
+        assert getattr(shown, key) == status[key]
+    assert status["groups"] == len(await group_names(admin))
+    for client in members:
+        await client.close()
 
 
-def test_an_unknown_group_is_told_with_those_of_similar_names(tmp_path: Path) -> None:
-    async def scenario(site: Site, admin: AdminClient, _view: ClusterView) -> None:
-        for group in ("printers", "readers"):
-            await configure(site.broker, group)
-        with pytest.raises(UnknownGroupError, match=r"knows the group readesr; is it readers\?"):
-            await find_group(admin, "readesr")
-        with pytest.raises(UnknownGroupError, match=r"knows the group xyz \("):
-            await find_group(admin, "xyz")
-
-    with_all(scenario, tmp_path)
+async def test_an_unknown_group_is_told_with_those_of_similar_names(
+    site: Site, admin: AdminClient
+) -> None:
+    for group in ("printers", "readers"):
+        await configure(site.broker, group)
+    with pytest.raises(UnknownGroupError, match=r"knows the group readesr; is it readers\?"):
+        await find_group(admin, "readesr")
+    with pytest.raises(UnknownGroupError, match=r"knows the group xyz \("):
+        await find_group(admin, "xyz")
 
 
 # --- what holds new code to it

@@ -17,12 +17,12 @@ from broker.client.errors import ClientError, DeadlineError
 from broker.client.producer.producer import Producer
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from tests.broker.client.fake_cluster import NAME_SERVER, Broker, Cluster
-from tests.support.virtual_network import VirtualLoop, in_virtual_time
+from tests.support.virtual_network import NetworkedLoop
 
 TOPIC = "T"
 
 
-async def start(loop: VirtualLoop) -> tuple[Cluster, Broker, Producer]:
+async def start(loop: NetworkedLoop) -> tuple[Cluster, Broker, Producer]:
     cluster = Cluster(loop)
     cluster.topics[TOPIC] = 4
     (broker,) = await cluster.start()
@@ -37,23 +37,20 @@ async def stop(cluster: Cluster, producer: Producer) -> None:
 
 
 @pytest.mark.parametrize(("batch", "in_flight"), [(1, 1), (1, 16), (8, 4)])
-def test_so_many_requests_are_under_way_and_no_more(batch: int, in_flight: int) -> None:
-    @in_virtual_time
-    async def scenario(loop: VirtualLoop) -> None:
-        cluster, broker, producer = await start(loop)
-        broker.mute = True
-        load = ClosedLoop(producer, TOPIC, LoadShape(batch, in_flight), b"x")
-        running = asyncio.ensure_future(load.run_count(batch * 100))
-        await asyncio.sleep(1)
-        assert len(broker.requests) == in_flight
-        running.cancel()
-        await stop(cluster, producer)
-
-    scenario()
+async def test_so_many_requests_are_under_way_and_no_more(
+    loop: NetworkedLoop, batch: int, in_flight: int
+) -> None:
+    cluster, broker, producer = await start(loop)
+    broker.mute = True
+    load = ClosedLoop(producer, TOPIC, LoadShape(batch, in_flight), b"x")
+    running = asyncio.ensure_future(load.run_count(batch * 100))
+    await asyncio.sleep(1)
+    assert len(broker.requests) == in_flight
+    running.cancel()
+    await stop(cluster, producer)
 
 
-@in_virtual_time
-async def test_a_loop_sends_as_many_as_it_is_told(loop: VirtualLoop) -> None:
+async def test_a_loop_sends_as_many_as_it_is_told(loop: NetworkedLoop) -> None:
     cluster, broker, producer = await start(loop)
     load = ClosedLoop(producer, TOPIC, LoadShape(1, 3), b"x")
     assert await load.run_count(10) == 10
@@ -63,8 +60,7 @@ async def test_a_loop_sends_as_many_as_it_is_told(loop: VirtualLoop) -> None:
     await stop(cluster, producer)
 
 
-@in_virtual_time
-async def test_a_loop_ends_when_its_time_is_over(loop: VirtualLoop) -> None:
+async def test_a_loop_ends_when_its_time_is_over(loop: NetworkedLoop) -> None:
     cluster, broker, producer = await start(loop)
     load = ClosedLoop(producer, TOPIC, LoadShape(1, 3), b"x")
     began = time.perf_counter()
@@ -74,9 +70,8 @@ async def test_a_loop_ends_when_its_time_is_over(loop: VirtualLoop) -> None:
     await stop(cluster, producer)
 
 
-@in_virtual_time
 async def test_a_loop_that_gets_no_processor_until_its_time_is_over_sends_once(
-    loop: VirtualLoop,
+    loop: NetworkedLoop,
 ) -> None:
     cluster, _, producer = await start(loop)
     load = ClosedLoop(producer, TOPIC, LoadShape(1, 3), b"x")
@@ -85,8 +80,7 @@ async def test_a_loop_that_gets_no_processor_until_its_time_is_over_sends_once(
     await stop(cluster, producer)
 
 
-@in_virtual_time
-async def test_a_refusal_ends_the_loop(loop: VirtualLoop) -> None:
+async def test_a_refusal_ends_the_loop(loop: NetworkedLoop) -> None:
     cluster, broker, producer = await start(loop)
     broker.refusals.append((ResponseCode.MESSAGE_ILLEGAL, "no"))
     with pytest.raises(ClientError):
@@ -94,8 +88,7 @@ async def test_a_refusal_ends_the_loop(loop: VirtualLoop) -> None:
     await stop(cluster, producer)
 
 
-@in_virtual_time
-async def test_what_was_filled_is_replayed_whole(loop: VirtualLoop) -> None:
+async def test_what_was_filled_is_replayed_whole(loop: NetworkedLoop) -> None:
     cluster, _, producer = await start(loop)
     await fill(producer, FillJob(TOPIC, 10, 1024), Random(1))
     rounds = await replay(NAME_SERVER, ReplayJob(TOPIC, 1024, 2, ()))
@@ -103,8 +96,7 @@ async def test_what_was_filled_is_replayed_whole(loop: VirtualLoop) -> None:
     await stop(cluster, producer)
 
 
-@in_virtual_time
-async def test_a_probe_tells_of_messages_sent_after_the_moment(loop: VirtualLoop) -> None:
+async def test_a_probe_tells_of_messages_sent_after_the_moment(loop: NetworkedLoop) -> None:
     cluster, broker, producer = await start(loop)
     probe = Probe(producer, ProbeJob(TOPIC, 10), Random(1))
     moment = time.perf_counter()
@@ -116,8 +108,7 @@ async def test_a_probe_tells_of_messages_sent_after_the_moment(loop: VirtualLoop
     await stop(cluster, producer)
 
 
-@in_virtual_time
-async def test_a_probe_that_gives_up_says_so(loop: VirtualLoop) -> None:
+async def test_a_probe_that_gives_up_says_so(loop: NetworkedLoop) -> None:
     cluster, broker, producer = await start(loop)
     probe = Probe(producer, ProbeJob(TOPIC, 10), Random(1))
     await broker.kill()

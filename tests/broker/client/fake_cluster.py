@@ -21,7 +21,7 @@ from broker.remoting.server import RemotingServer
 from store.message.batch import QueueRun, decode_batch, encode_batch
 from store.message.properties import decode_properties, find_property
 from store.message.record import decode_record, make_pending_message, record_bounds
-from tests.support.virtual_network import VirtualLoop
+from tests.support.virtual_network import NetworkedLoop
 
 NAME_SERVER_PORT = 9876
 NAME_SERVER = f"10.0.0.1:{NAME_SERVER_PORT}"
@@ -79,7 +79,7 @@ class Group:
 class Broker:
     """One broker process. It answers as leader or refuses, and can be told to misbehave."""
 
-    def __init__(self, loop: VirtualLoop, group: Group, port: int) -> None:
+    def __init__(self, loop: NetworkedLoop, group: Group, port: int) -> None:
         self.loop = loop
         self.group = group
         self.port = port
@@ -328,7 +328,7 @@ def _filter(request: Frame) -> Callable[[Stored], bool]:
 class Cluster:
     """Groups of brokers behind one NameServer, which always knows who leads."""
 
-    def __init__(self, loop: VirtualLoop) -> None:
+    def __init__(self, loop: NetworkedLoop) -> None:
         self.loop = loop
         self.brokers: list[Broker] = []
         self.topics: dict[str, int] = {}

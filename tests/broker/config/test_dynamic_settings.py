@@ -11,7 +11,8 @@ from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.frame import Frame
 from broker.state.broker_state import BrokerState
 from store.log.retention_policy import HOUR_MS
-from tests.broker.single_broker import SingleBroker, send_ext, with_broker
+from tests.broker.single_broker import SingleBroker, running_broker, send_ext
+from tests.support.virtual_network import NetworkedLoop
 
 
 async def change(broker: SingleBroker, text: str) -> Frame:
@@ -28,35 +29,31 @@ async def send_to_unknown(broker: SingleBroker, topic: str) -> int:
     return answer.code
 
 
-def test_topics_are_no_longer_created_by_sending_to_them(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        assert await send_to_unknown(broker, "one") == ResponseCode.SUCCESS
-        assert (await change(broker, "autoCreateTopicEnable=FALSE")).code == ResponseCode.SUCCESS
-        assert await send_to_unknown(broker, "two") == ResponseCode.TOPIC_NOT_EXIST
-        assert (await settings_of(broker))["autoCreateTopicEnable"] == "false"
-        await change(broker, "autoCreateTopicEnable=true")
-        assert await send_to_unknown(broker, "two") == ResponseCode.SUCCESS
-
-    with_broker(scenario, tmp_path)
+async def test_topics_are_no_longer_created_by_sending_to_them(broker: SingleBroker) -> None:
+    assert await send_to_unknown(broker, "one") == ResponseCode.SUCCESS
+    assert (await change(broker, "autoCreateTopicEnable=FALSE")).code == ResponseCode.SUCCESS
+    assert await send_to_unknown(broker, "two") == ResponseCode.TOPIC_NOT_EXIST
+    assert (await settings_of(broker))["autoCreateTopicEnable"] == "false"
+    await change(broker, "autoCreateTopicEnable=true")
+    assert await send_to_unknown(broker, "two") == ResponseCode.SUCCESS
 
 
-def test_several_settings_are_changed_at_once(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        text = "# by hand\n\nslaveReadEnable = false\r\nenablePropertyFilter=false\n"
-        assert (await change(broker, text)).code == ResponseCode.SUCCESS
-        told = await settings_of(broker)
-        assert (told["slaveReadEnable"], told["enablePropertyFilter"]) == ("false", "false")
-        await broker.create_topic("orders")
-        sql = {"expressionType": "SQL92", "subscription": "a = 1"}
-        assert (await broker.pull("orders", 0, 0, **sql)).code == ResponseCode.SYSTEM_ERROR
-
-    with_broker(scenario, tmp_path)
+async def test_several_settings_are_changed_at_once(broker: SingleBroker) -> None:
+    text = "# by hand\n\nslaveReadEnable = false\r\nenablePropertyFilter=false\n"
+    assert (await change(broker, text)).code == ResponseCode.SUCCESS
+    told = await settings_of(broker)
+    assert (told["slaveReadEnable"], told["enablePropertyFilter"]) == ("false", "false")
+    await broker.create_topic("orders")
+    sql = {"expressionType": "SQL92", "subscription": "a = 1"}
+    assert (await broker.pull("orders", 0, 0, **sql)).code == ResponseCode.SYSTEM_ERROR
 
 
-def test_the_level_of_the_log_changes_on_the_node_and_holds_after_a_restart(tmp_path: Path) -> None:
+async def test_the_level_of_the_log_changes_on_the_node_and_holds_after_a_restart(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
     levels: list[str] = []
 
-    async def scenario(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path, set_log_level=levels.append) as broker:
         assert (await settings_of(broker))["logLevel"] == "info"
         assert levels == []
         assert (await change(broker, "logLevel=DEBUG")).code == ResponseCode.SUCCESS
@@ -66,51 +63,41 @@ def test_the_level_of_the_log_changes_on_the_node_and_holds_after_a_restart(tmp_
         assert answer.code == ResponseCode.INVALID_PARAMETER
         assert "debug or info or warning or error" in (answer.remark or "")
 
-    with_broker(scenario, tmp_path, set_log_level=levels.append)
-
-    async def after(broker: SingleBroker) -> None:
+    levels.clear()
+    async with running_broker(loop, tmp_path, set_log_level=levels.append):
         assert levels[-1] == "debug"
 
-    levels.clear()
-    with_broker(after, tmp_path, set_log_level=levels.append)
+
+async def test_how_long_messages_are_kept_changes_at_once(broker: SingleBroker) -> None:
+    settings = broker.broker.context.settings
+    assert settings.reserved_ms(7) == 7
+    await change(broker, "fileReservedTime=5")
+    assert settings.reserved_ms(7) == 5 * HOUR_MS
+    await change(broker, "fileReservedTime=0")
+    assert settings.reserved_ms(7) is None
 
 
-def test_how_long_messages_are_kept_changes_at_once(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        settings = broker.broker.context.settings
-        assert settings.reserved_ms(7) == 7
-        await change(broker, "fileReservedTime=5")
-        assert settings.reserved_ms(7) == 5 * HOUR_MS
-        await change(broker, "fileReservedTime=0")
-        assert settings.reserved_ms(7) is None
-
-    with_broker(scenario, tmp_path)
-
-
-def test_the_file_that_is_read_again_counts_until_a_command_says_otherwise(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        context = broker.broker.context
-        context.settings.config = replace(
-            context.config, file_reserved_hours=3, auto_create_topics=False, reads="stale"
-        )
-        assert context.settings.reserved_ms(7) == 3 * HOUR_MS
-        assert not context.settings.auto_create_topics
-        assert context.config.reads == "stale"
-        await change(broker, "fileReservedTime=5")
-        assert context.settings.reserved_ms(7) == 5 * HOUR_MS
-
-    with_broker(scenario, tmp_path)
+async def test_the_file_that_is_read_again_counts_until_a_command_says_otherwise(
+    broker: SingleBroker,
+) -> None:
+    context = broker.broker.context
+    context.settings.config = replace(
+        context.config, file_reserved_hours=3, auto_create_topics=False, reads="stale"
+    )
+    assert context.settings.reserved_ms(7) == 3 * HOUR_MS
+    assert not context.settings.auto_create_topics
+    assert context.config.reads == "stale"
+    await change(broker, "fileReservedTime=5")
+    assert context.settings.reserved_ms(7) == 5 * HOUR_MS
 
 
-def test_what_was_changed_goes_before_the_file_after_a_restart(tmp_path: Path) -> None:
-    async def first(broker: SingleBroker) -> None:
+async def test_what_was_changed_goes_before_the_file_after_a_restart(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    async with running_broker(loop, tmp_path, auto_create_topics=False) as broker:
         assert (await change(broker, "autoCreateTopicEnable=true")).code == ResponseCode.SUCCESS
-
-    async def second(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path, auto_create_topics=False) as broker:
         assert (await settings_of(broker))["autoCreateTopicEnable"] == "true"
-
-    with_broker(first, tmp_path, auto_create_topics=False)
-    with_broker(second, tmp_path, auto_create_topics=False)
 
 
 def test_a_checkpoint_holds_what_was_changed() -> None:
@@ -131,22 +118,19 @@ def test_a_checkpoint_holds_what_was_changed() -> None:
         ("slaveReadEnable=false\nbrokerId=7", "brokerId cannot be changed"),
     ],
 )
-def test_a_change_that_cannot_be_made_changes_nothing(
-    tmp_path: Path, text: str, remark: str
+async def test_a_change_that_cannot_be_made_changes_nothing(
+    broker: SingleBroker, text: str, remark: str
 ) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        before = await settings_of(broker)
-        answer = await change(broker, text)
-        assert answer.code == ResponseCode.INVALID_PARAMETER
-        assert remark in (answer.remark or "")
-        assert await settings_of(broker) == before
-
-    with_broker(scenario, tmp_path)
+    before = await settings_of(broker)
+    answer = await change(broker, text)
+    assert answer.code == ResponseCode.INVALID_PARAMETER
+    assert remark in (answer.remark or "")
+    assert await settings_of(broker) == before
 
 
-def test_a_node_that_does_not_lead_changes_nothing(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
+async def test_a_node_that_does_not_lead_changes_nothing(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    async with running_broker(loop, tmp_path, serving=False) as broker:
         answer = await change(broker, "slaveReadEnable=false")
         assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
-
-    with_broker(scenario, tmp_path, serving=False)

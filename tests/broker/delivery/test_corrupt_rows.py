@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,14 @@ from broker.scheduled.timer_wheel import SLOT_MS, SLOTS
 from store.index.block_seals import ROW_SIZE
 from store.log.entry_repair import CheckedRange
 from store.message.scheduled_topics import DELAYS_MS, SCHEDULE_TOPIC, TIMER_TOPIC
-from tests.broker.single_broker import NOW_MS, SingleBroker, flip, messages, with_broker
+from tests.broker.single_broker import (
+    NOW_MS,
+    SingleBroker,
+    flip,
+    messages,
+    running_broker,
+)
+from tests.support.virtual_network import NetworkedLoop
 
 
 async def filled(broker: SingleBroker) -> None:
@@ -44,43 +52,42 @@ async def refused_and_mended(broker: SingleBroker, path: Path, row: int) -> None
 
 @pytest.mark.parametrize("row", [0, 1, 4, 5, 8])
 @pytest.mark.parametrize("byte", [0, 4, 7, 8, 11, 12, 19])
-def test_a_row_that_rotted_brings_nothing_and_is_mended(
-    tmp_path: Path, row: int, byte: int
+async def test_a_row_that_rotted_brings_nothing_and_is_mended(
+    loop: NetworkedLoop, tmp_path: Path, row: int, byte: int
 ) -> None:
     path = tmp_path / f"consumequeue/orders/0/{0:020d}"
 
-    async def after(broker: SingleBroker) -> None:
-        await refused_and_mended(broker, path, row)
-
-    with_broker(filled, tmp_path)
+    async with running_broker(loop, tmp_path) as broker:
+        await filled(broker)
     flip(path, row * ROW_SIZE + byte)
-    with_broker(after, tmp_path)
+    async with running_broker(loop, tmp_path) as broker:
+        await refused_and_mended(broker, path, row)
 
 
 @pytest.mark.parametrize("row", [0, 4, 8])
-def test_a_row_of_another_record_brings_nothing_and_is_mended(tmp_path: Path, row: int) -> None:
+async def test_a_row_of_another_record_brings_nothing_and_is_mended(
+    loop: NetworkedLoop, tmp_path: Path, row: int
+) -> None:
     path = tmp_path / f"consumequeue/orders/0/{0:020d}"
 
-    async def after(broker: SingleBroker) -> None:
-        await refused_and_mended(broker, path, row)
-
-    with_broker(filled, tmp_path)
+    async with running_broker(loop, tmp_path) as broker:
+        await filled(broker)
     theirs = (tmp_path / f"consumequeue/orders/1/{0:020d}").read_bytes()
     own, start, end = path.read_bytes(), row * ROW_SIZE, (row + 1) * ROW_SIZE
     path.write_bytes(own[:start] + theirs[start:end] + own[end:])
-    with_broker(after, tmp_path)
+    async with running_broker(loop, tmp_path) as broker:
+        await refused_and_mended(broker, path, row)
 
 
-def test_rows_of_zeros_hide_no_message(tmp_path: Path) -> None:
+async def test_rows_of_zeros_hide_no_message(loop: NetworkedLoop, tmp_path: Path) -> None:
     path = tmp_path / f"consumequeue/orders/0/{0:020d}"
 
-    async def after(broker: SingleBroker) -> None:
-        await refused_and_mended(broker, path, 4)
-
-    with_broker(filled, tmp_path)
+    async with running_broker(loop, tmp_path) as broker:
+        await filled(broker)
     own = path.read_bytes()
     path.write_bytes(own[: 4 * ROW_SIZE] + bytes(2 * ROW_SIZE) + own[6 * ROW_SIZE :])
-    with_broker(after, tmp_path)
+    async with running_broker(loop, tmp_path) as broker:
+        await refused_and_mended(broker, path, 4)
 
 
 FILTERED: dict[str, tuple[int, bytes]] = {
@@ -93,19 +100,20 @@ FILTERED: dict[str, tuple[int, bytes]] = {
 
 
 @pytest.mark.parametrize(("row", "rotted"), FILTERED.values(), ids=FILTERED)
-def test_a_filter_passes_no_row_over_that_shows_that_it_rotted(
-    tmp_path: Path, row: int, rotted: bytes
+async def test_a_filter_passes_no_row_over_that_shows_that_it_rotted(
+    loop: NetworkedLoop, tmp_path: Path, row: int, rotted: bytes
 ) -> None:
     path = tmp_path / f"consumequeue/orders/0/{0:020d}"
     tags = "ABA" * 3
 
-    async def before(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path) as broker:
         await broker.create_topic("orders")
         for tag in tags:
             await broker.send("orders", 0, b"x", f"TAGS\x01{tag}\x02")
         await asyncio.sleep(40)
-
-    async def after(broker: SingleBroker) -> None:
+    own, start = path.read_bytes(), row * ROW_SIZE
+    path.write_bytes(own[:start] + rotted + own[start + len(rotted) :])
+    async with running_broker(loop, tmp_path) as broker:
         answer = await broker.pull("orders", 0, 0, subscription="B")
         assert (answer.code, answer.ext, answer.body) == (ResponseCode.SYSTEM_ERROR, {}, b"")
         assert f"{path}, byte " in str(answer.remark)
@@ -116,11 +124,6 @@ def test_a_filter_passes_no_row_over_that_shows_that_it_rotted(
             assert found == [offset for offset in range(9) if tags[offset] == tag]
         assert broker.broker.context.node.scrubber.passes == 0
 
-    with_broker(before, tmp_path)
-    own, start = path.read_bytes(), row * ROW_SIZE
-    path.write_bytes(own[:start] + rotted + own[start + len(rotted) :])
-    with_broker(after, tmp_path)
-
 
 @pytest.mark.parametrize(
     ("topic", "when"),
@@ -130,27 +133,23 @@ def test_a_filter_passes_no_row_over_that_shows_that_it_rotted(
     ],
     ids=["level", "timer"],
 )
-def test_a_message_that_waits_is_not_delivered_in_the_place_of_another(
-    tmp_path: Path, topic: str, when: str
+async def test_a_message_that_waits_is_not_delivered_in_the_place_of_another(
+    loop: NetworkedLoop, tmp_path: Path, topic: str, when: str
 ) -> None:
-    async def before(broker: SingleBroker) -> None:
+    settings: dict[str, Any] = {"clock_runs": True, "scrub_pass_seconds": 1_000_000}
+    async with running_broker(loop, tmp_path, **settings) as broker:
         await broker.create_topic("orders")
         for body in (b"first", b"other"):
             await broker.send("orders", 0, body, when)
         await asyncio.sleep(40)
-
-    async def after(broker: SingleBroker) -> None:
-        await asyncio.sleep(100)
-        found = messages(await broker.pull("orders", 0, 0))
-        assert [record.body for record in found] == [b"first", b"other"]
-
-    settings: dict[str, Any] = {"clock_runs": True, "scrub_pass_seconds": 1_000_000}
-    with_broker(before, tmp_path, **settings)
     (path,) = (tmp_path / "consumequeue" / topic).glob("*/*")
     rows = path.read_bytes()
     assert len(rows) == 2 * ROW_SIZE
     path.write_bytes(rows[ROW_SIZE:] + rows[ROW_SIZE:])
-    with_broker(after, tmp_path, **settings)
+    async with running_broker(loop, tmp_path, **settings) as broker:
+        await asyncio.sleep(100)
+        found = messages(await broker.pull("orders", 0, 0))
+        assert [record.body for record in found] == [b"first", b"other"]
 
 
 NEVER: dict[str, Any] = {"scrub_pass_seconds": 1_000_000}
@@ -191,12 +190,15 @@ def as_later(path: Path) -> None:
     ],
     ids=["far behind the row before", "the first", "a sector", "all", "the row before as well"],
 )
-def test_what_is_derived_is_compared_until_the_row_is_found(
-    tmp_path: Path, offset: int, harm: Callable[[Path], None]
+async def test_what_is_derived_is_compared_until_the_row_is_found(
+    loop: NetworkedLoop, tmp_path: Path, offset: int, harm: Callable[[Path], None]
 ) -> None:
     path = tmp_path / f"consumequeue/orders/0/{0:020d}"
 
-    async def after(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path, **NEVER) as broker:
+        await with_other_queues_between(broker)
+    harm(path)
+    async with running_broker(loop, tmp_path, **NEVER) as broker:
         found: list[int] = []
         for _ in range(10):
             begin = offset + len(found)
@@ -208,15 +210,16 @@ def test_what_is_derived_is_compared_until_the_row_is_found(
         assert found == list(range(offset, 60))
         assert broker.broker.context.node.scrubber.passes == 0
 
-    with_broker(with_other_queues_between, tmp_path, **NEVER)
-    harm(path)
-    with_broker(after, tmp_path, **NEVER)
 
-
-def test_who_asks_again_meanwhile_has_nothing_compared_twice(tmp_path: Path) -> None:
+async def test_who_asks_again_meanwhile_has_nothing_compared_twice(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
     path = tmp_path / f"consumequeue/orders/0/{0:020d}"
 
-    async def after(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path, **NEVER) as broker:
+        await with_other_queues_between(broker)
+    flip(path, 40 * ROW_SIZE + 7)
+    async with running_broker(loop, tmp_path, scrub_mib_per_second=1, **NEVER) as broker:
         node = broker.broker.context.node
         looked: list[int] = []
         check = node.store.check_entries
@@ -235,10 +238,6 @@ def test_who_asks_again_meanwhile_has_nothing_compared_twice(tmp_path: Path) -> 
         assert codes == [ResponseCode.SYSTEM_ERROR] * refused + [0] * (20 - refused)
         assert looked == sorted(set(looked))
 
-    with_broker(with_other_queues_between, tmp_path, **NEVER)
-    flip(path, 40 * ROW_SIZE + 7)
-    with_broker(after, tmp_path, scrub_mib_per_second=1, **NEVER)
-
 
 WAITS: dict[str, Any] = {"clock_runs": True, "scrub_pass_seconds": 1_000_000}
 
@@ -251,22 +250,20 @@ def time_of(row: bytes) -> int:
     return int.from_bytes(row[12:], "big")
 
 
-def one_rots(
+@asynccontextmanager
+async def one_rots(
+    loop: NetworkedLoop,
     data: Path,
     topic: str,
     when: str,
     rotted: tuple[int, Callable[[bytes], bytes]],
-    after: Callable[[SingleBroker], Coroutine[Any, Any, None]],
-) -> None:
-    """Three messages wait; the row of one rots while the broker is down."""
-
-    async def before(broker: SingleBroker) -> None:
+) -> AsyncIterator[SingleBroker]:
+    """Three messages wait; the row of one rots while the broker is down; the broker after that."""
+    async with running_broker(loop, data, **WAITS) as broker:
         await broker.create_topic("orders")
         for body in (b"0", b"1", b"2"):
             await broker.send("orders", 0, body, when)
         await asyncio.sleep(40)
-
-    with_broker(before, data, **WAITS)
     (path,) = (data / "consumequeue" / topic).glob("*/*")
     own = path.read_bytes()
     rows = [own[at : at + ROW_SIZE] for at in range(0, len(own), ROW_SIZE)]
@@ -274,7 +271,8 @@ def one_rots(
     row, rot = rotted
     rows[row] = rot(rows[row])
     path.write_bytes(b"".join(rows))
-    with_broker(after, data, **WAITS)
+    async with running_broker(loop, data, **WAITS) as broker:
+        yield broker
 
 
 async def until(broker: SingleBroker, wall_ms: int) -> None:
@@ -302,31 +300,27 @@ ROTS: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.mark.parametrize("rot", ROTS.values(), ids=ROTS)
 @pytest.mark.parametrize("row", [0, 1, 2])
-def test_a_message_waits_for_its_own_time_whatever_its_row_says(
-    tmp_path: Path, row: int, rot: Callable[[bytes], bytes]
+async def test_a_message_waits_for_its_own_time_whatever_its_row_says(
+    loop: NetworkedLoop, tmp_path: Path, row: int, rot: Callable[[bytes], bytes]
 ) -> None:
-    async def after(broker: SingleBroker) -> None:
+    when = f"TIMER_DELIVER_MS\x01{NOW_MS + 100_000}\x02"
+    async with one_rots(loop, tmp_path, TIMER_TOPIC, when, (row, rot)) as broker:
         await until(broker, NOW_MS + 98_000)
         assert await bodies(broker) == []
         await until(broker, NOW_MS + 101_000)
         assert await bodies(broker) == [b"0", b"1", b"2"]
         assert broker.broker.context.machine.state.timer.waiting == 0
 
-    when = f"TIMER_DELIVER_MS\x01{NOW_MS + 100_000}\x02"
-    one_rots(tmp_path, TIMER_TOPIC, when, (row, rot), after)
-
 
 @pytest.mark.parametrize("rot", ROTS.values(), ids=ROTS)
-def test_a_message_waits_for_as_long_as_its_level_says_whatever_its_row_says(
-    tmp_path: Path, rot: Callable[[bytes], bytes]
+async def test_a_message_waits_for_as_long_as_its_level_says_whatever_its_row_says(
+    loop: NetworkedLoop, tmp_path: Path, rot: Callable[[bytes], bytes]
 ) -> None:
-    async def after(broker: SingleBroker) -> None:
+    async with one_rots(loop, tmp_path, SCHEDULE_TOPIC, "DELAY\x016\x02", (0, rot)) as broker:
         await until(broker, NOW_MS + DELAYS_MS[5])
         assert await bodies(broker) == []
         await until(broker, NOW_MS + DELAYS_MS[5] + 4000)
         assert await bodies(broker) == [b"0", b"1", b"2"]
-
-    one_rots(tmp_path, SCHEDULE_TOPIC, "DELAY\x016\x02", (0, rot), after)
 
 
 def later(row: bytes) -> bytes:
@@ -335,10 +329,11 @@ def later(row: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("tried_again", [False, True])
-def test_a_message_whose_row_says_a_later_time_of_its_slot_is_on_time(
-    tmp_path: Path, tried_again: bool
+async def test_a_message_whose_row_says_a_later_time_of_its_slot_is_on_time(
+    loop: NetworkedLoop, tmp_path: Path, tried_again: bool
 ) -> None:
-    async def after(broker: SingleBroker) -> None:
+    when = f"TIMER_DELIVER_MS\x01{NOW_MS + 100_000}\x02"
+    async with one_rots(loop, tmp_path, TIMER_TOPIC, when, (1, later)) as broker:
         if tried_again:
             await until(broker, NOW_MS + 90_000)
             timers = broker.broker.context.scheduled_messages._timers
@@ -348,26 +343,25 @@ def test_a_message_whose_row_says_a_later_time_of_its_slot_is_on_time(
         assert await bodies(broker) == [b"0", b"1", b"2"]
         assert broker.broker.context.machine.state.timer.waiting == 0
 
-    when = f"TIMER_DELIVER_MS\x01{NOW_MS + 100_000}\x02"
-    one_rots(tmp_path, TIMER_TOPIC, when, (1, later), after)
 
-
-def test_what_was_delivered_is_not_again_where_its_row_rots_to_a_later_time(tmp_path: Path) -> None:
-    async def after(broker: SingleBroker) -> None:
+async def test_what_was_delivered_is_not_again_where_its_row_rots_to_a_later_time(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    when = f"TIMER_DELIVER_MS\x01{NOW_MS + 20_000}\x02"
+    async with one_rots(loop, tmp_path, TIMER_TOPIC, when, (1, later)) as broker:
         await until(broker, NOW_MS + 150_000)
         assert await bodies(broker) == [b"0", b"1", b"2"]
         assert broker.broker.context.machine.state.timer.waiting == 0
 
-    when = f"TIMER_DELIVER_MS\x01{NOW_MS + 20_000}\x02"
-    one_rots(tmp_path, TIMER_TOPIC, when, (1, later), after)
 
-
-def test_the_log_is_kept_while_a_row_of_the_wheel_is_wrong(tmp_path: Path) -> None:
-    async def after(broker: SingleBroker) -> None:
+async def test_the_log_is_kept_while_a_row_of_the_wheel_is_wrong(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    when = f"TIMER_DELIVER_MS\x01{NOW_MS + 3 * SLOT_MS}\x02"
+    async with one_rots(
+        loop, tmp_path, TIMER_TOPIC, when, (1, lambda _: bytes(ROW_SIZE))
+    ) as broker:
         delivery = broker.broker.context.scheduled_messages
         assert delivery.oldest_needed_position() == 0
         await asyncio.sleep(0.1)
         assert (delivery.oldest_needed_position() or 0) > 0
-
-    when = f"TIMER_DELIVER_MS\x01{NOW_MS + 3 * SLOT_MS}\x02"
-    one_rots(tmp_path, TIMER_TOPIC, when, (1, lambda _: bytes(ROW_SIZE)), after)

@@ -15,7 +15,14 @@ from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.frame import Frame
 from dledger.node.state_machine import Leadership
 from dledger.raft.raft_state import Role
-from tests.broker.single_broker import ADDRESS, NOW_MS, SingleBroker, pull_ext, with_broker
+from tests.broker.single_broker import (
+    ADDRESS,
+    NOW_MS,
+    SingleBroker,
+    pull_ext,
+    running_broker,
+)
+from tests.support.virtual_network import NetworkedLoop
 
 RESET = {"topic": "orders", "group": "readers", "timestamp": "0", "isForce": "true"}
 BACK_TO_THE_START = b'{"offsetTable":{{"brokerName":"broker-a","queueId":0,"topic":"orders"}:0}}'
@@ -67,19 +74,18 @@ def committed(broker: SingleBroker) -> int | None:
     return broker.broker.context.machine.state.offset("readers", "orders", 0)
 
 
-def test_a_group_that_consumes_is_moved_and_its_members_are_told(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        member = await joined(broker)
-        answer = await reset(broker)
-        assert (answer.code, answer.body) == (0, BACK_TO_THE_START)
-        assert committed(broker) == 0
-        await asyncio.sleep(0.01)
-        (told,) = member.told
-        assert (told.body, told.is_one_way) == (BACK_TO_THE_START, True)
-        assert told.ext == RESET
-        await member.client.close()
-
-    with_broker(scenario, tmp_path)
+async def test_a_group_that_consumes_is_moved_and_its_members_are_told(
+    broker: SingleBroker,
+) -> None:
+    member = await joined(broker)
+    answer = await reset(broker)
+    assert (answer.code, answer.body) == (0, BACK_TO_THE_START)
+    assert committed(broker) == 0
+    await asyncio.sleep(0.01)
+    (told,) = member.told
+    assert (told.body, told.is_one_way) == (BACK_TO_THE_START, True)
+    assert told.ext == RESET
+    await member.client.close()
 
 
 @pytest.mark.parametrize(
@@ -95,59 +101,53 @@ def test_a_group_that_consumes_is_moved_and_its_members_are_told(tmp_path: Path)
         ({"queueId": "0", "offset": "99"}, 5),
     ],
 )
-def test_a_group_goes_to_the_first_message_that_is_not_older(
-    tmp_path: Path, changed: dict[str, str], offset: int
+async def test_a_group_goes_to_the_first_message_that_is_not_older(
+    broker: SingleBroker, changed: dict[str, str], offset: int
 ) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        member = await joined(broker, consumed=3)
-        assert (await reset(broker, **changed)).code == ResponseCode.SUCCESS
-        assert committed(broker) == offset
-        await member.client.close()
-
-    with_broker(scenario, tmp_path)
+    member = await joined(broker, consumed=3)
+    assert (await reset(broker, **changed)).code == ResponseCode.SUCCESS
+    assert committed(broker) == offset
+    await member.client.close()
 
 
-def test_a_client_that_ignores_what_it_is_told_is_moved_by_its_next_pull(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        member = await joined(broker)
-        held = asyncio.ensure_future(
-            broker.ask(RequestCode.PULL_MESSAGE, pull_ext("orders", 0, 5) | {"sysFlag": "6"})
-        )
-        await asyncio.sleep(0.01)
-        await reset(broker)
-        answer = await held
-        told = (answer.code, answer.remark, answer.ext["nextBeginOffset"])
-        assert told == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", "0")
-        assert (await broker.pull("orders", 0, 0)).code == ResponseCode.SUCCESS
-        await member.client.close()
-
-    with_broker(scenario, tmp_path)
-
-
-def test_what_a_group_commits_before_it_has_followed_does_not_count(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        member = await joined(broker)
-        await reset(broker)
-        await commit(broker, 5)
-        assert committed(broker) == 0
-        await broker.pull("orders", 0, 0)
-        await commit(broker, 1)
-        assert committed(broker) == 1
-        await member.client.close()
-
-    with_broker(scenario, tmp_path)
+async def test_a_client_that_ignores_what_it_is_told_is_moved_by_its_next_pull(
+    broker: SingleBroker,
+) -> None:
+    member = await joined(broker)
+    held = asyncio.ensure_future(
+        broker.ask(RequestCode.PULL_MESSAGE, pull_ext("orders", 0, 5) | {"sysFlag": "6"})
+    )
+    await asyncio.sleep(0.01)
+    await reset(broker)
+    answer = await held
+    told = (answer.code, answer.remark, answer.ext["nextBeginOffset"])
+    assert told == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", "0")
+    assert (await broker.pull("orders", 0, 0)).code == ResponseCode.SUCCESS
+    await member.client.close()
 
 
-def test_a_group_that_never_follows_is_taken_at_its_word_after_a_minute(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        member = await joined(broker)
-        await reset(broker)
-        await asyncio.sleep(RESET_SECONDS)
-        await commit(broker, 5)
-        assert committed(broker) == 5
-        await member.client.close()
+async def test_what_a_group_commits_before_it_has_followed_does_not_count(
+    broker: SingleBroker,
+) -> None:
+    member = await joined(broker)
+    await reset(broker)
+    await commit(broker, 5)
+    assert committed(broker) == 0
+    await broker.pull("orders", 0, 0)
+    await commit(broker, 1)
+    assert committed(broker) == 1
+    await member.client.close()
 
-    with_broker(scenario, tmp_path)
+
+async def test_a_group_that_never_follows_is_taken_at_its_word_after_a_minute(
+    broker: SingleBroker,
+) -> None:
+    member = await joined(broker)
+    await reset(broker)
+    await asyncio.sleep(RESET_SECONDS)
+    await commit(broker, 5)
+    assert committed(broker) == 5
+    await member.client.close()
 
 
 @pytest.mark.parametrize(
@@ -161,101 +161,89 @@ def test_a_group_that_never_follows_is_taken_at_its_word_after_a_minute(tmp_path
         ({"timestamp": "noon"}, ResponseCode.SYSTEM_ERROR),
     ],
 )
-def test_a_reset_that_cannot_be_done_says_why_and_changes_nothing(
-    tmp_path: Path, changed: dict[str, str], code: ResponseCode
+async def test_a_reset_that_cannot_be_done_says_why_and_changes_nothing(
+    broker: SingleBroker, changed: dict[str, str], code: ResponseCode
 ) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        member = await joined(broker)
-        body: dict[str, Any] = {"groupName": "away"}
-        await broker.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, orjson.dumps(body))
-        answer = await reset(broker, **changed)
-        assert (answer.code, bool(answer.remark)) == (code, True)
-        assert committed(broker) == 5
-        assert not member.told
-        await member.client.close()
-
-    with_broker(scenario, tmp_path)
+    member = await joined(broker)
+    body: dict[str, Any] = {"groupName": "away"}
+    await broker.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, orjson.dumps(body))
+    answer = await reset(broker, **changed)
+    assert (answer.code, bool(answer.remark)) == (code, True)
+    assert committed(broker) == 5
+    assert not member.told
+    await member.client.close()
 
 
-def test_a_node_that_does_not_lead_moves_nobody(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
+async def test_a_node_that_does_not_lead_moves_nobody(loop: NetworkedLoop, tmp_path: Path) -> None:
+    async with running_broker(loop, tmp_path, serving=False) as broker:
         assert (await reset(broker)).code == ResponseCode.SERVICE_NOT_AVAILABLE
 
-    with_broker(scenario, tmp_path, serving=False)
 
-
-def test_a_node_that_does_not_lead_forgets_which_groups_were_moved(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        member = await joined(broker)
-        await reset(broker)
-        leads = broker.broker.context.node.leadership
-        broker.broker.leadership_changed(Leadership(Role.FOLLOWER, leads.term, None, False))
-        broker.broker.leadership_changed(leads)
-        await commit(broker, 5)
-        assert committed(broker) == 5
-        assert (await broker.pull("orders", 0, 5)).code == ResponseCode.PULL_NOT_FOUND
-        await member.client.close()
-
-    with_broker(scenario, tmp_path)
-
-
-def test_a_group_whose_configuration_was_deleted_is_moved_with_its_members(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        member = await joined(broker)
-        delete = {"groupName": "readers"}
-        assert (await broker.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, delete)).code == 0
-        assert (await reset(broker)).body == BACK_TO_THE_START
-        assert member.told
-        await member.client.close()
-        await asyncio.sleep(1)
-        assert (await reset(broker)).code == ResponseCode.CONSUMER_NOT_ONLINE  # it has offsets
-        await broker.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, delete | {"removeOffset": "true"})
-        assert (await reset(broker)).code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
-
-    with_broker(scenario, tmp_path)
-
-
-def test_what_a_member_commits_while_the_group_is_being_moved_does_not_undo_it(
-    tmp_path: Path,
+async def test_a_node_that_does_not_lead_forgets_which_groups_were_moved(
+    broker: SingleBroker,
 ) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        member = await joined(broker)
-        place = {"consumerGroup": "readers", "topic": "orders", "queueId": "0"}
-        code = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
-        moved = member.client.invoke_nowait(ADDRESS, code, RESET)
-        code = RequestCode.UPDATE_CONSUMER_OFFSET
-        member.client.push(ADDRESS, code, place | {"commitOffset": "4"})
-        assert (await moved).code == ResponseCode.SUCCESS
-        await asyncio.sleep(0.01)
-        assert committed(broker) == 0
-        await member.client.close()
-
-    with_broker(scenario, tmp_path)
+    member = await joined(broker)
+    await reset(broker)
+    leads = broker.broker.context.node.leadership
+    broker.broker.leadership_changed(Leadership(Role.FOLLOWER, leads.term, None, False))
+    broker.broker.leadership_changed(leads)
+    await commit(broker, 5)
+    assert committed(broker) == 5
+    assert (await broker.pull("orders", 0, 5)).code == ResponseCode.PULL_NOT_FOUND
+    await member.client.close()
 
 
-def test_a_move_that_is_refused_leaves_the_members_their_commits(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        member = await joined(broker)
-        resets = broker.broker.context.delivery.resets
-        resets.begin("readers", "orders", 0, 0)
-        assert resets.is_pending("readers", "orders", 0)
-        assert resets.take("readers", "orders", 0) is None, "nobody is sent where nobody is moved"
-        resets.give_up("readers", "orders", 0)
-        await commit(broker, 4)
-        assert committed(broker) == 4
-        await member.client.close()
+async def test_a_group_whose_configuration_was_deleted_is_moved_with_its_members(
+    broker: SingleBroker,
+) -> None:
+    member = await joined(broker)
+    delete = {"groupName": "readers"}
+    assert (await broker.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, delete)).code == 0
+    assert (await reset(broker)).body == BACK_TO_THE_START
+    assert member.told
+    await member.client.close()
+    await asyncio.sleep(1)
+    assert (await reset(broker)).code == ResponseCode.CONSUMER_NOT_ONLINE  # it has offsets
+    await broker.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, delete | {"removeOffset": "true"})
+    assert (await reset(broker)).code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
 
-    with_broker(scenario, tmp_path)
+
+async def test_what_a_member_commits_while_the_group_is_being_moved_does_not_undo_it(
+    broker: SingleBroker,
+) -> None:
+    member = await joined(broker)
+    place = {"consumerGroup": "readers", "topic": "orders", "queueId": "0"}
+    code = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
+    moved = member.client.invoke_nowait(ADDRESS, code, RESET)
+    code = RequestCode.UPDATE_CONSUMER_OFFSET
+    member.client.push(ADDRESS, code, place | {"commitOffset": "4"})
+    assert (await moved).code == ResponseCode.SUCCESS
+    await asyncio.sleep(0.01)
+    assert committed(broker) == 0
+    await member.client.close()
 
 
-def test_who_commits_one_way_and_then_asks_is_told_what_it_committed(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        member = await joined(broker)
-        place = {"consumerGroup": "readers", "topic": "orders", "queueId": "0"}
-        code = RequestCode.UPDATE_CONSUMER_OFFSET
-        member.client.push(ADDRESS, code, place | {"commitOffset": "2"})
-        answer = await member.client.invoke(ADDRESS, RequestCode.QUERY_CONSUMER_OFFSET, place)
-        assert answer.ext == {"offset": "2"}
-        await member.client.close()
+async def test_a_move_that_is_refused_leaves_the_members_their_commits(
+    broker: SingleBroker,
+) -> None:
+    member = await joined(broker)
+    resets = broker.broker.context.delivery.resets
+    resets.begin("readers", "orders", 0, 0)
+    assert resets.is_pending("readers", "orders", 0)
+    assert resets.take("readers", "orders", 0) is None, "nobody is sent where nobody is moved"
+    resets.give_up("readers", "orders", 0)
+    await commit(broker, 4)
+    assert committed(broker) == 4
+    await member.client.close()
 
-    with_broker(scenario, tmp_path)
+
+async def test_who_commits_one_way_and_then_asks_is_told_what_it_committed(
+    broker: SingleBroker,
+) -> None:
+    member = await joined(broker)
+    place = {"consumerGroup": "readers", "topic": "orders", "queueId": "0"}
+    code = RequestCode.UPDATE_CONSUMER_OFFSET
+    member.client.push(ADDRESS, code, place | {"commitOffset": "2"})
+    answer = await member.client.invoke(ADDRESS, RequestCode.QUERY_CONSUMER_OFFSET, place)
+    assert answer.ext == {"offset": "2"}
+    await member.client.close()

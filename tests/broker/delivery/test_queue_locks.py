@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -16,7 +15,7 @@ from broker.limits import CLIENTS
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from dledger.node.state_machine import Leadership
 from dledger.raft.raft_state import Role
-from tests.broker.single_broker import SingleBroker, with_broker
+from tests.broker.single_broker import SingleBroker
 
 
 def body_of(client_id: str, queue_ids: Sequence[int]) -> dict[str, Any]:
@@ -45,91 +44,67 @@ async def unlock(broker: SingleBroker, client_id: str, *queue_ids: int) -> None:
     assert answer.code == ResponseCode.SUCCESS, answer.remark
 
 
-def with_orders(scenario: Callable[[SingleBroker], Coroutine[Any, Any, None]], data: Path) -> None:
-    """Runs ``scenario`` with a broker that has the topic orders, of four queues."""
-
-    async def run(broker: SingleBroker) -> None:
-        await broker.create_topic("orders")
-        await scenario(broker)
-
-    with_broker(run, data)
+@pytest.fixture
+async def broker(broker: SingleBroker) -> SingleBroker:
+    await broker.create_topic("orders")
+    return broker
 
 
-def test_queues_that_are_not_there_are_not_locked(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        assert await lock(broker, "a", 3, 4, 2**31 - 1) == [3]
-
-    with_orders(scenario, tmp_path)
+async def test_queues_that_are_not_there_are_not_locked(broker: SingleBroker) -> None:
+    assert await lock(broker, "a", 3, 4, 2**31 - 1) == [3]
 
 
-def test_locks_have_a_limit_and_are_renewed_beyond(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_locks_have_a_limit_and_are_renewed_beyond(
+    broker: SingleBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("broker.delivery.queue_locks.CLIENTS", replace(CLIENTS, locks_max=2))
-
-    async def scenario(broker: SingleBroker) -> None:
-        assert await lock(broker, "a", 0, 1, 2) == [0, 1]
-        assert await lock(broker, "b", 2) == []
-        assert await lock(broker, "a", 1, 0) == [1, 0]
-        await unlock(broker, "a", 1)
-        assert await lock(broker, "b", 1, 2) == [1]
-        await asyncio.sleep(LOCK_SECONDS + 1)
-        assert await lock(broker, "c", 2, 3) == [2, 3]
-
-    with_orders(scenario, tmp_path)
+    assert await lock(broker, "a", 0, 1, 2) == [0, 1]
+    assert await lock(broker, "b", 2) == []
+    assert await lock(broker, "a", 1, 0) == [1, 0]
+    await unlock(broker, "a", 1)
+    assert await lock(broker, "b", 1, 2) == [1]
+    await asyncio.sleep(LOCK_SECONDS + 1)
+    assert await lock(broker, "c", 2, 3) == [2, 3]
 
 
-def test_a_queue_is_locked_by_one_member_at_a_time(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        assert await lock(broker, "a", 0, 1) == [0, 1]
-        assert await lock(broker, "b", 1, 2) == [2]
-        assert await lock(broker, "a", 0, 1, 2) == [0, 1]
-
-    with_orders(scenario, tmp_path)
+async def test_a_queue_is_locked_by_one_member_at_a_time(broker: SingleBroker) -> None:
+    assert await lock(broker, "a", 0, 1) == [0, 1]
+    assert await lock(broker, "b", 1, 2) == [2]
+    assert await lock(broker, "a", 0, 1, 2) == [0, 1]
 
 
-def test_only_its_holder_gives_up_a_lock(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await lock(broker, "a", 0, 1)
-        await unlock(broker, "b", 0)
-        await unlock(broker, "a", 1)
-        assert await lock(broker, "b", 0, 1) == [1]
-
-    with_orders(scenario, tmp_path)
+async def test_only_its_holder_gives_up_a_lock(broker: SingleBroker) -> None:
+    await lock(broker, "a", 0, 1)
+    await unlock(broker, "b", 0)
+    await unlock(broker, "a", 1)
+    assert await lock(broker, "b", 0, 1) == [1]
 
 
-def test_a_lock_ends_unless_it_is_renewed(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await lock(broker, "a", 0, 1)
-        await asyncio.sleep(LOCK_SECONDS - 1)
-        await lock(broker, "a", 0)
-        await asyncio.sleep(2)
-        assert await lock(broker, "b", 0, 1) == [1]
-
-    with_orders(scenario, tmp_path)
+async def test_a_lock_ends_unless_it_is_renewed(broker: SingleBroker) -> None:
+    await lock(broker, "a", 0, 1)
+    await asyncio.sleep(LOCK_SECONDS - 1)
+    await lock(broker, "a", 0)
+    await asyncio.sleep(2)
+    assert await lock(broker, "b", 0, 1) == [1]
 
 
-def test_groups_do_not_share_locks(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await lock(broker, "a", 0)
-        other = orjson.dumps(body_of("b", [0]) | {"consumerGroup": "writers"})
-        answer = await broker.ask(RequestCode.LOCK_BATCH_MQ, {}, other)
-        assert len(orjson.loads(answer.body)["lockOKMQSet"]) == 1
-
-    with_orders(scenario, tmp_path)
+async def test_groups_do_not_share_locks(broker: SingleBroker) -> None:
+    await lock(broker, "a", 0)
+    other = orjson.dumps(body_of("b", [0]) | {"consumerGroup": "writers"})
+    answer = await broker.ask(RequestCode.LOCK_BATCH_MQ, {}, other)
+    assert len(orjson.loads(answer.body)["lockOKMQSet"]) == 1
 
 
-def test_a_node_that_does_not_lead_locks_nothing_and_forgets_its_locks(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await lock(broker, "a", 0)
-        leads = broker.broker.context.node.leadership
-        broker.broker.leadership_changed(Leadership(Role.FOLLOWER, leads.term, None, False))
-        refused = await broker.ask(RequestCode.LOCK_BATCH_MQ, {}, orjson.dumps(body_of("a", [0])))
-        assert refused.code != ResponseCode.SUCCESS
-        broker.broker.leadership_changed(leads)
-        assert await lock(broker, "b", 0) == [0]
-
-    with_orders(scenario, tmp_path)
+async def test_a_node_that_does_not_lead_locks_nothing_and_forgets_its_locks(
+    broker: SingleBroker,
+) -> None:
+    await lock(broker, "a", 0)
+    leads = broker.broker.context.node.leadership
+    broker.broker.leadership_changed(Leadership(Role.FOLLOWER, leads.term, None, False))
+    refused = await broker.ask(RequestCode.LOCK_BATCH_MQ, {}, orjson.dumps(body_of("a", [0])))
+    assert refused.code != ResponseCode.SUCCESS
+    broker.broker.leadership_changed(leads)
+    assert await lock(broker, "b", 0) == [0]
 
 
 @pytest.mark.parametrize(
@@ -145,13 +120,10 @@ def test_a_node_that_does_not_lead_locks_nothing_and_forgets_its_locks(tmp_path:
         (b'{"consumerGroup":"g","clientId":"a","mqSet":[{"queueId":1}]}', "topic"),
     ],
 )
-def test_a_request_that_is_wrong_is_told_what_is_wrong(
-    body: bytes, remark: str, tmp_path: Path
+async def test_a_request_that_is_wrong_is_told_what_is_wrong(
+    broker: SingleBroker, body: bytes, remark: str
 ) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        for code in (RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ):
-            answer = await broker.ask(code, {}, body)
-            assert answer.code == ResponseCode.SYSTEM_ERROR
-            assert remark in str(answer.remark)
-
-    with_broker(scenario, tmp_path)
+    for code in (RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ):
+        answer = await broker.ask(code, {}, body)
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert remark in str(answer.remark)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 
 import pytest
 
-from broker.group_commit.batcher import ENTRY_BYTES, PIPELINE_ENTRIES, Batcher
+from broker.group_commit.batcher import ENTRY_BYTES, PIPELINE_ENTRIES
 from broker.group_commit.pending_batch import QueueMessages
 from broker.limits import PRODUCE
-from broker.state.broker_state import BrokerState
 from broker.state.commands import CommitOffset, DeleteTopic, PutTopic, Schedule, decode_commands
 from broker.topics_and_groups import TopicConfig
 from dledger.errors import (
@@ -22,108 +21,12 @@ from dledger.errors import (
 from dledger.node.state_machine import Leadership
 from dledger.raft.raft_state import Role
 from store.errors import EntryTooLargeError
-from store.io.filesystem import Bytes
-from store.log.entry import HEADER_SIZE
-from store.message.batch import QUEUE_ROW, Batch, decode_batch
-from store.message.record import PendingMessage, iter_records, make_pending_message
+from store.message.batch import QUEUE_ROW
+from store.message.record import iter_records, make_pending_message
 from store.message.scheduled_topics import SCHEDULE_TOPIC
-from tests.support.virtual_network import VirtualLoop
+from tests.broker.group_commit.room import HOST, Heard, Room, message
 
-HOST = bytes(8)
-LEADS = Leadership(Role.LEADER, 3, "n0", True)
 FOLLOWS = Leadership(Role.FOLLOWER, 4, "n1", False)
-
-
-class Proposals:
-    """A node that keeps what is proposed until the test says how it ended."""
-
-    def __init__(self) -> None:
-        self.position = 0
-        self.batches: list[Batch] = []
-        self.dones: list[Callable[[ProposeError | None], None]] = []
-        self.refusal: ProposeError | None = None
-
-    def propose(
-        self,
-        body_size: int,
-        build: Callable[[int], Sequence[Bytes]],
-        done: Callable[[ProposeError | None], None],
-    ) -> int:
-        if self.refusal is not None:
-            raise self.refusal
-        body = b"".join(build(self.position))
-        assert len(body) == body_size
-        self.batches.append(decode_batch(body))
-        self.dones.append(done)
-        self.position += HEADER_SIZE + body_size
-        return len(self.batches) - 1
-
-    def commit(self) -> None:
-        self.dones.pop(0)(None)
-
-    def bodies(self, number: int) -> list[bytes]:
-        return [record.body for record in iter_records(self.batches[number].records)]
-
-
-class Applied:
-    """The applied state."""
-
-    def __init__(self) -> None:
-        self.state = BrokerState()
-        self.ends: dict[tuple[str, int], int] = {}
-
-    def end_offset(self, topic: str, queue_id: int) -> int:
-        return self.ends.get((topic, queue_id), 0)
-
-
-class Heard:
-    """Who waits for messages."""
-
-    def __init__(self) -> None:
-        self.first_offset = -1
-        self.positions: list[int] = []
-        self.error: ProposeError | None = None
-
-    def stored(self, first_offset: int, positions: Sequence[int]) -> None:
-        self.first_offset, self.positions = first_offset, list(positions)
-
-    def failed(self, error: ProposeError) -> None:
-        self.error = error
-
-
-class Room:
-    """A batcher with its surroundings. ``turn`` lets the loop turn once."""
-
-    def __init__(self, segment_size: int = 64 << 20) -> None:
-        self.loop = VirtualLoop()
-        self.node = Proposals()
-        self.applied = Applied()
-        self.now_ms = 1_000_000
-        self.batcher = Batcher(
-            node=self.node,
-            applied=self.applied,
-            loop=self.loop,
-            wall_clock=lambda: self.now_ms,
-            store_host=HOST,
-            segment_size=segment_size,
-        )
-        self.batcher.leadership_changed(LEADS)
-
-    def turn(self, seconds: float = 0.0) -> None:
-        self.loop.call_later(seconds, self.loop.stop)
-        self.loop.run_forever()
-
-    def add(self, body: bytes, topic: str = "t", queue_id: int = 0) -> Heard:
-        heard = Heard()
-        self.batcher.add_message(topic, queue_id, message(body), heard)
-        return heard
-
-
-@pytest.fixture
-def room() -> Iterator[Room]:
-    opened = Room()
-    yield opened
-    opened.loop.close()
 
 
 @pytest.fixture
@@ -132,10 +35,6 @@ def small_room() -> Iterator[Room]:
     opened = Room(segment_size=8192)
     yield opened
     opened.loop.close()
-
-
-def message(body: bytes) -> PendingMessage:
-    return make_pending_message("t", body, b"", born_timestamp=1, born_host=HOST)
 
 
 def test_what_is_staged_in_one_turn_is_one_entry(room: Room) -> None:
@@ -369,36 +268,3 @@ def test_a_topic_is_known_from_when_it_is_staged(room: Room) -> None:
     room.applied.state.apply(PutTopic.of(TopicConfig("new"), 3))
     room.node.commit()
     assert room.batcher.topic("new") == TopicConfig("new")
-
-
-def test_lazy_offsets_travel_with_the_next_entry(room: Room) -> None:
-    room.batcher.add_lazy_offset("g", "t", 0, 1)
-    room.batcher.add_lazy_offset("g", "t", 0, 2)
-    room.turn()
-    assert room.node.batches == []
-    room.add(b"x")
-    room.turn()
-    assert decode_commands(room.node.batches[0].commands) == [CommitOffset("g", "t", 0, 2)]
-
-
-def test_lazy_offsets_wait_no_longer_than_a_second(room: Room) -> None:
-    room.batcher.add_lazy_offset("g", "t", 0, 2)
-    room.turn(1.001)
-    room.turn()
-    assert decode_commands(room.node.batches[0].commands) == [CommitOffset("g", "t", 0, 2)]
-    room.turn(5)
-    assert len(room.node.batches) == 1
-
-
-def test_a_lazy_offset_that_is_committed_already_makes_no_entry(room: Room) -> None:
-    room.applied.state.apply(CommitOffset("g", "t", 0, 2))
-    room.batcher.add_lazy_offset("g", "t", 0, 2)
-    room.turn(5)
-    assert room.node.batches == []
-
-
-def test_an_offset_committed_by_request_replaces_a_lazy_one(room: Room) -> None:
-    room.batcher.add_lazy_offset("g", "t", 0, 2)
-    room.batcher.add_command(CommitOffset("g", "t", 0, 9))
-    room.turn()
-    assert decode_commands(room.node.batches[0].commands) == [CommitOffset("g", "t", 0, 9)]

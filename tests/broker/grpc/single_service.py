@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,7 +15,8 @@ from broker.grpc.protocol import service_pb2 as pb
 from broker.grpc.protocol.definition_pb2 import Code
 from broker.grpc.service import GrpcService
 from broker.security.credentials import NO_SECURITY
-from tests.broker.single_broker import NOW_MS, SingleBroker, with_broker
+from tests.broker.single_broker import NOW_MS, SingleBroker, running_broker
+from tests.support.virtual_network import NetworkedLoop
 
 M = TypeVar("M", bound=AnyMessage)
 CLIENT = "127.0.0.1:4711"
@@ -53,19 +55,23 @@ def message(topic: str = "orders", body: bytes = b"hello", **system: Any) -> df.
     return df.Message(topic=df.Resource(name=topic), body=body, system_properties=properties)
 
 
-def with_service(
-    scenario: Callable[[SingleService], Coroutine[Any, Any, None]], path: Path, **settings: Any
-) -> None:
-    """Runs a scenario."""
-
-    async def run(broker: SingleBroker) -> None:
-        service = SingleService(broker)
-        try:
-            await scenario(service)
-        finally:
-            await service.service.close()
-
-    with_broker(run, path, **settings)
+@asynccontextmanager
+async def service_of(broker: SingleBroker) -> AsyncIterator[SingleService]:
+    """The service of a broker that runs."""
+    service = SingleService(broker)
+    try:
+        yield service
+    finally:
+        await service.service.close()
 
 
-__all__ = ["NOW_MS", "Code", "SingleService", "message", "with_service"]
+@asynccontextmanager
+async def running_service(
+    loop: NetworkedLoop, data: Path, **settings: Any
+) -> AsyncIterator[SingleService]:
+    """A broker and its service, both from their start to their stop."""
+    async with running_broker(loop, data, **settings) as broker, service_of(broker) as service:
+        yield service
+
+
+__all__ = ["NOW_MS", "Code", "SingleService", "message", "running_service", "service_of"]

@@ -17,8 +17,15 @@ from broker.grpc.protocol import service_pb2 as pb
 from broker.grpc.protocol.definition_pb2 import ClientType, Code, MessageType
 from broker.grpc.telemetry import Telemetry
 from broker.limits import GRPC, GrpcLimits
-from tests.broker.grpc.single_service import CLIENT, METADATA, SingleService, message, with_service
+from tests.broker.grpc.single_service import (
+    CLIENT,
+    METADATA,
+    SingleService,
+    message,
+    running_service,
+)
 from tests.broker.grpc.test_calls import received
+from tests.support.virtual_network import NetworkedLoop
 
 
 def test_the_instance_has_the_usual_limits() -> None:
@@ -49,53 +56,49 @@ def test_the_instance_has_the_usual_limits() -> None:
         ),
     ],
 )
-def test_a_field_has_a_largest_value(tmp_path: Path, system: dict[str, Any], code: Code) -> None:
-    async def scenario(service: SingleService) -> None:
-        assert (await service.send(message(**system))).status.code == code
+async def test_a_field_has_a_largest_value(
+    service: SingleService, system: dict[str, Any], code: Code
+) -> None:
+    assert (await service.send(message(**system))).status.code == code
 
-    with_service(scenario, tmp_path)
 
-
-def test_routes_of_many_topics_are_forgotten(tmp_path: Path) -> None:
-    async def scenario(service: SingleService) -> None:
+async def test_routes_of_many_topics_are_forgotten(loop: NetworkedLoop, tmp_path: Path) -> None:
+    async with running_service(loop, tmp_path, auto_create_topics=False) as service:
         routes = service.service.routes
         for number in range(GRPC.routes_max + 10):
             with pytest.raises(UnknownTopicError):
                 await routes.find(f"topic-{number}")
         assert 0 < len(routes._elsewhere) <= GRPC.routes_max
 
-    with_service(scenario, tmp_path, auto_create_topics=False)
+
+async def test_commands_for_a_client_that_does_not_read_are_dropped(service: SingleService) -> None:
+    telemetry = Telemetry(service.context, service.service.dispatcher, service.service.clients)
+    written = 0
+
+    async def write(_body: bytes) -> None:
+        nonlocal written
+        written += 1
+        await asyncio.sleep(1)
+
+    async def said() -> AsyncIterator[bytes]:
+        settings = pb.TelemetryCommand()
+        settings.settings.client_type = ClientType.PRODUCER
+        yield settings.SerializeToString()
+        session = service.service.clients.session("client-1")
+        assert session is not None
+        for _ in range(GRPC.commands_max * 2):
+            session.send(pb.TelemetryCommand())
+        await asyncio.sleep(GRPC.commands_max * 2)
+
+    await telemetry.serve(Call("Telemetry", METADATA, CLIENT), said(), write)
+    assert written <= GRPC.commands_max + 1
+    assert telemetry.streams == 0
 
 
-def test_commands_for_a_client_that_does_not_read_are_dropped(tmp_path: Path) -> None:
-    async def scenario(service: SingleService) -> None:
-        telemetry = Telemetry(service.context, service.service.dispatcher, service.service.clients)
-        written = 0
-
-        async def write(_body: bytes) -> None:
-            nonlocal written
-            written += 1
-            await asyncio.sleep(1)
-
-        async def said() -> AsyncIterator[bytes]:
-            settings = pb.TelemetryCommand()
-            settings.settings.client_type = ClientType.PRODUCER
-            yield settings.SerializeToString()
-            session = service.service.clients.session("client-1")
-            assert session is not None
-            for _ in range(GRPC.commands_max * 2):
-                session.send(pb.TelemetryCommand())
-            await asyncio.sleep(GRPC.commands_max * 2)
-
-        await telemetry.serve(Call("Telemetry", METADATA, CLIENT), said(), write)
-        assert written <= GRPC.commands_max + 1
-        assert telemetry.streams == 0
-
-    with_service(scenario, tmp_path)
-
-
-def test_renewals_have_a_number_and_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario(service: SingleService) -> None:
+async def test_renewals_have_a_number_and_an_end(
+    loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_service(loop, tmp_path, clock_runs=True) as service:
         await service.broker.create_topic("orders", queues=1)
         renewals = service.service.renewals
         renewals._is_connected = lambda _group, _client: True
@@ -109,5 +112,3 @@ def test_renewals_have_a_number_and_an_end(tmp_path: Path, monkeypatch: pytest.M
         await asyncio.sleep(300 + 2 * GRPC.renewed_seconds)
         assert len(renewals) == 0
         assert len((await received(service))[1]) == 2
-
-    with_service(scenario, tmp_path, clock_runs=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,33 +18,40 @@ from broker.remoting.protocol.codes import RequestCode
 from broker.security.cluster_secrets import ClusterSecrets
 from broker.security.credentials import ClientSecurity, Credentials
 from broker.security.tokens import make_token
-from tests.broker.http.test_server import HOST, Site, with_site
+from tests.broker.http.site import HOST, Site, running_site
 from tests.broker.single_broker import NOW_MS
+from tests.support.virtual_network import NetworkedLoop
 
 ADMIN = Credentials("admin-1234", "admin-secret")
 WRITER = Credentials("writer-123", "writer-secret")
 PRODUCE, CONSUME = "/topics/orders/messages", "/topics/orders/queues/0/messages"
 
 
-def with_access(
-    scenario: Callable[[Site], Coroutine[Any, Any, None]], data: Path, mode: str = ENFORCING
-) -> None:
-    async def prepared(site: Site) -> None:
+@asynccontextmanager
+async def guarded_site(
+    loop: NetworkedLoop, data: Path, mode: str = ENFORCING
+) -> AsyncIterator[Site]:
+    """It has one account besides the first admin's."""
+    async with running_site(
+        loop,
+        data,
+        secrets=ClusterSecrets((b"\x07" * 32,), ADMIN),
+        client_security=ClientSecurity(ADMIN),
+        security=SecurityConfig(directory="/s", access_control=mode),
+    ) as site:
         fields = {"accessKey": WRITER.access_key, "secretKey": WRITER.secret_key}
         code = RequestCode.UPDATE_AND_CREATE_ACL_CONFIG
         await asyncio.sleep(2)  # the first admin is written
         answer = await site.broker.ask(code, fields | {"topicPerms": "orders=PUB"})
         assert answer.code == 0, answer
         await site.broker.create_topic("orders")
-        await scenario(site)
+        yield site
 
-    with_site(
-        prepared,
-        data,
-        secrets=ClusterSecrets((b"\x07" * 32,), ADMIN),
-        client_security=ClientSecurity(ADMIN),
-        security=SecurityConfig(directory="/s", access_control=mode),
-    )
+
+@pytest.fixture
+async def site(loop: NetworkedLoop, tmp_path: Path) -> AsyncIterator[Site]:
+    async with guarded_site(loop, tmp_path) as site:
+        yield site
 
 
 def basic(keys: Credentials) -> str:
@@ -55,42 +62,36 @@ def bearer(keys: Credentials, expires_ms: int = NOW_MS + 1000) -> str:
     return f"Authorization: Bearer {make_token(keys.access_key, keys.secret_key, expires_ms)}"
 
 
-def test_every_path_has_a_row_and_no_other_has(tmp_path: Path) -> None:
-    async def scenario(site: Site) -> None:
+async def test_every_path_has_a_row_and_no_other_has(loop: NetworkedLoop, tmp_path: Path) -> None:
+    async with running_site(loop, tmp_path) as site:
         routes = HttpServer(site.broker.broker.context).app().router.resources()
         assert {each.canonical for each in routes} == HTTP_ACCESS.keys() | WITHOUT_ACCOUNT | CONSOLE
 
-    with_site(scenario, tmp_path)
 
-
-def test_nobody_gets_more_than_whether_the_node_is_well(tmp_path: Path) -> None:
-    async def scenario(site: Site) -> None:
-        assert (await site.ask("GET", "/healthz"))[0] == 200
-        for path in HTTP_ACCESS:
-            filled = re.sub(r"{queue}", "0", re.sub(r"{topic}", "orders", path))
-            method = "POST" if path in {"/snapshot", "/topics/{topic}/messages"} else "GET"
-            status, document = await site.ask(method, filled)
-            assert status == 401, path
-            assert document["error"].startswith("AclException: ")
-        head = await site.head("GET", "/status", (HOST,))
-        assert b'WWW-Authenticate: Basic realm="dledger"' in head
-        assert (await site.ask("GET", "/none"))[0] == 404
-
-    with_access(scenario, tmp_path)
+async def test_nobody_gets_more_than_whether_the_node_is_well(site: Site) -> None:
+    assert (await site.ask("GET", "/healthz"))[0] == 200
+    for path in HTTP_ACCESS:
+        filled = re.sub(r"{queue}", "0", re.sub(r"{topic}", "orders", path))
+        method = "POST" if path in {"/snapshot", "/topics/{topic}/messages"} else "GET"
+        status, document = await site.ask(method, filled)
+        assert status == 401, path
+        assert document["error"].startswith("AclException: ")
+    head = await site.head("GET", "/status", (HOST,))
+    assert b'WWW-Authenticate: Basic realm="dledger"' in head
+    assert (await site.ask("GET", "/none"))[0] == 404
 
 
 @pytest.mark.parametrize("header", [basic, bearer])
-def test_an_account_does_what_it_may(tmp_path: Path, header: Callable[[Credentials], str]) -> None:
-    async def scenario(site: Site) -> None:
-        writer, admin = (HOST, header(WRITER)), (HOST, header(ADMIN))
-        assert (await site.ask("POST", PRODUCE, b'{"body": "a"}', writer))[0] == 200
-        assert (await site.ask("POST", "/topics/bills/messages", b"{}", writer))[0] == 403
-        assert (await site.ask("GET", CONSUME, headers=writer))[0] == 403
-        assert (await site.ask("GET", CONSUME, headers=admin))[0] == 200
-        assert (await site.ask("GET", "/status", headers=writer))[0] == 200
-        assert (await site.ask("POST", "/snapshot", b"{}", writer))[0] == 403
-
-    with_access(scenario, tmp_path)
+async def test_an_account_does_what_it_may(
+    site: Site, header: Callable[[Credentials], str]
+) -> None:
+    writer, admin = (HOST, header(WRITER)), (HOST, header(ADMIN))
+    assert (await site.ask("POST", PRODUCE, b'{"body": "a"}', writer))[0] == 200
+    assert (await site.ask("POST", "/topics/bills/messages", b"{}", writer))[0] == 403
+    assert (await site.ask("GET", CONSUME, headers=writer))[0] == 403
+    assert (await site.ask("GET", CONSUME, headers=admin))[0] == 200
+    assert (await site.ask("GET", "/status", headers=writer))[0] == 200
+    assert (await site.ask("POST", "/snapshot", b"{}", writer))[0] == 403
 
 
 @pytest.mark.parametrize(
@@ -108,19 +109,14 @@ def test_an_account_does_what_it_may(tmp_path: Path, header: Callable[[Credentia
         f"{basic(WRITER)}\r\n{basic(WRITER)}",
     ],
 )
-def test_wrong_keys_and_tokens_are_refused_and_not_repeated(tmp_path: Path, header: str) -> None:
-    async def scenario(site: Site) -> None:
-        status, document = await site.ask("GET", "/status", headers=(HOST, header))
-        assert status == 401
-        assert "secre" not in document["error"].replace("secret key of", "")
-
-    with_access(scenario, tmp_path)
+async def test_wrong_keys_and_tokens_are_refused_and_not_repeated(site: Site, header: str) -> None:
+    status, document = await site.ask("GET", "/status", headers=(HOST, header))
+    assert status == 401
+    assert "secre" not in document["error"].replace("secret key of", "")
 
 
-def test_permissive_answers_everybody_and_counts(tmp_path: Path) -> None:
-    async def scenario(site: Site) -> None:
+async def test_permissive_answers_everybody_and_counts(loop: NetworkedLoop, tmp_path: Path) -> None:
+    async with guarded_site(loop, tmp_path, PERMISSIVE) as site:
         assert (await site.ask("POST", PRODUCE, b'{"body": "a"}'))[0] == 200
         _, status = await site.ask("GET", "/status")
         assert (status["security"]["access_control"], status["access_refused"]) == (PERMISSIVE, 2)
-
-    with_access(scenario, tmp_path, PERMISSIVE)

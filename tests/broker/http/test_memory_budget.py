@@ -13,8 +13,8 @@ from aiohttp import StreamReader
 
 from broker.http.connections import Connections
 from broker.limits import HttpLimits
-from tests.broker.http.test_server import HOST, Site, with_site
-from tests.support.virtual_network import MemoryTransport, VirtualLoop, in_virtual_time, turns
+from tests.broker.http.site import HOST, Site, running_site
+from tests.support.virtual_network import MemoryTransport, NetworkedLoop, turns
 
 PATH = "/topics/orders/messages"
 LARGE = orjson.dumps({"body": "x" * 50_000, "queue_id": 0})
@@ -23,8 +23,8 @@ LIMITS = HttpLimits(memory_max=1, free_bytes=1000, stall_seconds=20, body_bytes_
 """So little that the largest request, of 192 KiB, fills it."""
 
 
-def test_bodies_on_their_way_share_one_budget(tmp_path: Path) -> None:
-    async def scenario(site: Site) -> None:
+async def test_bodies_on_their_way_share_one_budget(loop: NetworkedLoop, tmp_path: Path) -> None:
+    async with running_site(loop, tmp_path, limits=LIMITS) as site:
         begun = [site.begin("POST", PATH, len(LARGE)) for _ in range(6)]
         for connection, _ in begun:
             connection.write(LARGE[:-1])
@@ -42,11 +42,9 @@ def test_bodies_on_their_way_share_one_budget(tmp_path: Path) -> None:
         assert (await site.ask("POST", PATH, LARGE))[0] == 200
         assert site.memory.held == 0
 
-    with_site(scenario, tmp_path, limits=LIMITS)
 
-
-def test_a_body_that_stops_coming_is_given_up(tmp_path: Path) -> None:
-    async def scenario(site: Site) -> None:
+async def test_a_body_that_stops_coming_is_given_up(loop: NetworkedLoop, tmp_path: Path) -> None:
+    async with running_site(loop, tmp_path, limits=LIMITS) as site:
         connection, curl = site.begin("POST", PATH, len(LARGE))
         connection.write(LARGE[:10_000])
         await turns()
@@ -57,14 +55,12 @@ def test_a_body_that_stops_coming_is_given_up(tmp_path: Path) -> None:
         )
         assert site.memory.held == 0
 
-    with_site(scenario, tmp_path, limits=LIMITS)
-
 
 @pytest.mark.parametrize(("every_seconds", "status"), [(5, 200), (15, 408)])
-def test_a_slow_body_may_take_its_time_if_it_comes(
-    tmp_path: Path, every_seconds: int, status: int
+async def test_a_slow_body_may_take_its_time_if_it_comes(
+    loop: NetworkedLoop, tmp_path: Path, every_seconds: int, status: int
 ) -> None:
-    async def scenario(site: Site) -> None:
+    async with running_site(loop, tmp_path, limits=LIMITS) as site:
         connection, curl = site.begin("POST", PATH, len(LARGE))
         answer = asyncio.ensure_future(curl.answer())
         for start in range(0, len(LARGE), 6000):
@@ -72,14 +68,15 @@ def test_a_slow_body_may_take_its_time_if_it_comes(
             await asyncio.wait((answer,), timeout=every_seconds)
         assert (await answer)[0] == status
 
-    with_site(scenario, tmp_path, limits=LIMITS)
-
 
 @pytest.mark.parametrize("path", [PATH, "/snapshot"])
-def test_an_upload_that_is_aborted_leaves_nothing_behind(tmp_path: Path, path: str) -> None:
+async def test_an_upload_that_is_aborted_leaves_nothing_behind(
+    loop: NetworkedLoop, tmp_path: Path, path: str
+) -> None:
     """Not even for the garbage collector, which comes by seldom."""
 
-    async def scenario(site: Site) -> None:
+    async with running_site(loop, tmp_path, limits=LIMITS) as site:
+
         def streams() -> int:
             return sum(type(each) is StreamReader for each in gc.get_objects())
 
@@ -101,30 +98,30 @@ def test_an_upload_that_is_aborted_leaves_nothing_behind(tmp_path: Path, path: s
         finally:
             gc.enable()
 
-    with_site(scenario, tmp_path, limits=LIMITS)
-
 
 @pytest.mark.parametrize(("count", "status"), [(60, b"200"), (70, b"400")])
-def test_a_request_has_so_many_headers(tmp_path: Path, count: int, status: bytes) -> None:
-    async def scenario(site: Site) -> None:
+async def test_a_request_has_so_many_headers(
+    loop: NetworkedLoop, tmp_path: Path, count: int, status: bytes
+) -> None:
+    async with running_site(loop, tmp_path, limits=HttpLimits(headers_max=64)) as site:
         headers = [HOST, *(f"X-{number}: {number}" for number in range(count))]
         head = await site.head("GET", "/status", headers)
         assert head.split()[1] == status
 
-    with_site(scenario, tmp_path, limits=HttpLimits(headers_max=64))
 
-
-def test_a_body_that_says_that_it_is_too_large_is_not_read(tmp_path: Path) -> None:
-    async def scenario(site: Site) -> None:
+async def test_a_body_that_says_that_it_is_too_large_is_not_read(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    async with running_site(loop, tmp_path, limits=LIMITS) as site:
         _, curl = site.begin("POST", PATH, 1 << 30)
         status, answer = await curl.answer()
         assert (status, answer["error"]) == (413, "the request has more than 196608 bytes")
 
-    with_site(scenario, tmp_path, limits=LIMITS)
 
-
-def test_answers_that_nobody_takes_share_the_budget(tmp_path: Path) -> None:
-    async def scenario(site: Site) -> None:
+async def test_answers_that_nobody_takes_share_the_budget(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    async with running_site(loop, tmp_path, limits=LIMITS) as site:
         for _ in range(2):
             await site.ask("POST", PATH, orjson.dumps({"body": "x" * 60_000, "queue_id": 0}))
         begun = []
@@ -139,8 +136,6 @@ def test_answers_that_nobody_takes_share_the_budget(tmp_path: Path) -> None:
         answers = [(await curl.answer())[0] for _, curl in begun]
         assert (answers[0], answers[-1]) == (200, 503)
         assert site.memory.held == 0
-
-    with_site(scenario, tmp_path, limits=LIMITS)
 
 
 class Peer(asyncio.Protocol):
@@ -170,8 +165,7 @@ class Serving(asyncio.Protocol):
             self.transport.close()
 
 
-@in_virtual_time
-async def test_only_so_many_connections_are_served(loop: VirtualLoop) -> None:
+async def test_only_so_many_connections_are_served(loop: NetworkedLoop) -> None:
     connections = Connections(loop, HttpLimits(connections_max=2), Serving)
     peers = [Peer() for _ in range(3)]
     nears = [loop.join(peer, connections.accept())[0] for peer in peers]
@@ -186,8 +180,7 @@ async def test_only_so_many_connections_are_served(loop: VirtualLoop) -> None:
     assert not another.ended
 
 
-@in_virtual_time
-async def test_a_peer_that_takes_nothing_loses_its_connection(loop: VirtualLoop) -> None:
+async def test_a_peer_that_takes_nothing_loses_its_connection(loop: NetworkedLoop) -> None:
     connections = Connections(loop, HttpLimits(stall_seconds=20), Serving)
     connections.start()
     peers = {}
@@ -207,35 +200,27 @@ async def test_a_peer_that_takes_nothing_loses_its_connection(loop: VirtualLoop)
     assert len(connections) == 0
 
 
-def test_a_connection_without_a_request_is_closed(tmp_path: Path) -> None:
-    async def scenario(site: Site) -> None:
-        loop = site.broker.loop
-        begun_at = loop.time()
-        for sent in (b"", f"GET /status HTTP/1.1\r\n{HOST}\r\nX-Half: ".encode()):
-            peer = Peer()
-            near, _ = loop.join(peer, site.protocol())
-            near.write(sent)
-            await peer.end.wait()
-        assert loop.time() - begun_at == pytest.approx(2 * 60, abs=4)
-
-    with_site(scenario, tmp_path)
+async def test_a_connection_without_a_request_is_closed(site: Site) -> None:
+    loop = site.broker.loop
+    begun_at = loop.time()
+    for sent in (b"", f"GET /status HTTP/1.1\r\n{HOST}\r\nX-Half: ".encode()):
+        peer = Peer()
+        near, _ = loop.join(peer, site.protocol())
+        near.write(sent)
+        await peer.end.wait()
+    assert loop.time() - begun_at == pytest.approx(2 * 60, abs=4)
 
 
-def test_a_compressed_body_is_refused_unread(tmp_path: Path) -> None:
-    async def scenario(site: Site) -> None:
-        for body in (gzip.compress(SMALL), b"no gzip"):
-            answer = site.ask("POST", PATH, body, (HOST, "Content-Encoding: gzip"))
-            assert await answer == (415, {"error": "no body is read as gzip"})
-
-    with_site(scenario, tmp_path)
+async def test_a_compressed_body_is_refused_unread(site: Site) -> None:
+    for body in (gzip.compress(SMALL), b"no gzip"):
+        answer = site.ask("POST", PATH, body, (HOST, "Content-Encoding: gzip"))
+        assert await answer == (415, {"error": "no body is read as gzip"})
 
 
-def test_a_header_that_is_no_text_is_one_line(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_a_header_that_is_no_text_is_one_line(
+    loop: NetworkedLoop, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def scenario(site: Site) -> None:
+    async with running_site(loop, tmp_path) as site:
         answer = await site.head("GET", "/topics", (HOST, "Expect: \udcd4"))
         assert answer.startswith(b"HTTP/1.1 500 ")
-
-    with_site(scenario, tmp_path)
     assert not [each for each in caplog.records if each.exc_info]

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.http.test_server import HOST, Site, with_site
+from tests.broker.http.site import HOST, Site, running_site
+from tests.support.virtual_network import NetworkedLoop
 
 JSON = "Content-Type: application/json"
 OWN = "Origin: http://127.0.0.1:8080"
@@ -37,11 +38,11 @@ OWN = "Origin: http://127.0.0.1:8080"
         ],
     ],
 )
-def test_who_names_this_node_is_answered(tmp_path: Path, headers: list[str]) -> None:
-    async def scenario(site: Site) -> None:
+async def test_who_names_this_node_is_answered(
+    loop: NetworkedLoop, tmp_path: Path, headers: list[str]
+) -> None:
+    async with running_site(loop, tmp_path, http_hosts=("console.example.com",)) as site:
         assert (await site.ask("GET", "/status", headers=headers))[0] == 200
-
-    with_site(scenario, tmp_path, http_hosts=("console.example.com",))
 
 
 @pytest.mark.parametrize(
@@ -74,8 +75,8 @@ def test_who_names_this_node_is_answered(tmp_path: Path, headers: list[str]) -> 
         (403, [HOST, OWN, "Sec-Fetch-Site: cross-site"]),
     ],
 )
-def test_who_speaks_for_another_site_is_refused(
-    tmp_path: Path, status: int, headers: list[str]
+async def test_who_speaks_for_another_site_is_refused(
+    loop: NetworkedLoop, tmp_path: Path, status: int, headers: list[str]
 ) -> None:
     requests = [
         ("GET", "/topics", b""),
@@ -85,26 +86,21 @@ def test_who_speaks_for_another_site_is_refused(
         ("GET", "/nowhere", b""),
     ]
 
-    async def scenario(site: Site) -> None:
+    async with running_site(loop, tmp_path) as site:
         for method, path, body in requests:
             found, answer = await site.ask(method, path, body, [*headers, JSON])
             assert (found, list(answer)) == (status, ["error"])
         assert site.broker.broker.context.batcher.topic("orders") is None
-
-    with_site(scenario, tmp_path)
     assert not (tmp_path / "snapshots").exists()
 
 
-def test_a_navigation_from_elsewhere_sends_nothing(tmp_path: Path) -> None:
+async def test_a_navigation_from_elsewhere_sends_nothing(site: Site) -> None:
     """A form of another site is a navigation, too."""
 
-    async def scenario(site: Site) -> None:
-        headers = [HOST, "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate"]
-        headers.append("Sec-Fetch-Dest: document")
-        found, _ = await site.ask("POST", "/topics/orders/messages", b'{"body": "a"}', headers)
-        assert found == 403
-
-    with_site(scenario, tmp_path)
+    headers = [HOST, "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate"]
+    headers.append("Sec-Fetch-Dest: document")
+    found, _ = await site.ask("POST", "/topics/orders/messages", b'{"body": "a"}', headers)
+    assert found == 403
 
 
 @pytest.mark.parametrize(
@@ -120,22 +116,16 @@ def test_a_navigation_from_elsewhere_sends_nothing(tmp_path: Path) -> None:
         (415, [HOST, "Content-Type: application/x-www-form-urlencoded", OWN]),
     ],
 )
-def test_a_page_must_say_that_it_sends_json(
-    tmp_path: Path, status: int, headers: list[str]
+async def test_a_page_must_say_that_it_sends_json(
+    site: Site, status: int, headers: list[str]
 ) -> None:
-    async def scenario(site: Site) -> None:
-        found, answer = await site.ask("POST", "/topics/orders/messages", b'{"body": "a"}', headers)
-        assert found == status, answer
-
-    with_site(scenario, tmp_path)
+    found, answer = await site.ask("POST", "/topics/orders/messages", b'{"body": "a"}', headers)
+    assert found == status, answer
 
 
 @pytest.mark.parametrize("headers", [[], [HOST, "Host: evil.example"]])
-def test_a_request_names_this_node_once(tmp_path: Path, headers: list[str]) -> None:
-    async def scenario(site: Site) -> None:
-        assert (await site.head("GET", "/status", headers)).startswith(b"HTTP/1.0 400 ")
-
-    with_site(scenario, tmp_path)
+async def test_a_request_names_this_node_once(site: Site, headers: list[str]) -> None:
+    assert (await site.head("GET", "/status", headers)).startswith(b"HTTP/1.0 400 ")
 
 
 @pytest.mark.parametrize(
@@ -147,30 +137,21 @@ def test_a_request_names_this_node_once(tmp_path: Path, headers: list[str]) -> N
         (404, "//evil.example/status"),
     ],
 )
-def test_a_target_may_name_this_node_too(tmp_path: Path, status: int, target: str) -> None:
-    async def scenario(site: Site) -> None:
-        assert (await site.ask("GET", target))[0] == status
-        assert (await site.head("OPTIONS", "*", [HOST])).startswith(b"HTTP/1.")
-
-    with_site(scenario, tmp_path)
+async def test_a_target_may_name_this_node_too(site: Site, status: int, target: str) -> None:
+    assert (await site.ask("GET", target))[0] == status
+    assert (await site.head("OPTIONS", "*", [HOST])).startswith(b"HTTP/1.")
 
 
-def test_answers_are_for_this_node_s_pages_alone(tmp_path: Path) -> None:
-    async def scenario(site: Site) -> None:
-        for path in ("/", "/status", "/nowhere"):
-            head = await site.head("GET", path, [HOST])
-            assert b"Cross-Origin-Resource-Policy: same-origin" in head
-            assert b"X-Content-Type-Options: nosniff" in head
-            assert b"X-Frame-Options: DENY" in head
-            assert b"Access-Control-Allow-Origin" not in head
-
-    with_site(scenario, tmp_path)
+async def test_answers_are_for_this_node_s_pages_alone(site: Site) -> None:
+    for path in ("/", "/status", "/nowhere"):
+        head = await site.head("GET", path, [HOST])
+        assert b"Cross-Origin-Resource-Policy: same-origin" in head
+        assert b"X-Content-Type-Options: nosniff" in head
+        assert b"X-Frame-Options: DENY" in head
+        assert b"Access-Control-Allow-Origin" not in head
 
 
-def test_a_refusal_of_a_name_says_where_names_are_set(tmp_path: Path) -> None:
-    async def scenario(site: Site) -> None:
-        _, answer = await site.ask("GET", "/status", headers=["Host: broker.example"])
-        assert "'broker.example'" in answer["error"]
-        assert "http_hosts of node.toml" in answer["error"]
-
-    with_site(scenario, tmp_path)
+async def test_a_refusal_of_a_name_says_where_names_are_set(site: Site) -> None:
+    _, answer = await site.ask("GET", "/status", headers=["Host: broker.example"])
+    assert "'broker.example'" in answer["error"]
+    assert "http_hosts of node.toml" in answer["error"]

@@ -20,8 +20,9 @@ from store.errors import StoreError
 from store.io.filesystem import Bytes
 from store.message.properties import encode_properties
 from store.message.record import MessageRecord, decode_record
-from tests.broker.http.test_server import Site, with_site
+from tests.broker.http.site import Site, running_site
 from tests.broker.single_broker import SingleBroker
+from tests.support.virtual_network import NetworkedLoop
 
 STATUS = {
     ResponseCode.SYSTEM_ERROR: (400,),
@@ -106,13 +107,16 @@ def _settle(found: asyncio.Future[Bytes], data: Bytes, error: StoreError | None)
     found.set_result(data)
 
 
-def outcome_of(
-    wire: Any, sent: Sent, data: Path, prepare: Callable[[Site], Any] | None, **settings: Any
+async def outcome_of(
+    loop: NetworkedLoop,
+    wire: Any,
+    sent: Sent,
+    data: Path,
+    prepare: Callable[[Site], Any] | None,
+    **settings: Any,
 ) -> tuple[Answer, list[MessageRecord], object]:
     """The answer, what is stored then, and the topics that there are."""
-    found: list[tuple[Answer, list[MessageRecord], object]] = []
-
-    async def scenario(site: Site) -> None:
+    async with running_site(loop, data, **settings) as site:
         await site.broker.create_topic("orders")
         await site.broker.create_topic("closed", perm=4)
         for name, attempts in ("g", "16"), ("once", "0"):
@@ -124,19 +128,21 @@ def outcome_of(
                 await prepared
         answer = await wire(site, sent)
         topics = sorted(site.broker.broker.context.machine.state.topics)
-        found.append((answer, await stored(site.broker), topics))
-
-    with_site(scenario, data, **settings)
-    return found[0]
+        return answer, await stored(site.broker), topics
 
 
-def compare(
-    sent: Sent, tmp_path: Path, prepare: Callable[[Site], Any] | None = None, **settings: Any
+async def compare(
+    loop: NetworkedLoop,
+    sent: Sent,
+    tmp_path: Path,
+    prepare: Callable[[Site], Any] | None = None,
+    **settings: Any,
 ) -> tuple[Answer, list[MessageRecord]]:
     """What came of it, the same for both wires."""
-    (one, left, topics), (other, right, others) = (
-        outcome_of(wire, sent, tmp_path / wire.__name__, prepare, **settings) for wire in WIRES
-    )
+    (one, left, topics), (other, right, others) = [
+        await outcome_of(loop, wire, sent, tmp_path / wire.__name__, prepare, **settings)
+        for wire in WIRES
+    ]
     assert replace(one, codes=()) == replace(other, codes=())
     assert (left, topics) == (right, others)
     assert set(other.codes) <= set(one.codes)
@@ -162,8 +168,10 @@ def compare(
         (Sent(topic="%RETRY%once", queue_id=0), "%DLQ%once", "DELAY\x010\x02"),
     ],
 )
-def test_a_message_is_stored_alike(tmp_path: Path, sent: Sent, topic: str, properties: str) -> None:
-    answer, (record,) = compare(sent, tmp_path)
+async def test_a_message_is_stored_alike(
+    loop: NetworkedLoop, tmp_path: Path, sent: Sent, topic: str, properties: str
+) -> None:
+    answer, (record,) = await compare(loop, sent, tmp_path)
     assert (answer.error, answer.queue_id, record.topic) == ("", sent.queue_id, topic)
     assert properties in record.properties.decode()
     assert record.body == sent.body.encode()
@@ -190,16 +198,17 @@ def test_a_message_is_stored_alike(tmp_path: Path, sent: Sent, topic: str, prope
         (Sent(topic="%RETRY%unknown", queue_id=0), "subscription group not exist, unknown", {}),
     ],
 )
-def test_a_message_is_refused_alike(
-    tmp_path: Path, sent: Sent, error: str, settings: dict[str, Any]
+async def test_a_message_is_refused_alike(
+    loop: NetworkedLoop, tmp_path: Path, sent: Sent, error: str, settings: dict[str, Any]
 ) -> None:
-    answer, records = compare(sent, tmp_path, **settings)
+    answer, records = await compare(loop, sent, tmp_path, **settings)
     assert error in answer.error
     assert records == []
 
 
-def test_a_full_disk_refuses_alike(tmp_path: Path) -> None:
-    answer, records = compare(
+async def test_a_full_disk_refuses_alike(loop: NetworkedLoop, tmp_path: Path) -> None:
+    answer, records = await compare(
+        loop,
         Sent(),
         tmp_path,
         lambda site: site.broker.broker.context.batcher.refuse_messages(NoRoomError),
@@ -207,19 +216,23 @@ def test_a_full_disk_refuses_alike(tmp_path: Path) -> None:
     assert ("the disk has no room" in answer.error, answer.codes, records) == (True, (503,), [])
 
 
-def test_what_is_too_much_is_refused_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_too_much_is_refused_alike(
+    loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("broker.ingest.ingest.STATE", replace(STATE, transactions_max=0))
-    answer, _ = compare(Sent(properties=HALF), tmp_path)
+    answer, _ = await compare(loop, Sent(properties=HALF), tmp_path)
     assert (answer.error, answer.codes) == ("0 transactions are open, the limit is 0", (503,))
     monkeypatch.setattr(
         "broker.ingest.deduplication.PRODUCE", replace(PRODUCE, suspect_bytes_max=0)
     )
     twice = Sent(properties={"UNIQ_KEY": "one"})
-    answer, _ = compare(twice, tmp_path / "again", lambda site: over_remoting(site, twice))
+    answer, _ = await compare(
+        loop, twice, tmp_path / "again", lambda site: over_remoting(site, twice)
+    )
     assert ("0 bytes of requests wait" in answer.error, answer.codes) == (True, (503,))
 
 
-def test_an_unknown_outcome_is_told_as_such(tmp_path: Path) -> None:
+async def test_an_unknown_outcome_is_told_as_such(loop: NetworkedLoop, tmp_path: Path) -> None:
     def lose(site: Site) -> None:
         batcher = site.broker.broker.context.batcher
 
@@ -228,23 +241,20 @@ def test_an_unknown_outcome_is_told_as_such(tmp_path: Path) -> None:
 
         batcher._node.propose = lost  # type: ignore[method-assign, assignment]  # a double
 
-    answer, _ = compare(Sent(), tmp_path, lose)
+    answer, _ = await compare(loop, Sent(), tmp_path, lose)
     assert (answer.outcome, answer.codes) == ("unknown", (503,))
 
 
 @pytest.mark.parametrize("sent", [Sent(), Sent(properties={"DELAY": "3"}), Sent(properties=HALF)])
 @pytest.mark.parametrize("wires", [WIRES, WIRES[::-1]])
-def test_what_was_sent_over_one_is_known_on_the_other(
-    tmp_path: Path, sent: Sent, wires: tuple[Any, Any]
+async def test_what_was_sent_over_one_is_known_on_the_other(
+    site: Site, sent: Sent, wires: tuple[Any, Any]
 ) -> None:
     sent = replace(sent, properties={"UNIQ_KEY": "one", **sent.properties})
 
-    async def scenario(site: Site) -> None:
-        await site.broker.create_topic("orders")
-        first = await wires[0](site, sent)
-        again = await wires[1](site, replace(sent, queue_id=2))
-        assert first == again
-        assert (first.error, first.queue_id) == ("", 1)
-        assert len(await stored(site.broker)) == 1
-
-    with_site(scenario, tmp_path)
+    await site.broker.create_topic("orders")
+    first = await wires[0](site, sent)
+    again = await wires[1](site, replace(sent, queue_id=2))
+    assert first == again
+    assert (first.error, first.queue_id) == ("", 1)
+    assert len(await stored(site.broker)) == 1

@@ -5,179 +5,62 @@ from __future__ import annotations
 import asyncio
 import base64
 import zlib
-from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any
 
-import orjson
 import pytest
-from aiohttp import web
 
 from broker.delivery.fetch import NO_GROUP
-from broker.http.memory_budget import MEMORY, MemoryBudget
-from broker.http.server import HttpServer
-from broker.limits import HTTP, HttpLimits
-from broker.prometheus.ports import PortFigures
 from broker.remoting.protocol.codes import RequestCode
 from store.quoting import TEXT_MAX
+from tests.broker.http.site import Site, running_site
 from tests.broker.metrics.test_topic_metrics import view
-from tests.broker.single_broker import NOW_MS, SingleBroker, messages, with_broker
-from tests.support.virtual_network import MemoryTransport
-
-HOST = "Host: 127.0.0.1:8080"
+from tests.broker.single_broker import NOW_MS, messages
+from tests.support.virtual_network import NetworkedLoop
 
 
-class Curl(asyncio.Protocol):
-    """One request on a connection of its own."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._received = bytearray()
-        self._closed: asyncio.Future[None] = loop.create_future()
-
-    def data_received(self, data: bytes) -> None:
-        self._received += data
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._closed.set_result(None)
-
-    @property
-    def begun(self) -> bool:
-        """Whether something was answered."""
-        return bool(self._received)
-
-    async def parts(self) -> tuple[bytes, bytes]:
-        """Head and body."""
-        await self._closed
-        head, _, body = bytes(self._received).partition(b"\r\n\r\n")
-        return head, body
-
-    async def answer(self) -> tuple[int, Any]:
-        """Status and document."""
-        head, body = await self.parts()
-        assert b"application/json" in head, head
-        return int(head.split()[1]), orjson.loads(body)
+async def test_a_posted_message_is_stored_and_read_back(site: Site) -> None:
+    document = {"body": "hällo", "tags": "a", "keys": ["k1", "k2"], "queue_id": 1}
+    status, stored = await site.post("orders", document | {"properties": {"x": "y"}})
+    assert status == 200, stored
+    assert (stored["queue_id"], stored["queue_offset"], stored["broker"]) == (1, 0, "broker-a")
+    status, pulled = await site.ask("GET", "/topics/orders/queues/1/messages")
+    assert status == 200
+    (message,) = pulled.pop("messages")
+    assert pulled == {"status": "FOUND", "next_offset": 1, "min_offset": 0, "max_offset": 1}
+    assert message == {
+        "topic": "orders",
+        "queue_id": 1,
+        "queue_offset": 0,
+        "msg_id": stored["msg_id"],
+        "unique_key": "",
+        "tags": "a",
+        "keys": ["k1", "k2"],
+        "properties": {"x": "y", "TAGS": "a", "KEYS": "k1 k2"},
+        "born_timestamp": NOW_MS,
+        "store_timestamp": NOW_MS,
+        "reconsume_times": 0,
+        "body": "hällo",
+    }
 
 
-class Site:
-    """A broker with its HTTP server."""
-
-    def __init__(self, broker: SingleBroker, runner: web.AppRunner) -> None:
-        self.broker = broker
-        self._runner = runner
-
-    @property
-    def memory(self) -> MemoryBudget:
-        return self._runner.app[MEMORY]
-
-    def protocol(self) -> asyncio.Protocol:
-        """What serves one connection."""
-        assert self._runner.server is not None
-        return self._runner.server()
-
-    def begin(
-        self, method: str, path: str, size: int, headers: Sequence[str] = (HOST,)
-    ) -> tuple[MemoryTransport, Curl]:
-        """Sends all but the body."""
-        loop = self.broker.loop
-        curl = Curl(loop)
-        near, _ = loop.join(curl, self.protocol(), 8080)
-        head = (
-            f"{method} {path} HTTP/1.1",
-            *headers,
-            "Connection: close",
-            f"Content-Length: {size}",
-        )
-        near.write("\r\n".join((*head, "", "")).encode(errors="surrogateescape"))
-        return near, curl
-
-    async def head(self, method: str, path: str, headers: Sequence[str]) -> bytes:
-        """What an answer begins with."""
-        _, curl = self.begin(method, path, 0, headers)
-        return (await curl.parts())[0]
-
-    def ask(
-        self, method: str, path: str, body: bytes = b"", headers: Sequence[str] = (HOST,)
-    ) -> asyncio.Task[tuple[int, Any]]:
-        connection, curl = self.begin(method, path, len(body), headers)
-        connection.write(body)
-        return asyncio.ensure_future(curl.answer())
-
-    async def post(self, topic: str, document: object) -> tuple[int, Any]:
-        return await self.ask("POST", f"/topics/{topic}/messages", orjson.dumps(document))
+async def test_bytes_that_are_no_text_travel_as_base64(site: Site) -> None:
+    encoded = base64.b64encode(b"\xff\x00").decode()
+    await site.post("orders", {"body_base64": encoded, "queue_id": 0})
+    (record,) = messages(await site.broker.pull("orders", 0, 0))
+    assert record.body == b"\xff\x00"
+    _, pulled = await site.ask("GET", "/topics/orders/queues/0/messages")
+    assert pulled["messages"][0]["body_base64"] == encoded
 
 
-def with_site(
-    scenario: Callable[[Site], Coroutine[Any, Any, None]],
-    data: Path,
-    *,
-    serving: bool = True,
-    limits: HttpLimits = HTTP,
-    **settings: Any,
-) -> None:
-    async def run(broker: SingleBroker) -> None:
-        remoting = PortFigures(lambda: len(broker.server.connections), broker.server.refusals)
-        runner = HttpServer(
-            broker.broker.context, limits, remoting=remoting, nameservers={"ns:9876": "registered"}
-        ).runner()
-        await runner.setup()
-        await scenario(Site(broker, runner))
-        await runner.cleanup()
-
-    with_broker(run, data, serving=serving, **settings)
-
-
-def test_a_posted_message_is_stored_and_read_back(tmp_path: Path) -> None:
-    async def scenario(site: Site) -> None:
-        document = {"body": "hällo", "tags": "a", "keys": ["k1", "k2"], "queue_id": 1}
-        status, stored = await site.post("orders", document | {"properties": {"x": "y"}})
-        assert status == 200, stored
-        assert (stored["queue_id"], stored["queue_offset"], stored["broker"]) == (1, 0, "broker-a")
-        status, pulled = await site.ask("GET", "/topics/orders/queues/1/messages")
-        assert status == 200
-        (message,) = pulled.pop("messages")
-        assert pulled == {"status": "FOUND", "next_offset": 1, "min_offset": 0, "max_offset": 1}
-        assert message == {
-            "topic": "orders",
-            "queue_id": 1,
-            "queue_offset": 0,
-            "msg_id": stored["msg_id"],
-            "unique_key": "",
-            "tags": "a",
-            "keys": ["k1", "k2"],
-            "properties": {"x": "y", "TAGS": "a", "KEYS": "k1 k2"},
-            "born_timestamp": NOW_MS,
-            "store_timestamp": NOW_MS,
-            "reconsume_times": 0,
-            "body": "hällo",
-        }
-
-    with_site(scenario, tmp_path)
-
-
-def test_bytes_that_are_no_text_travel_as_base64(tmp_path: Path) -> None:
-    async def scenario(site: Site) -> None:
-        encoded = base64.b64encode(b"\xff\x00").decode()
-        await site.post("orders", {"body_base64": encoded, "queue_id": 0})
-        (record,) = messages(await site.broker.pull("orders", 0, 0))
-        assert record.body == b"\xff\x00"
-        _, pulled = await site.ask("GET", "/topics/orders/queues/0/messages")
-        assert pulled["messages"][0]["body_base64"] == encoded
-
-    with_site(scenario, tmp_path)
-
-
-def test_a_body_that_cannot_be_decompressed_is_given_as_it_is_stored(tmp_path: Path) -> None:
-    async def scenario(site: Site) -> None:
-        await site.broker.create_topic("orders")
-        for body, compression in ((b"\xff no zlib", "1"), (zlib.compress(b"inside"), "1")):
-            await site.broker.send("orders", 0, body, f=compression)
-        status, pulled = await site.ask("GET", "/topics/orders/queues/0/messages")
-        assert status == 200
-        stored, inflated = pulled["messages"]
-        assert stored["body_base64"] == base64.b64encode(b"\xff no zlib").decode()
-        assert inflated["body"] == "inside"
-
-    with_site(scenario, tmp_path)
+async def test_a_body_that_cannot_be_decompressed_is_given_as_it_is_stored(site: Site) -> None:
+    await site.broker.create_topic("orders")
+    for body, compression in ((b"\xff no zlib", "1"), (zlib.compress(b"inside"), "1")):
+        await site.broker.send("orders", 0, body, f=compression)
+    status, pulled = await site.ask("GET", "/topics/orders/queues/0/messages")
+    assert status == 200
+    stored, inflated = pulled["messages"]
+    assert stored["body_base64"] == base64.b64encode(b"\xff no zlib").decode()
+    assert inflated["body"] == "inside"
 
 
 @pytest.mark.parametrize(
@@ -201,43 +84,31 @@ def test_a_body_that_cannot_be_decompressed_is_given_as_it_is_stored(tmp_path: P
         ({"body": "a", "properties": {"": "x"}}, "a property has no name"),
     ],
 )
-def test_a_bad_message_is_refused_with_what_is_wrong(
-    tmp_path: Path, document: object, error: str
+async def test_a_bad_message_is_refused_with_what_is_wrong(
+    site: Site, document: object, error: str
 ) -> None:
-    async def scenario(site: Site) -> None:
-        status, answer = await site.post("orders", document)
-        assert (status, error in answer["error"]) == (400, True), answer
-
-    with_site(scenario, tmp_path)
+    status, answer = await site.post("orders", document)
+    assert (status, error in answer["error"]) == (400, True), answer
 
 
 @pytest.mark.parametrize(
     "document",
     [{"x" * 100_000: 1}, {"body": ["x"] * 10_000}, {"body": "a", "keys": ["a b" * 10_000]}],
 )
-def test_a_refusal_does_not_repeat_all_that_was_sent(tmp_path: Path, document: object) -> None:
-    async def scenario(site: Site) -> None:
-        status, answer = await site.post("orders", document)
-        assert (status, len(answer["error"]) <= TEXT_MAX + 100) == (400, True)
-
-    with_site(scenario, tmp_path)
+async def test_a_refusal_does_not_repeat_all_that_was_sent(site: Site, document: object) -> None:
+    status, answer = await site.post("orders", document)
+    assert (status, len(answer["error"]) <= TEXT_MAX + 100) == (400, True)
 
 
-def test_a_body_that_is_no_json_is_refused(tmp_path: Path) -> None:
-    async def scenario(site: Site) -> None:
-        status, answer = await site.ask("POST", "/topics/orders/messages", b"hello")
-        assert (status, "the request is not JSON" in answer["error"]) == (400, True)
-
-    with_site(scenario, tmp_path)
+async def test_a_body_that_is_no_json_is_refused(site: Site) -> None:
+    status, answer = await site.ask("POST", "/topics/orders/messages", b"hello")
+    assert (status, "the request is not JSON" in answer["error"]) == (400, True)
 
 
 @pytest.mark.parametrize("size", [64 << 10, (64 << 10) + 1, 1 << 20])
-def test_a_body_has_the_limit_of_every_message(tmp_path: Path, size: int) -> None:
-    async def scenario(site: Site) -> None:
-        status, _ = await site.post("orders", {"body": "x" * size})
-        assert status == (200 if size == site.broker.config.max_message_size else 413)
-
-    with_site(scenario, tmp_path)
+async def test_a_body_has_the_limit_of_every_message(site: Site, size: int) -> None:
+    status, _ = await site.post("orders", {"body": "x" * size})
+    assert status == (200 if size == site.broker.config.max_message_size else 413)
 
 
 @pytest.mark.parametrize(
@@ -253,77 +124,67 @@ def test_a_body_has_the_limit_of_every_message(tmp_path: Path, size: int) -> Non
         ("/nowhere", 404, "Not Found"),
     ],
 )
-def test_what_cannot_be_read_says_why(tmp_path: Path, path: str, status: int, error: str) -> None:
-    async def scenario(site: Site) -> None:
-        await site.broker.create_topic("orders")
-        await site.broker.create_topic("hidden", perm=2)
-        found, answer = await site.ask("GET", path)
-        assert (found, error in answer["error"]) == (status, True), answer
-
-    with_site(scenario, tmp_path)
+async def test_what_cannot_be_read_says_why(site: Site, path: str, status: int, error: str) -> None:
+    await site.broker.create_topic("orders")
+    await site.broker.create_topic("hidden", perm=2)
+    found, answer = await site.ask("GET", path)
+    assert (found, error in answer["error"]) == (status, True), answer
 
 
-def test_a_reader_may_wait_for_a_message(tmp_path: Path) -> None:
-    async def scenario(site: Site) -> None:
-        await site.broker.create_topic("orders")
-        waiting = site.ask("GET", "/topics/orders/queues/0/messages?wait_ms=5000")
-        await asyncio.sleep(1)
-        assert not waiting.done()
-        await site.broker.send("orders", 0, b"there")
-        _, pulled = await waiting
-        assert [message["body"] for message in pulled["messages"]] == ["there"]
-        started_at = site.broker.loop.time()
-        _, pulled = await site.ask("GET", "/topics/orders/queues/0/messages?offset=1&wait_ms=2000")
-        assert pulled["messages"] == []
-        assert site.broker.loop.time() - started_at == pytest.approx(2, abs=0.1)
-
-    with_site(scenario, tmp_path)
+async def test_a_reader_may_wait_for_a_message(site: Site) -> None:
+    await site.broker.create_topic("orders")
+    waiting = site.ask("GET", "/topics/orders/queues/0/messages?wait_ms=5000")
+    await asyncio.sleep(1)
+    assert not waiting.done()
+    await site.broker.send("orders", 0, b"there")
+    _, pulled = await waiting
+    assert [message["body"] for message in pulled["messages"]] == ["there"]
+    started_at = site.broker.loop.time()
+    _, pulled = await site.ask("GET", "/topics/orders/queues/0/messages?offset=1&wait_ms=2000")
+    assert pulled["messages"] == []
+    assert site.broker.loop.time() - started_at == pytest.approx(2, abs=0.1)
 
 
-def test_a_reader_that_goes_away_waits_no_more(tmp_path: Path) -> None:
+async def test_a_reader_that_goes_away_waits_no_more(site: Site) -> None:
     """As many as there may be of them would keep other clients from waiting."""
 
-    async def scenario(site: Site) -> None:
-        await site.broker.create_topic("orders")
-        path = "/topics/orders/queues/0/messages?wait_ms=60000"
-        begun = [site.begin("GET", path, 0)[0] for _ in range(5)]
-        await asyncio.sleep(1)
-        assert len(site.broker.broker.context.delivery.long_polling) == 5
-        for connection in begun:
-            connection.abort()
-        await asyncio.sleep(1)
-        assert len(site.broker.broker.context.delivery.long_polling) == 0
-        await site.broker.send("orders", 0, b"there")
-
-    with_site(scenario, tmp_path)
+    await site.broker.create_topic("orders")
+    path = "/topics/orders/queues/0/messages?wait_ms=60000"
+    begun = [site.begin("GET", path, 0)[0] for _ in range(5)]
+    await asyncio.sleep(1)
+    assert len(site.broker.broker.context.delivery.long_polling) == 5
+    for connection in begun:
+        connection.abort()
+    await asyncio.sleep(1)
+    assert len(site.broker.broker.context.delivery.long_polling) == 0
+    await site.broker.send("orders", 0, b"there")
 
 
-def test_health_and_status_say_that_the_leader_serves(tmp_path: Path) -> None:
-    async def scenario(site: Site) -> None:
-        assert await site.ask("GET", "/healthz") == (
-            200,
-            {"status": "ok", "node": "broker-a/n0", "role": "leader"},
-        )
-        _, status = await site.ask("GET", "/status")
-        assert (status["leader"], status["serving"], status["term"]) == ("n0", True, 1)
-        assert status["applied_index"] == status["last_index"] == 0
-        _, topics = await site.ask("GET", "/topics")
-        assert {topic["name"] for topic in topics["topics"] if topic["system"]} == {
-            "BenchmarkTest",
-            "DefaultCluster",
-            "DefaultCluster_REPLY_TOPIC",
-            "OFFSET_MOVED_EVENT",
-            "SELF_TEST_TOPIC",
-            "TBW102",
-            "broker-a",
-        }
-        assert not [topic for topic in topics["topics"] if not topic["system"]]
-
-    with_site(scenario, tmp_path)
+async def test_health_and_status_say_that_the_leader_serves(site: Site) -> None:
+    assert await site.ask("GET", "/healthz") == (
+        200,
+        {"status": "ok", "node": "broker-a/n0", "role": "leader"},
+    )
+    _, status = await site.ask("GET", "/status")
+    assert (status["leader"], status["serving"], status["term"]) == ("n0", True, 1)
+    assert status["applied_index"] == status["last_index"] == 0
+    _, topics = await site.ask("GET", "/topics")
+    assert {topic["name"] for topic in topics["topics"] if topic["system"]} == {
+        "BenchmarkTest",
+        "DefaultCluster",
+        "DefaultCluster_REPLY_TOPIC",
+        "OFFSET_MOVED_EVENT",
+        "SELF_TEST_TOPIC",
+        "TBW102",
+        "broker-a",
+    }
+    assert not [topic for topic in topics["topics"] if not topic["system"]]
 
 
-def test_without_a_leader_a_node_is_not_healthy_and_takes_nothing(tmp_path: Path) -> None:
-    async def scenario(site: Site) -> None:
+async def test_without_a_leader_a_node_is_not_healthy_and_takes_nothing(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    async with running_site(loop, tmp_path, serving=False) as site:
         status, answer = await site.ask("GET", "/healthz")
         assert (status, answer["status"]) == (503, "no leader is known")
         status, answer = await site.post("orders", {"body": "a"})
@@ -332,56 +193,48 @@ def test_without_a_leader_a_node_is_not_healthy_and_takes_nothing(tmp_path: Path
             {"error": "not the leader; the leader is not known yet"},
         )
 
-    with_site(scenario, tmp_path, serving=False)
+
+async def test_groups_are_shown_with_what_they_have_not_acknowledged(site: Site) -> None:
+    for number in range(5):
+        await site.post("orders", {"body": str(number), "queue_id": number % 2})
+    await site.broker.ask(
+        RequestCode.UPDATE_CONSUMER_OFFSET,
+        {"consumerGroup": "g", "topic": "orders", "queueId": "0", "commitOffset": "1"},
+    )
+    _, found = await site.ask("GET", "/groups")
+    assert found["groups"] == [
+        {"group": "g", "topic": "orders", "members": 0, "acknowledged": 1, "lag": 4}
+    ]
+    _, found = await site.ask("GET", "/topics")
+    (orders,) = [topic for topic in found["topics"] if topic["name"] == "orders"]
+    assert orders["messages"] == 5
 
 
-def test_groups_are_shown_with_what_they_have_not_acknowledged(tmp_path: Path) -> None:
-    async def scenario(site: Site) -> None:
-        for number in range(5):
-            await site.post("orders", {"body": str(number), "queue_id": number % 2})
-        await site.broker.ask(
-            RequestCode.UPDATE_CONSUMER_OFFSET,
-            {"consumerGroup": "g", "topic": "orders", "queueId": "0", "commitOffset": "1"},
-        )
-        _, found = await site.ask("GET", "/groups")
-        assert found["groups"] == [
-            {"group": "g", "topic": "orders", "members": 0, "acknowledged": 1, "lag": 4}
-        ]
-        _, found = await site.ask("GET", "/topics")
-        (orders,) = [topic for topic in found["topics"] if topic["name"] == "orders"]
-        assert orders["messages"] == 5
-
-    with_site(scenario, tmp_path)
-
-
-def test_what_goes_in_and_out_is_counted_as_for_other_clients(tmp_path: Path) -> None:
+async def test_what_goes_in_and_out_is_counted_as_for_other_clients(site: Site) -> None:
     """By the same code: each message once, however often it is sent, each pull by its topic."""
 
-    async def scenario(site: Site) -> None:
-        broker, path = site.broker, "/topics/orders/queues/0/messages"
-        stats = broker.broker.context.stats
-        document = {"body": "a", "queue_id": 0, "properties": {"UNIQ_KEY": "k" * 32}}
-        answers = [await site.post("orders", document) for _ in range(3)]
-        assert [status for status, _ in answers] == [200] * 3
-        assert len({answer["queue_offset"] for _, answer in answers}) == 1
-        assert stats.put_messages == 1
-        await broker.send("orders", 0, b"bb")
-        assert stats.put_messages == 2
-        await site.ask("GET", path)
-        await site.ask("GET", f"{path}?offset=1")
-        await broker.pull("orders", 0, 0)
-        assert (stats.get_messages, stats.pulls_found, stats.pulls_missed) == (5, 3, 0)
-        _, nothing = await site.ask("GET", f"{path}?offset=2")
-        assert nothing["messages"] == []
-        await broker.pull("orders", 0, 2)
-        assert (stats.get_messages, stats.pulls_found, stats.pulls_missed) == (5, 3, 2)
-        put = await view(broker, "TOPIC_PUT_NUMS", "orders")
-        got = await view(broker, "GROUP_GET_NUMS", f"orders@{NO_GROUP}")
-        whole = await view(broker, "BROKER_GET_NUMS", broker.config.cluster)
-        sums = [figure["statsMinute"]["sum"] for figure in (put, got, whole)]
-        assert sums == [2, 3, 5]
-        size = await view(broker, "GROUP_GET_SIZE", f"orders@{NO_GROUP}")
-        records = messages(await broker.pull("orders", 0, 0))
-        assert size["statsMinute"]["sum"] == records[0].size + 2 * records[1].size
-
-    with_site(scenario, tmp_path)
+    broker, path = site.broker, "/topics/orders/queues/0/messages"
+    stats = broker.broker.context.stats
+    document = {"body": "a", "queue_id": 0, "properties": {"UNIQ_KEY": "k" * 32}}
+    answers = [await site.post("orders", document) for _ in range(3)]
+    assert [status for status, _ in answers] == [200] * 3
+    assert len({answer["queue_offset"] for _, answer in answers}) == 1
+    assert stats.put_messages == 1
+    await broker.send("orders", 0, b"bb")
+    assert stats.put_messages == 2
+    await site.ask("GET", path)
+    await site.ask("GET", f"{path}?offset=1")
+    await broker.pull("orders", 0, 0)
+    assert (stats.get_messages, stats.pulls_found, stats.pulls_missed) == (5, 3, 0)
+    _, nothing = await site.ask("GET", f"{path}?offset=2")
+    assert nothing["messages"] == []
+    await broker.pull("orders", 0, 2)
+    assert (stats.get_messages, stats.pulls_found, stats.pulls_missed) == (5, 3, 2)
+    put = await view(broker, "TOPIC_PUT_NUMS", "orders")
+    got = await view(broker, "GROUP_GET_NUMS", f"orders@{NO_GROUP}")
+    whole = await view(broker, "BROKER_GET_NUMS", broker.config.cluster)
+    sums = [figure["statsMinute"]["sum"] for figure in (put, got, whole)]
+    assert sums == [2, 3, 5]
+    size = await view(broker, "GROUP_GET_SIZE", f"orders@{NO_GROUP}")
+    records = messages(await broker.pull("orders", 0, 0))
+    assert size["statsMinute"]["sum"] == records[0].size + 2 * records[1].size

@@ -12,8 +12,9 @@ import pytest
 from broker.limits import HTTP, HttpLimits
 from store.io.os_filesystem import OsFileSystem
 from store.verify import verify_replica
-from tests.broker.http.test_server import Site, with_site
+from tests.broker.http.site import Site, running_site
 from tests.broker.single_broker import NOW_MS
+from tests.support.virtual_network import NetworkedLoop
 
 
 async def take(site: Site, directory: Path | str | None = None) -> tuple[int, Any]:
@@ -25,10 +26,14 @@ def files(directory: Path) -> set[Path]:
     return set(directory.rglob("*"))
 
 
-def test_a_snapshot_has_all_that_was_acknowledged_before(tmp_path: Path) -> None:
+async def test_a_snapshot_has_all_that_was_acknowledged_before(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
     target = str(tmp_path / "snap/broker-a/n0")
 
-    async def scenario(site: Site) -> None:
+    async with running_site(
+        loop, tmp_path / "data", snapshot_dirs=(str(tmp_path / "snap"),)
+    ) as site:
         await site.broker.create_topic("orders", 1)
         for number in range(5):
             await site.post("orders", {"body": f"line {number}"})
@@ -41,16 +46,16 @@ def test_a_snapshot_has_all_that_was_acknowledged_before(tmp_path: Path) -> None
         status, answer = await take(site, target)
         assert (status, answer) == (409, {"error": f"{target}: not empty; name a new directory"})
         await site.post("orders", {"body": "the broker goes on"})
-
-    with_site(scenario, tmp_path / "data", snapshot_dirs=(str(tmp_path / "snap"),))
     report = verify_replica(OsFileSystem(), target)
     assert (report.findings, report.messages) == ([], 5)
 
 
-def test_a_snapshot_for_whom_nobody_waits_any_more_is_whole(tmp_path: Path) -> None:
+async def test_a_snapshot_for_whom_nobody_waits_any_more_is_whole(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
     target = tmp_path / "data/snapshots/new"
 
-    async def scenario(site: Site) -> None:
+    async with running_site(loop, tmp_path / "data") as site:
         await site.post("orders", {"body": "a"})
         request = orjson.dumps({"directory": str(target)})
         connection, curl = site.begin("POST", "/snapshot", len(request))
@@ -62,15 +67,15 @@ def test_a_snapshot_for_whom_nobody_waits_any_more_is_whole(tmp_path: Path) -> N
         await curl.parts()
         await asyncio.sleep(1)
         assert (await take(site))[0] == 200
-
-    with_site(scenario, tmp_path / "data")
     assert verify_replica(OsFileSystem(), str(target)).findings == []
 
 
-def test_without_a_directory_a_node_makes_one_of_its_own(tmp_path: Path) -> None:
+async def test_without_a_directory_a_node_makes_one_of_its_own(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
     made = []
 
-    async def scenario(site: Site) -> None:
+    async with running_site(loop, tmp_path / "data", limits=HttpLimits(snapshots_max=3)) as site:
         await site.post("orders", {"body": "a"})
         for _ in range(2):
             status, answer = await take(site)
@@ -81,8 +86,6 @@ def test_without_a_directory_a_node_makes_one_of_its_own(tmp_path: Path) -> None
         status, answer = await take(site)
         assert status == 409
         assert "snapshots holds 3 snapshots; remove those that nobody needs" in answer["error"]
-
-    with_site(scenario, tmp_path / "data", limits=HttpLimits(snapshots_max=3))
     assert {Path(each).parent for each in made} == {tmp_path / "data/snapshots"}
     assert made[0] != made[1]
     for each in (*made, str(tmp_path / "data")):
@@ -116,8 +119,8 @@ def test_without_a_directory_a_node_makes_one_of_its_own(tmp_path: Path) -> None
         ("snap/" + "x/" * HTTP.path_depth_max, 409, "64 deep"),
     ],
 )
-def test_a_snapshot_is_made_only_where_it_may_be(
-    tmp_path: Path, directory: str, status: int, what: str
+async def test_a_snapshot_is_made_only_where_it_may_be(
+    loop: NetworkedLoop, tmp_path: Path, directory: str, status: int, what: str
 ) -> None:
     snap, data = tmp_path / "snap", tmp_path / "data"
     (snap / "used").mkdir(parents=True)
@@ -129,46 +132,46 @@ def test_a_snapshot_is_made_only_where_it_may_be(
     (snap / "leads-home").symlink_to(data)
     (snap / "loop").symlink_to(snap / "loop")
 
-    async def scenario(site: Site) -> None:
+    async with running_site(loop, data, snapshot_dirs=(str(snap),)) as site:
         await site.post("orders", {"body": "a"})
         before = files(snap), files(tmp_path / "elsewhere")
         found, answer = await take(site, f"{tmp_path}/{directory}")
         assert (found, what in answer["error"]) == (status, True), answer
         assert (files(snap), files(tmp_path / "elsewhere")) == before
         assert not (tmp_path / "nowhere").exists()
-
-    with_site(scenario, data, snapshot_dirs=(str(snap),))
     assert (snap / "used/mine").read_text() == (snap / "file").read_text() == "keep me"
 
 
 @pytest.mark.parametrize("directory", ["link/new", "real/new", "inside/link/new"])
-def test_links_may_lead_where_snapshots_may_be(tmp_path: Path, directory: str) -> None:
+async def test_links_may_lead_where_snapshots_may_be(
+    loop: NetworkedLoop, tmp_path: Path, directory: str
+) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     (tmp_path / "inside").mkdir()
     (tmp_path / "inside/link").symlink_to(tmp_path / "real")
 
-    async def scenario(site: Site) -> None:
+    async with running_site(
+        loop, tmp_path / "data", snapshot_dirs=(str(tmp_path / "link"),)
+    ) as site:
         await site.post("orders", {"body": "a"})
         status, answer = await take(site, tmp_path / directory)
         assert (status, answer.get("directory")) == (200, str(tmp_path / directory)), answer
-
-    with_site(scenario, tmp_path / "data", snapshot_dirs=(str(tmp_path / "link"),))
     assert (tmp_path / "real/new/manifest.json").exists()
 
 
-def test_a_node_s_own_directory_may_be_a_link_to_another_disk(tmp_path: Path) -> None:
+async def test_a_node_s_own_directory_may_be_a_link_to_another_disk(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "disk").mkdir()
     (tmp_path / "data/snapshots").symlink_to(tmp_path / "disk")
 
-    async def scenario(site: Site) -> None:
+    async with running_site(loop, tmp_path / "data") as site:
         await site.post("orders", {"body": "a"})
         for directory in (None, tmp_path / "data/snapshots/named"):
             status, answer = await take(site, directory)
             assert status == 200, answer
-
-    with_site(scenario, tmp_path / "data")
     assert len(list((tmp_path / "disk").iterdir())) == 2
 
 
@@ -185,10 +188,7 @@ def test_a_node_s_own_directory_may_be_a_link_to_another_disk(tmp_path: Path) ->
         (b'{"directory": "/proc/nothing/here"}', 403, "snapshot_dirs of node.toml"),
     ],
 )
-def test_a_bad_request_is_refused(tmp_path: Path, body: bytes, status: int, what: str) -> None:
-    async def scenario(site: Site) -> None:
-        found, answer = await site.ask("POST", "/snapshot", body)
-        assert found == status
-        assert what in answer["error"]
-
-    with_site(scenario, tmp_path)
+async def test_a_bad_request_is_refused(site: Site, body: bytes, status: int, what: str) -> None:
+    found, answer = await site.ask("POST", "/snapshot", body)
+    assert found == status
+    assert what in answer["error"]

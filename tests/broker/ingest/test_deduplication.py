@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,14 @@ from dledger.node.state_machine import Leadership
 from dledger.raft.raft_state import Role
 from store.message.batch import pending_bytes
 from store.message.record import make_pending_message
-from tests.broker.single_broker import SingleBroker, batched, messages, send_ext, with_broker
+from tests.broker.single_broker import (
+    SingleBroker,
+    batched,
+    messages,
+    running_broker,
+    send_ext,
+)
+from tests.support.virtual_network import NetworkedLoop
 
 KEY = "UNIQ_KEY\x017F00000100002A9F0000000000000001\x02"
 
@@ -29,70 +35,66 @@ async def bodies(broker: SingleBroker, topic: str = "orders", queue_id: int = 0)
     return [record.body for record in messages(await broker.pull(topic, queue_id, 0))]
 
 
-def test_a_message_sent_again_is_stored_once_and_answered_as_before(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await broker.create_topic("orders")
-        first = await broker.send("orders", 0, b"a", KEY + "TAGS\x01x\x02")
-        await broker.send("orders", 0, b"b", "UNIQ_KEY\x01other\x02")
-        again = await broker.send("orders", 0, b"a", KEY + "TAGS\x01x\x02", g="77")
-        assert (again.code, again.ext) == (ResponseCode.SUCCESS, first.ext)
-        assert await bodies(broker) == [b"a", b"b"]
-
-    with_broker(scenario, tmp_path)
-
-
-def test_a_retry_to_another_queue_is_told_the_queue_of_the_first_try(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await broker.create_topic("orders")
-        first = await broker.send("orders", 2, b"a", KEY)
-        again = await broker.send("orders", 1, b"a", KEY)
-        assert again.ext == first.ext
-        assert await bodies(broker, queue_id=1) == []
-
-    with_broker(scenario, tmp_path)
+async def test_a_message_sent_again_is_stored_once_and_answered_as_before(
+    broker: SingleBroker,
+) -> None:
+    await broker.create_topic("orders")
+    first = await broker.send("orders", 0, b"a", KEY + "TAGS\x01x\x02")
+    await broker.send("orders", 0, b"b", "UNIQ_KEY\x01other\x02")
+    again = await broker.send("orders", 0, b"a", KEY + "TAGS\x01x\x02", g="77")
+    assert (again.code, again.ext) == (ResponseCode.SUCCESS, first.ext)
+    assert await bodies(broker) == [b"a", b"b"]
 
 
-def test_a_retry_waits_for_the_first_try_that_is_still_on_its_way(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await broker.create_topic("orders")
-        broker.log_executor.hold()
-        tries = [asyncio.ensure_future(broker.send("orders", 0, b"a", KEY)) for _ in range(2)]
-        await asyncio.sleep(1.0)
-        tries += [asyncio.ensure_future(broker.send("orders", n, b"a", KEY)) for n in range(3)]
-        await asyncio.sleep(1.0)
-        assert not any(each.done() for each in tries)
-        broker.log_executor.release()
-        answers = await asyncio.gather(*tries)
-        assert all(answer.ext == answers[0].ext for answer in answers)
-        assert answers[0].code == ResponseCode.SUCCESS
-        assert [await bodies(broker, queue_id=n) for n in range(3)] == [[b"a"], [], []]
-
-    with_broker(scenario, tmp_path)
+async def test_a_retry_to_another_queue_is_told_the_queue_of_the_first_try(
+    broker: SingleBroker,
+) -> None:
+    await broker.create_topic("orders")
+    first = await broker.send("orders", 2, b"a", KEY)
+    again = await broker.send("orders", 1, b"a", KEY)
+    assert again.ext == first.ext
+    assert await bodies(broker, queue_id=1) == []
 
 
-def test_what_differs_from_a_request_that_is_looked_for_is_another_message(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await broker.create_topic("orders")
-        broker.log_executor.hold()
-        tries = [asyncio.ensure_future(broker.send("orders", 0, b"a", KEY)) for _ in range(2)]
-        tries.append(asyncio.ensure_future(broker.send("orders", 0, b"b", KEY)))
-        await asyncio.sleep(1.0)
-        broker.log_executor.release()
-        first, again, other = await asyncio.gather(*tries)
-        assert first.ext == again.ext != other.ext
-        assert sorted(await bodies(broker)) == [b"a", b"b"]
+async def test_a_retry_waits_for_the_first_try_that_is_still_on_its_way(
+    broker: SingleBroker,
+) -> None:
+    await broker.create_topic("orders")
+    broker.log_executor.hold()
+    tries = [asyncio.ensure_future(broker.send("orders", 0, b"a", KEY)) for _ in range(2)]
+    await asyncio.sleep(1.0)
+    tries += [asyncio.ensure_future(broker.send("orders", n, b"a", KEY)) for n in range(3)]
+    await asyncio.sleep(1.0)
+    assert not any(each.done() for each in tries)
+    broker.log_executor.release()
+    answers = await asyncio.gather(*tries)
+    assert all(answer.ext == answers[0].ext for answer in answers)
+    assert answers[0].code == ResponseCode.SUCCESS
+    assert [await bodies(broker, queue_id=n) for n in range(3)] == [[b"a"], [], []]
 
-    with_broker(scenario, tmp_path)
+
+async def test_what_differs_from_a_request_that_is_looked_for_is_another_message(
+    broker: SingleBroker,
+) -> None:
+    await broker.create_topic("orders")
+    broker.log_executor.hold()
+    tries = [asyncio.ensure_future(broker.send("orders", 0, b"a", KEY)) for _ in range(2)]
+    tries.append(asyncio.ensure_future(broker.send("orders", 0, b"b", KEY)))
+    await asyncio.sleep(1.0)
+    broker.log_executor.release()
+    first, again, other = await asyncio.gather(*tries)
+    assert first.ext == again.ext != other.ext
+    assert sorted(await bodies(broker)) == [b"a", b"b"]
 
 
-def test_so_many_bytes_are_looked_for_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_so_many_bytes_are_looked_for_at_once(
+    loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
         "broker.ingest.deduplication.PRODUCE", replace(PRODUCE, suspect_bytes_max=1_500)
     )
 
-    async def scenario(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path) as broker:
         await broker.create_topic("orders")
         keys = [f"UNIQ_KEY\x01{number}\x02" for number in range(3)]
         for key in keys:
@@ -108,8 +110,6 @@ def test_so_many_bytes_are_looked_for_at_once(
         assert (await broker.send("orders", 0, b"x" * 500, keys[2])).code == 0
         assert len(await bodies(broker)) == 4
 
-    with_broker(scenario, tmp_path)
-
 
 @pytest.mark.parametrize(
     ("topic", "body", "properties"),
@@ -121,136 +121,108 @@ def test_so_many_bytes_are_looked_for_at_once(
         ("orders", b"a", "KEYS\x017F00000100002A9F0000000000000001\x02"),
     ],
 )
-def test_what_differs_is_another_message(
-    tmp_path: Path, topic: str, body: bytes, properties: str
+async def test_what_differs_is_another_message(
+    broker: SingleBroker, topic: str, body: bytes, properties: str
 ) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await broker.create_topic("orders")
-        await broker.create_topic("bills")
-        first = await broker.send("orders", 0, b"a", KEY)
-        other = await broker.send(topic, 0, body, properties)
-        assert other.ext["msgId"] != first.ext["msgId"]
-        assert await bodies(broker, topic) == ([b"a", body] if topic == "orders" else [body])
-
-    with_broker(scenario, tmp_path)
+    await broker.create_topic("orders")
+    await broker.create_topic("bills")
+    first = await broker.send("orders", 0, b"a", KEY)
+    other = await broker.send(topic, 0, body, properties)
+    assert other.ext["msgId"] != first.ext["msgId"]
+    assert await bodies(broker, topic) == ([b"a", body] if topic == "orders" else [body])
 
 
-def test_words_of_keys_may_repeat(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await broker.create_topic("orders")
-        for _ in range(3):
-            await broker.send("orders", 0, b"a", "KEYS\x01one\x02")
-        assert await bodies(broker) == [b"a"] * 3
-
-    with_broker(scenario, tmp_path)
+async def test_words_of_keys_may_repeat(broker: SingleBroker) -> None:
+    await broker.create_topic("orders")
+    for _ in range(3):
+        await broker.send("orders", 0, b"a", "KEYS\x01one\x02")
+    assert await bodies(broker) == [b"a"] * 3
 
 
-def test_a_batch_sent_again_is_stored_once(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await broker.create_topic("orders")
-        pair = batched(b"a", KEY.encode()) + batched(b"b", b"UNIQ_KEY\x01second\x02")
-        ext = send_ext("orders", 3) | {"m": "true"}
-        first = await broker.ask(RequestCode.SEND_BATCH_MESSAGE, ext, pair)
-        again = await broker.ask(RequestCode.SEND_BATCH_MESSAGE, ext | {"e": "1"}, pair)
-        assert again.ext == first.ext
-        other = pair + batched(b"c", b"UNIQ_KEY\x01third\x02")
-        await broker.ask(RequestCode.SEND_BATCH_MESSAGE, ext, other)
-        assert await bodies(broker, queue_id=3) == [b"a", b"b", b"a", b"b", b"c"]
-
-    with_broker(scenario, tmp_path)
+async def test_a_batch_sent_again_is_stored_once(broker: SingleBroker) -> None:
+    await broker.create_topic("orders")
+    pair = batched(b"a", KEY.encode()) + batched(b"b", b"UNIQ_KEY\x01second\x02")
+    ext = send_ext("orders", 3) | {"m": "true"}
+    first = await broker.ask(RequestCode.SEND_BATCH_MESSAGE, ext, pair)
+    again = await broker.ask(RequestCode.SEND_BATCH_MESSAGE, ext | {"e": "1"}, pair)
+    assert again.ext == first.ext
+    other = pair + batched(b"c", b"UNIQ_KEY\x01third\x02")
+    await broker.ask(RequestCode.SEND_BATCH_MESSAGE, ext, other)
+    assert await bodies(broker, queue_id=3) == [b"a", b"b", b"a", b"b", b"c"]
 
 
-def test_a_delayed_message_sent_again_waits_once(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await broker.create_topic("orders")
-        first = await broker.send("orders", 2, b"a", KEY + "DELAY\x015\x02")
-        again = await broker.send("orders", 1, b"a", KEY + "DELAY\x015\x02")
-        assert (again.code, again.ext) == (ResponseCode.SUCCESS, first.ext)
-        assert broker.broker.context.machine.end_offset("SCHEDULE_TOPIC_XXXX", 4) == 1
-
-    with_broker(scenario, tmp_path)
+async def test_a_delayed_message_sent_again_waits_once(broker: SingleBroker) -> None:
+    await broker.create_topic("orders")
+    first = await broker.send("orders", 2, b"a", KEY + "DELAY\x015\x02")
+    again = await broker.send("orders", 1, b"a", KEY + "DELAY\x015\x02")
+    assert (again.code, again.ext) == (ResponseCode.SUCCESS, first.ext)
+    assert broker.broker.context.machine.end_offset("SCHEDULE_TOPIC_XXXX", 4) == 1
 
 
 @pytest.mark.parametrize("changed", [{"dedup_window_seconds": 0}, {"dedup_window_seconds": 30}])
-def test_beyond_the_window_it_is_stored_again(tmp_path: Path, changed: dict[str, Any]) -> None:
-    async def scenario(broker: SingleBroker) -> None:
+async def test_beyond_the_window_it_is_stored_again(
+    loop: NetworkedLoop, tmp_path: Path, changed: dict[str, Any]
+) -> None:
+    async with running_broker(loop, tmp_path, **changed) as broker:
         await broker.create_topic("orders")
         await broker.send("orders", 0, b"a", KEY)
         broker.now_ms += 30_001
         await broker.send("orders", 0, b"a", KEY)
         assert await bodies(broker) == [b"a", b"a"]
 
-    with_broker(scenario, tmp_path, **changed)
 
-
-def test_what_retention_removed_is_stored_again(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await broker.create_topic("orders")
-        await broker.send("orders", 0, b"a", KEY)
-        context = broker.broker.context
-        context.machine.expired_position = context.machine.applied_end
-        again = await broker.send("orders", 0, b"a", KEY)
-        assert again.ext["queueOffset"] == "1"
-
-    with_broker(scenario, tmp_path)
-
-
-def lives(data: Path, *scenarios: Callable[[SingleBroker], Coroutine[Any, Any, None]]) -> None:
-    """One broker after the other on the same data."""
-    for scenario in scenarios:
-        with_broker(scenario, data)
+async def test_what_retention_removed_is_stored_again(broker: SingleBroker) -> None:
+    await broker.create_topic("orders")
+    await broker.send("orders", 0, b"a", KEY)
+    context = broker.broker.context
+    context.machine.expired_position = context.machine.applied_end
+    again = await broker.send("orders", 0, b"a", KEY)
+    assert again.ext["queueOffset"] == "1"
 
 
 @pytest.mark.parametrize("checkpoint", [False, True])
-def test_a_retry_is_known_after_a_restart(tmp_path: Path, checkpoint: bool) -> None:
+async def test_a_retry_is_known_after_a_restart(
+    loop: NetworkedLoop, tmp_path: Path, checkpoint: bool
+) -> None:
     first: list[Frame] = []
 
-    async def before(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path) as broker:
         await broker.create_topic("orders")
         first.append(await broker.send("orders", 0, b"a", KEY))
         if checkpoint:
             broker.broker.context.node.checkpointer.checkpoint()
             await asyncio.sleep(0.1)
-
-    async def after(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path) as broker:
         again = await broker.send("orders", 1, b"a", KEY)
         assert again.ext == first[0].ext
         assert await bodies(broker) == [b"a"]
 
-    lives(tmp_path, before, after)
+
+async def test_a_retry_whose_leader_is_deposed_is_told_so(broker: SingleBroker) -> None:
+    await broker.create_topic("orders")
+    broker.log_executor.hold()
+    tries = []
+    for properties in (KEY, "TAGS\x01fills the pipeline\x02", KEY):
+        tries.append(asyncio.ensure_future(broker.send("orders", 0, b"a", properties)))
+        await asyncio.sleep(0.1)
+    broker.broker.context.batcher.close()
+    broker.log_executor.release()
+    first, _, again = await asyncio.gather(*tries)
+    assert (first.code, again.code) == (0, ResponseCode.SERVICE_NOT_AVAILABLE)
 
 
-def test_a_retry_whose_leader_is_deposed_is_told_so(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await broker.create_topic("orders")
-        broker.log_executor.hold()
-        tries = []
-        for properties in (KEY, "TAGS\x01fills the pipeline\x02", KEY):
-            tries.append(asyncio.ensure_future(broker.send("orders", 0, b"a", properties)))
-            await asyncio.sleep(0.1)
-        broker.broker.context.batcher.close()
-        broker.log_executor.release()
-        first, _, again = await asyncio.gather(*tries)
-        assert (first.code, again.code) == (0, ResponseCode.SERVICE_NOT_AVAILABLE)
-
-    with_broker(scenario, tmp_path)
+async def test_a_first_try_that_was_refused_does_not_hide_the_second(broker: SingleBroker) -> None:
+    await broker.create_topic("orders")
+    batcher = broker.broker.context.batcher
+    batcher.refuse_messages(NoRoomError)
+    assert (await broker.send("orders", 0, b"a", KEY)).code != ResponseCode.SUCCESS
+    batcher.refuse_messages(None)
+    assert (await broker.send("orders", 0, b"a", KEY)).code == ResponseCode.SUCCESS
+    assert await bodies(broker) == [b"a"]
 
 
-def test_a_first_try_that_was_refused_does_not_hide_the_second(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await broker.create_topic("orders")
-        batcher = broker.broker.context.batcher
-        batcher.refuse_messages(NoRoomError)
-        assert (await broker.send("orders", 0, b"a", KEY)).code != ResponseCode.SUCCESS
-        batcher.refuse_messages(None)
-        assert (await broker.send("orders", 0, b"a", KEY)).code == ResponseCode.SUCCESS
-        assert await bodies(broker) == [b"a"]
-
-    with_broker(scenario, tmp_path)
-
-
-def test_what_no_entry_could_hold_is_refused_at_once_and_not_once_it_was_looked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_what_no_entry_could_hold_is_refused_at_once_and_not_once_it_was_looked_for(
+    loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the hash of a request that is known, to the byte: a refusal that came later would find
     nobody to tell."""
@@ -258,7 +230,9 @@ def test_what_no_entry_could_hold_is_refused_at_once_and_not_once_it_was_looked_
         "broker.ingest.message_properties.PRODUCE", replace(PRODUCE, keys_max=6_000)
     )
 
-    async def scenario(broker: SingleBroker) -> None:
+    async with running_broker(
+        loop, tmp_path, segment_size=128 << 10, max_message_size=64 << 10
+    ) as broker:
         await broker.create_topic("orders")
         await broker.send("orders", 0, b"a", KEY)
         batcher = broker.broker.context.batcher
@@ -273,8 +247,6 @@ def test_what_no_entry_could_hold_is_refused_at_once_and_not_once_it_was_looked_
         codes = [answer.code for answer in answers]
         illegal = ResponseCode.MESSAGE_ILLEGAL
         assert codes == [illegal] * 4 + [ResponseCode.SUCCESS] * 2
-
-    with_broker(scenario, tmp_path, segment_size=128 << 10, max_message_size=64 << 10)
 
 
 # --- what is remembered
@@ -315,25 +287,22 @@ def test_a_new_leader_begins_with_what_the_log_says() -> None:
     assert [place and place.position for place in places] == [10, 20, None]
 
 
-def test_what_was_looked_for_in_another_term_is_not_stored_in_this_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_what_was_looked_for_in_another_term_is_not_stored_in_this_one(
+    broker: SingleBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who led in between may have stored it."""
 
-    async def scenario(broker: SingleBroker) -> None:
-        await broker.create_topic("orders")
-        await broker.send("orders", 0, b"a", KEY)
-        context = broker.broker.context
-        load = context.reader.load
+    await broker.create_topic("orders")
+    await broker.send("orders", 0, b"a", KEY)
+    context = broker.broker.context
+    load = context.reader.load
 
-        def load_in_the_next_term(*asked: Any) -> None:
-            context.batcher.leadership_changed(Leadership(Role.LEADER, 99, "n0", serving=True))
-            load(*asked)
+    def load_in_the_next_term(*asked: Any) -> None:
+        context.batcher.leadership_changed(Leadership(Role.LEADER, 99, "n0", serving=True))
+        load(*asked)
 
-        with monkeypatch.context() as patch:
-            patch.setattr(context.reader, "load", load_in_the_next_term)
-            other = await broker.send("orders", 0, b"b", KEY)
-        assert other.code == ResponseCode.SERVICE_NOT_AVAILABLE
-        assert await bodies(broker) == [b"a"]
-
-    with_broker(scenario, tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(context.reader, "load", load_in_the_next_term)
+        other = await broker.send("orders", 0, b"b", KEY)
+    assert other.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert await bodies(broker) == [b"a"]

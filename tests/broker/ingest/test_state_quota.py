@@ -18,7 +18,8 @@ from broker.state.broker_state import BrokerState
 from broker.state.commands import CommitOffset, DeleteGroup, DeleteTopic, PutGroup, PutTopic
 from broker.topics_and_groups import TOPIC_SIZE_MAX, GroupConfig, TopicConfig
 from tests.broker.remoting.processors.test_topic_and_group_admin import CREATION
-from tests.broker.single_broker import SingleBroker, with_broker
+from tests.broker.single_broker import SingleBroker, running_broker
+from tests.support.virtual_network import NetworkedLoop
 
 Limit = Callable[..., None]
 
@@ -55,12 +56,12 @@ def topics_of(broker: SingleBroker) -> set[str]:
     return {name for name, each in state.topics.items() if each is not state.system.get(name)}
 
 
-def test_sending_creates_topics_up_to_a_limit_and_an_operator_more(
-    tmp_path: Path, limit: Limit
+async def test_sending_creates_topics_up_to_a_limit_and_an_operator_more(
+    loop: NetworkedLoop, tmp_path: Path, limit: Limit
 ) -> None:
     limit(automatic_topics_max=3, topics_max=4)
 
-    async def scenario(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path) as broker:
         for name in ("a", "b"):
             assert (await broker.send(name, 0, b"x")).code == ResponseCode.SUCCESS
         refused = await broker.send("c", 0, b"x")
@@ -79,26 +80,24 @@ def test_sending_creates_topics_up_to_a_limit_and_an_operator_more(
         assert (await create(broker, "d")).code == ResponseCode.SUCCESS
         assert topics_of(broker) == {"TBW102", "b", "c", "d"}
 
-    with_broker(scenario, tmp_path)
 
-
-def test_topics_that_are_sent_to_in_one_turn_are_counted_before_they_are_applied(
-    tmp_path: Path, limit: Limit
+async def test_topics_that_are_sent_to_in_one_turn_are_counted_before_they_are_applied(
+    loop: NetworkedLoop, tmp_path: Path, limit: Limit
 ) -> None:
     limit(automatic_topics_max=3)
 
-    async def scenario(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path) as broker:
         pending = [broker.loop.create_task(broker.send(f"t{n}", 0, b"x")) for n in range(6)]
         codes = [(await answer).code for answer in pending]
         assert codes == [0, 0, *[ResponseCode.TOPIC_NOT_EXIST] * 4]
 
-    with_broker(scenario, tmp_path)
 
-
-def test_the_queues_of_all_topics_have_a_limit(tmp_path: Path, limit: Limit) -> None:
+async def test_the_queues_of_all_topics_have_a_limit(
+    loop: NetworkedLoop, tmp_path: Path, limit: Limit
+) -> None:
     limit(all_queues_max=30, automatic_queues_max=20)
 
-    async def scenario(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path) as broker:
         assert (await create(broker, "a", queues=8)).code == ResponseCode.SUCCESS
         refused = await broker.send("b", 0, b"x", d="8")
         assert refused.code == ResponseCode.TOPIC_NOT_EXIST
@@ -112,15 +111,13 @@ def test_the_queues_of_all_topics_have_a_limit(tmp_path: Path, limit: Limit) -> 
         assert (await create(broker, "a", queues=2)).code == ResponseCode.SUCCESS
         assert broker.broker.context.batcher.totals().queues == 8 + 4 + 2
 
-    with_broker(scenario, tmp_path)
 
-
-def test_groups_have_a_limit_and_a_tighter_one_where_consumers_create_them(
-    tmp_path: Path, limit: Limit
+async def test_groups_have_a_limit_and_a_tighter_one_where_consumers_create_them(
+    loop: NetworkedLoop, tmp_path: Path, limit: Limit
 ) -> None:
     limit(groups_max=2, automatic_groups_max=1)
 
-    async def scenario(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path) as broker:
         assert (await beat(broker, "a")).code == ResponseCode.SUCCESS
         for refused in (
             await beat(broker, "b"),
@@ -136,19 +133,12 @@ def test_groups_have_a_limit_and_a_tighter_one_where_consumers_create_them(
         assert (await create_group(broker, "b", retryMaxTimes=3)).code == ResponseCode.SUCCESS
         assert topics_of(broker) == {"TBW102", "%RETRY%a", "%RETRY%b"}
 
-    with_broker(scenario, tmp_path)
 
-
-def test_a_group_has_a_limit_of_retry_queues(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        refused = await create_group(broker, "readers", retryQueueNums=2**31 - 1)
-        assert refused.remark == "retryQueueNums is not between 0 and 256: 2147483647"
-        assert topics_of(broker) == {"TBW102"}
-        assert (
-            await create_group(broker, "readers", retryQueueNums=STATE.retry_queues_max)
-        ).code == 0
-
-    with_broker(scenario, tmp_path)
+async def test_a_group_has_a_limit_of_retry_queues(broker: SingleBroker) -> None:
+    refused = await create_group(broker, "readers", retryQueueNums=2**31 - 1)
+    assert refused.remark == "retryQueueNums is not between 0 and 256: 2147483647"
+    assert topics_of(broker) == {"TBW102"}
+    assert (await create_group(broker, "readers", retryQueueNums=STATE.retry_queues_max)).code == 0
 
 
 def test_the_settings_of_all_topics_fit_a_frame_in_a_list_and_in_a_registration() -> None:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from broker.remoting.protocol.codes import ResponseCode
-from tests.broker.single_broker import SingleBroker, flip, messages, with_broker
+from tests.broker.single_broker import SingleBroker, flip, messages, running_broker
+from tests.support.virtual_network import NetworkedLoop
 
 SETTINGS: dict[str, Any] = {
     "segment_size": 64 << 10,
@@ -37,10 +38,10 @@ async def filled(broker: SingleBroker) -> None:
 
 @pytest.mark.parametrize("harm", [flip, cut, unlink])
 @pytest.mark.parametrize("kind", ["consumequeue/orders/1", "keyindex"])
-def test_a_derived_file_that_rots_is_named_and_as_it_was_soon_after(
-    tmp_path: Path, kind: str, harm: Callable[[Path, int], None]
+async def test_a_derived_file_that_rots_is_named_and_as_it_was_soon_after(
+    loop: NetworkedLoop, tmp_path: Path, kind: str, harm: Callable[[Path, int], None]
 ) -> None:
-    async def scenario(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path, **SETTINGS) as broker:
         await filled(broker)
         (path,) = (tmp_path / kind).iterdir()
         whole = path.read_bytes()
@@ -53,17 +54,21 @@ def test_a_derived_file_that_rots_is_named_and_as_it_was_soon_after(
         found = messages(await broker.pull("orders", 1, 0))
         assert [record.queue_offset for record in found] == list(range(15))
 
-    with_broker(scenario, tmp_path, **SETTINGS)
-
 
 @pytest.mark.parametrize("byte", [2, 4, 11, 14, 23, 31])
 @pytest.mark.parametrize("scrubbed", [False, True])
-def test_a_row_of_the_entry_index_is_made_again_from_the_log_by_a_node_that_is_alone(
-    tmp_path: Path, scrubbed: bool, byte: int
+async def test_a_row_of_the_entry_index_is_made_again_from_the_log_by_a_node_that_is_alone(
+    loop: NetworkedLoop, tmp_path: Path, scrubbed: bool, byte: int
 ) -> None:
     """By the scrub, or at once when a consumer wants its entry; no other is refused meanwhile."""
 
-    async def after(broker: SingleBroker) -> None:
+    never = SETTINGS | {"scrub_pass_seconds": 1_000_000}
+    async with running_broker(loop, tmp_path, **never) as broker:
+        await filled(broker)
+    (path,) = (tmp_path / "index").iterdir()
+    whole = path.read_bytes()
+    flip(path, 20 * 32 + byte)
+    async with running_broker(loop, tmp_path, **SETTINGS if scrubbed else never) as broker:
         node = broker.broker.context.node
         await asyncio.sleep(6)
         refused = 0
@@ -78,16 +83,9 @@ def test_a_row_of_the_entry_index_is_made_again_from_the_log_by_a_node_that_is_a
             told.startswith("row or padding of entry 20: ") for told in node.scrubber.repaired
         )
 
-    never = SETTINGS | {"scrub_pass_seconds": 1_000_000}
-    with_broker(filled, tmp_path, **never)
-    (path,) = (tmp_path / "index").iterdir()
-    whole = path.read_bytes()
-    flip(path, 20 * 32 + byte)
-    with_broker(after, tmp_path, **(SETTINGS if scrubbed else never))
 
-
-def test_whole_files_are_left_alone(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
+async def test_whole_files_are_left_alone(loop: NetworkedLoop, tmp_path: Path) -> None:
+    async with running_broker(loop, tmp_path, **SETTINGS) as broker:
         await filled(broker)
         scrubber = broker.broker.context.node.scrubber
         passes = scrubber.passes
@@ -96,18 +94,17 @@ def test_whole_files_are_left_alone(tmp_path: Path) -> None:
         assert not scrubber.repaired
         assert not scrubber.damage
 
-    with_broker(scenario, tmp_path, **SETTINGS)
 
-
-def test_a_derived_file_that_is_damaged_at_the_start_is_made_again(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        found = messages(await broker.pull("orders", 1, 0))
-        assert [record.queue_offset for record in found] == list(range(15))
-        assert (await broker.send("orders", 1, b"x")).code == ResponseCode.SUCCESS
-
-    with_broker(filled, tmp_path, **SETTINGS)
+async def test_a_derived_file_that_is_damaged_at_the_start_is_made_again(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    async with running_broker(loop, tmp_path, **SETTINGS) as broker:
+        await filled(broker)
     (path,) = (tmp_path / "consumequeue/orders/1").iterdir()
     path.write_bytes(b"")
     (path,) = (tmp_path / "keyindex").iterdir()
     path.write_bytes(b"DLKI")
-    with_broker(scenario, tmp_path, **SETTINGS)
+    async with running_broker(loop, tmp_path, **SETTINGS) as broker:
+        found = messages(await broker.pull("orders", 1, 0))
+        assert [record.queue_offset for record in found] == list(range(15))
+        assert (await broker.send("orders", 1, b"x")).code == ResponseCode.SUCCESS

@@ -15,7 +15,8 @@ from dledger.errors import ProposeError
 from store.io.disk_watermarks import DiskWatermarks
 from store.io.os_filesystem import OsFileSystem
 from store.log.retention_policy import RetentionPolicy
-from tests.broker.single_broker import NOW_MS, SingleBroker, messages, with_broker
+from tests.broker.single_broker import NOW_MS, SingleBroker, messages, running_broker
+from tests.support.virtual_network import NetworkedLoop
 
 SEGMENT = 64 << 10
 HOUR_MS = 3_600_000
@@ -41,8 +42,10 @@ async def bounds(broker: SingleBroker) -> tuple[int, int]:
     return numbers[0], numbers[1]
 
 
-def test_a_log_that_grew_too_large_loses_its_oldest_segments(tmp_path: Path) -> None:
-    async def before(broker: SingleBroker) -> None:
+async def test_a_log_that_grew_too_large_loses_its_oldest_segments(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    async with running_broker(loop, tmp_path, retention=BY_SIZE, **SETTINGS) as broker:
         await broker.create_topic("orders")
         await fill(broker, 40)
         first, end = await bounds(broker)
@@ -56,18 +59,16 @@ def test_a_log_that_grew_too_large_loses_its_oldest_segments(tmp_path: Path) -> 
         )
         kept = messages(await broker.pull("orders", 0, first))
         assert kept[0].queue_offset == first
-
-    async def after(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path, **SETTINGS) as broker:
         first, end = await bounds(broker)
         assert 0 < first < end == 40
         assert messages(await broker.pull("orders", 0, first))[0].queue_offset == first
 
-    with_broker(before, tmp_path, retention=BY_SIZE, **SETTINGS)
-    with_broker(after, tmp_path, **SETTINGS)
 
-
-def test_segments_go_when_their_newest_message_is_old_enough(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
+async def test_segments_go_when_their_newest_message_is_old_enough(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    async with running_broker(loop, tmp_path, retention=BY_AGE, **SETTINGS) as broker:
         await broker.create_topic("orders")
         await fill(broker, 20)
         assert (await bounds(broker))[0] == 0
@@ -76,32 +77,24 @@ def test_segments_go_when_their_newest_message_is_old_enough(tmp_path: Path) -> 
         first, end = await bounds(broker)
         assert 0 < first < end
 
-    with_broker(scenario, tmp_path, retention=BY_AGE, **SETTINGS)
 
-
-def test_the_times_of_segments_survive_a_restart(tmp_path: Path) -> None:
-    async def before(broker: SingleBroker) -> None:
+async def test_the_times_of_segments_survive_a_restart(loop: NetworkedLoop, tmp_path: Path) -> None:
+    async with running_broker(loop, tmp_path, retention=BY_AGE, **SETTINGS) as broker:
         await broker.create_topic("orders")
         await fill(broker, 20)
-
-    async def after(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path, retention=BY_AGE, **SETTINGS) as broker:
         broker.now_ms = NOW_MS + HOUR_MS + 1
         await asyncio.sleep(CHECK_SECONDS + 1)
         assert (await bounds(broker))[0] > 0
 
-    with_broker(before, tmp_path, retention=BY_AGE, **SETTINGS)
-    with_broker(after, tmp_path, retention=BY_AGE, **SETTINGS)
 
-
-def test_a_log_within_its_bounds_is_left_alone(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
+async def test_a_log_within_its_bounds_is_left_alone(loop: NetworkedLoop, tmp_path: Path) -> None:
+    async with running_broker(loop, tmp_path, retention=BY_SIZE, **SETTINGS) as broker:
         await broker.create_topic("orders")
         await fill(broker, 5)
         index = broker.broker.context.node.applied_index
         await asyncio.sleep(5 * CHECK_SECONDS)
         assert broker.broker.context.node.applied_index == index
-
-    with_broker(scenario, tmp_path, retention=BY_SIZE, **SETTINGS)
 
 
 class FillingDisk(OsFileSystem):
@@ -117,26 +110,32 @@ class FillingDisk(OsFileSystem):
 
 
 @pytest.mark.parametrize(("used_percent", "goes"), [(84, False), (86, True)])
-def test_messages_go_before_their_time_only_where_the_disk_is_nearly_full(
-    tmp_path: Path, used_percent: int, goes: bool, caplog: pytest.LogCaptureFixture
+async def test_messages_go_before_their_time_only_where_the_disk_is_nearly_full(
+    loop: NetworkedLoop,
+    tmp_path: Path,
+    used_percent: int,
+    goes: bool,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     disk = FillingDisk()
 
-    async def scenario(broker: SingleBroker) -> None:
+    marks = DiskWatermarks(enough_bytes=1 << 40)
+    policy = RetentionPolicy(age_ms_max=HOUR_MS, log_bytes_max=None, watermarks=marks)
+    async with running_broker(loop, tmp_path, fs=disk, retention=policy, **SETTINGS) as broker:
         await broker.create_topic("orders")
         await fill(broker, 20)
         disk.used_percent = used_percent
         await asyncio.sleep(2 * CHECK_SECONDS)
         assert ((await bounds(broker))[0] > 0) is goes
-
-    marks = DiskWatermarks(enough_bytes=1 << 40)
-    policy = RetentionPolicy(age_ms_max=HOUR_MS, log_bytes_max=None, watermarks=marks)
-    with_broker(scenario, tmp_path, fs=disk, retention=policy, **SETTINGS)
     assert ("the disk is 86.0 % full: giving up the log" in caplog.text) is goes
 
 
-def test_a_message_that_still_waits_keeps_the_log_behind_it(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
+async def test_a_message_that_still_waits_keeps_the_log_behind_it(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    async with running_broker(
+        loop, tmp_path, retention=BY_SIZE, clock_runs=True, **SETTINGS
+    ) as broker:
         await broker.create_topic("orders")
         await fill(broker, 20)
         assert (await broker.send("orders", 2, b"later", "DELAY\x0118\x02")).code == 0
@@ -149,13 +148,13 @@ def test_a_message_that_still_waits_keeps_the_log_behind_it(tmp_path: Path) -> N
         await fill(broker, 1)
         assert broker.broker.context.node.store.segments()[0].start > waits_in
 
-    with_broker(scenario, tmp_path, retention=BY_SIZE, clock_runs=True, **SETTINGS)
 
-
-def test_the_log_has_all_that_the_newest_checkpoint_counts_on(tmp_path: Path) -> None:
+async def test_the_log_has_all_that_the_newest_checkpoint_counts_on(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
     """A member refilled with it makes its ConsumeQueues from that log, and could not start."""
 
-    async def scenario(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path, **SETTINGS) as broker:
         await broker.create_topic("orders")
         await fill(broker, 40)
         context = broker.broker.context
@@ -170,15 +169,13 @@ def test_the_log_has_all_that_the_newest_checkpoint_counts_on(tmp_path: Path) ->
         await asyncio.sleep(1)
         assert store.first_position == 4 * SEGMENT
 
-    with_broker(scenario, tmp_path, **SETTINGS)
 
-
-def test_a_start_gives_up_what_its_checkpoint_no_longer_has(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_start_gives_up_what_its_checkpoint_no_longer_has(
+    loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may be the leader's, or the process ended before the log was cut."""
 
-    async def before(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path, **SETTINGS) as broker:
         await broker.create_topic("orders")
         await fill(broker, 40)
         context = broker.broker.context
@@ -186,13 +183,9 @@ def test_a_start_gives_up_what_its_checkpoint_no_longer_has(
         expired: asyncio.Future[ProposeError | None] = context.loop.create_future()
         context.batcher.add_command(Expire(4 * SEGMENT), expired.set_result)
         assert await expired is None
-
-    async def after(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path, **SETTINGS) as broker:
         assert broker.broker.context.machine.expired_position == 4 * SEGMENT
         assert broker.broker.context.node.store.first_position == 4 * SEGMENT
-
-    with_broker(before, tmp_path, **SETTINGS)
-    with_broker(after, tmp_path, **SETTINGS)
 
 
 @pytest.mark.parametrize(
@@ -203,8 +196,10 @@ def test_a_start_gives_up_what_its_checkpoint_no_longer_has(
         RequestCode.DELETE_EXPIRED_COMMITLOG,
     ],
 )
-def test_an_operator_can_ask_to_look_at_once(tmp_path: Path, code: RequestCode) -> None:
-    async def scenario(broker: SingleBroker) -> None:
+async def test_an_operator_can_ask_to_look_at_once(
+    loop: NetworkedLoop, tmp_path: Path, code: RequestCode
+) -> None:
+    async with running_broker(loop, tmp_path, retention=BY_AGE, **SETTINGS) as broker:
         await broker.create_topic("orders")
         await fill(broker, 20)
         broker.now_ms = NOW_MS + HOUR_MS + 1
@@ -212,5 +207,3 @@ def test_an_operator_can_ask_to_look_at_once(tmp_path: Path, code: RequestCode) 
         assert (await broker.ask(code)).code == ResponseCode.SUCCESS
         await asyncio.sleep(0.1)
         assert (await bounds(broker))[0] > 0
-
-    with_broker(scenario, tmp_path, retention=BY_AGE, **SETTINGS)

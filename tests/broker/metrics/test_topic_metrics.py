@@ -19,7 +19,14 @@ from broker.metrics.topic_metrics import (
     TopicMetrics,
 )
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
-from tests.broker.single_broker import SingleBroker, batched, messages, send_ext, with_broker
+from tests.broker.single_broker import (
+    SingleBroker,
+    batched,
+    messages,
+    running_broker,
+    send_ext,
+)
+from tests.support.virtual_network import NetworkedLoop
 
 
 class Clock:
@@ -119,64 +126,53 @@ async def view(broker: SingleBroker, name: str, key: str) -> dict[str, dict[str,
     return document
 
 
-def test_tools_are_told_what_went_in_and_out(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await broker.create_topic("orders")
-        batch = batched(b"a") + batched(b"bb") + batched(b"ccc")
-        ext = send_ext("orders", 0) | {"m": "true"}
-        assert (await broker.ask(RequestCode.SEND_BATCH_MESSAGE, ext, batch)).code == 0
-        await broker.send("orders", 1, b"dddd")
-        records = messages(await broker.pull("orders", 0, 0))
-        size = sum(record.size for record in records)
-        ext = {"offset": str(records[0].position), "group": "readers", "delayLevel": "0"}
-        assert (await broker.ask(RequestCode.CONSUMER_SEND_MSG_BACK, ext)).code == 0
+async def test_tools_are_told_what_went_in_and_out(broker: SingleBroker) -> None:
+    await broker.create_topic("orders")
+    batch = batched(b"a") + batched(b"bb") + batched(b"ccc")
+    ext = send_ext("orders", 0) | {"m": "true"}
+    assert (await broker.ask(RequestCode.SEND_BATCH_MESSAGE, ext, batch)).code == 0
+    await broker.send("orders", 1, b"dddd")
+    records = messages(await broker.pull("orders", 0, 0))
+    size = sum(record.size for record in records)
+    ext = {"offset": str(records[0].position), "group": "readers", "delayLevel": "0"}
+    assert (await broker.ask(RequestCode.CONSUMER_SEND_MSG_BACK, ext)).code == 0
 
-        put = await view(broker, "TOPIC_PUT_NUMS", "orders")
-        assert {each["sum"] for each in put.values()} == {4}
-        assert put["statsMinute"]["avgpt"] == 2.0
-        assert put["statsMinute"]["tps"] > 0
-        got = await view(broker, "GROUP_GET_SIZE", "orders@readers")
-        assert (got["statsDay"]["sum"], got["statsDay"]["avgpt"]) == (size, size)
-        assert (await view(broker, "TOPIC_PUT_SIZE", "orders"))["statsHour"]["sum"] > size
-        back = await view(broker, "SNDBCK_PUT_NUMS", "orders@readers")
-        assert back["statsMinute"]["sum"] == 1
-        whole = await view(broker, "BROKER_GET_NUMS", broker.config.cluster)
-        assert whole["statsMinute"]["sum"] == 3
-        progress = await broker.ask(RequestCode.GET_CONSUME_STATS, {"consumerGroup": "readers"})
-        assert progress.code == ResponseCode.SUCCESS
-
-    with_broker(scenario, tmp_path)
+    put = await view(broker, "TOPIC_PUT_NUMS", "orders")
+    assert {each["sum"] for each in put.values()} == {4}
+    assert put["statsMinute"]["avgpt"] == 2.0
+    assert put["statsMinute"]["tps"] > 0
+    got = await view(broker, "GROUP_GET_SIZE", "orders@readers")
+    assert (got["statsDay"]["sum"], got["statsDay"]["avgpt"]) == (size, size)
+    assert (await view(broker, "TOPIC_PUT_SIZE", "orders"))["statsHour"]["sum"] > size
+    back = await view(broker, "SNDBCK_PUT_NUMS", "orders@readers")
+    assert back["statsMinute"]["sum"] == 1
+    whole = await view(broker, "BROKER_GET_NUMS", broker.config.cluster)
+    assert whole["statsMinute"]["sum"] == 3
+    progress = await broker.ask(RequestCode.GET_CONSUME_STATS, {"consumerGroup": "readers"})
+    assert progress.code == ResponseCode.SUCCESS
 
 
-def test_a_pull_whose_filter_wants_nothing_brought_nothing(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await broker.create_topic("orders")
+async def test_a_pull_whose_filter_wants_nothing_brought_nothing(broker: SingleBroker) -> None:
+    await broker.create_topic("orders")
+    await broker.send("orders", 0, b"x")
+    answer = await broker.pull("orders", 0, 0, subscription="color = 'red'", expressionType="SQL92")
+    assert answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY
+    stats = broker.broker.context.stats
+    assert (stats.get_messages, stats.pulls_found, stats.pulls_missed) == (0, 0, 1)
+    assert broker.broker.context.rates.topic_metrics.got == {}
+
+
+async def test_the_rate_of_a_group_is_told_with_its_progress(broker: SingleBroker) -> None:
+    await broker.create_topic("orders")
+    for _ in range(10):
         await broker.send("orders", 0, b"x")
-        answer = await broker.pull(
-            "orders", 0, 0, subscription="color = 'red'", expressionType="SQL92"
-        )
-        assert answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY
-        stats = broker.broker.context.stats
-        assert (stats.get_messages, stats.pulls_found, stats.pulls_missed) == (0, 0, 1)
-        assert broker.broker.context.rates.topic_metrics.got == {}
-
-    with_broker(scenario, tmp_path)
-
-
-def test_the_rate_of_a_group_is_told_with_its_progress(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await broker.create_topic("orders")
-        for _ in range(10):
-            await broker.send("orders", 0, b"x")
-        await broker.pull("orders", 0, 0)
-        ext = {"consumerGroup": "readers", "topic": "orders", "queueId": "0", "commitOffset": "1"}
-        await broker.ask(RequestCode.UPDATE_CONSUMER_OFFSET, ext)
-        for code in (RequestCode.GET_CONSUME_STATS, RequestCode.GET_BROKER_CONSUME_STATS):
-            answer = await broker.ask(code, {"consumerGroup": "readers"})
-            assert b'"consumeTps":' in answer.body
-            assert b'"consumeTps":0.0' not in answer.body
-
-    with_broker(scenario, tmp_path)
+    await broker.pull("orders", 0, 0)
+    ext = {"consumerGroup": "readers", "topic": "orders", "queueId": "0", "commitOffset": "1"}
+    await broker.ask(RequestCode.UPDATE_CONSUMER_OFFSET, ext)
+    for code in (RequestCode.GET_CONSUME_STATS, RequestCode.GET_BROKER_CONSUME_STATS):
+        answer = await broker.ask(code, {"consumerGroup": "readers"})
+        assert b'"consumeTps":' in answer.body
+        assert b'"consumeTps":0.0' not in answer.body
 
 
 @pytest.mark.parametrize(
@@ -188,30 +184,25 @@ def test_the_rate_of_a_group_is_told_with_its_progress(tmp_path: Path) -> None:
         ("SOMETHING", "orders"),
     ],
 )
-def test_what_is_not_counted_is_refused_with_what_was_asked_for(
-    tmp_path: Path, name: str, key: str
+async def test_what_is_not_counted_is_refused_with_what_was_asked_for(
+    broker: SingleBroker, name: str, key: str
 ) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await broker.create_topic("orders")
-        ext = {"statsName": name, "statsKey": key}
-        answer = await broker.ask(RequestCode.VIEW_BROKER_STATS_DATA, ext)
-        assert answer.code == ResponseCode.SYSTEM_ERROR
-        assert f"The stats <{name}>" in (answer.remark or "")
-
-    with_broker(scenario, tmp_path)
+    await broker.create_topic("orders")
+    ext = {"statsName": name, "statsKey": key}
+    answer = await broker.ask(RequestCode.VIEW_BROKER_STATS_DATA, ext)
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert f"The stats <{name}>" in (answer.remark or "")
 
 
-def test_what_a_restart_applies_again_is_not_counted_again(tmp_path: Path) -> None:
-    async def before(broker: SingleBroker) -> None:
+async def test_what_a_restart_applies_again_is_not_counted_again(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    async with running_broker(loop, tmp_path) as broker:
         await broker.create_topic("orders")
         await broker.send("orders", 0, b"x")
-
-    async def after(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path) as broker:
         assert messages(await broker.pull("orders", 0, 0))
         assert broker.broker.context.rates.topic_metrics.put == {}
         await asyncio.sleep(SAMPLE_SECONDS)
         await broker.send("orders", 0, b"y")
         assert (await view(broker, "TOPIC_PUT_NUMS", "orders"))["statsMinute"]["sum"] == 1
-
-    with_broker(before, tmp_path)
-    with_broker(after, tmp_path)

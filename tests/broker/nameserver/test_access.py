@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import orjson
 import pytest
@@ -17,7 +17,7 @@ from broker.security.access_control import AccessControl
 from broker.security.cluster_secrets import CLUSTER_ACCESS_KEY, ClusterSecrets
 from broker.security.credentials import NO_SECURITY, ClientSecurity, Credentials
 from broker.server.name_server_registration import Announcement, Registrar
-from tests.support.virtual_network import VirtualLoop
+from tests.support.virtual_network import NetworkedLoop
 
 NAMESRV = "10.0.0.1:9876"
 ADMIN = Credentials("admin-1234", "admin-secret")
@@ -25,27 +25,24 @@ SECRETS = ClusterSecrets((b"\x07" * 32, b"\x06" * 32), ADMIN)
 CLUSTER = ClientSecurity(SECRETS.credentials())
 
 
-def with_name_server(
-    scenario: Callable[[VirtualLoop, NameServer], Coroutine[Any, Any, None]],
-    *,
-    enforcing: bool = True,
-) -> None:
-    loop = VirtualLoop()
-
-    async def run() -> None:
-        access = AccessControl(enforcing=enforcing, secrets=SECRETS, now_ms=lambda: 0)
-        nameserver = NameServer(loop, "10.0.0.1", 9876, access=access)
-        await nameserver.start()
-        await scenario(loop, nameserver)
-        await nameserver.stop()
-
-    try:
-        loop.run_until_complete(run())
-    finally:
-        loop.close()
+@asynccontextmanager
+async def running_name_server(
+    loop: NetworkedLoop, *, enforcing: bool = True
+) -> AsyncIterator[NameServer]:
+    access = AccessControl(enforcing=enforcing, secrets=SECRETS, now_ms=lambda: 0)
+    nameserver = NameServer(loop, "10.0.0.1", 9876, access=access)
+    await nameserver.start()
+    yield nameserver
+    await nameserver.stop()
 
 
-async def ask(loop: VirtualLoop, security: ClientSecurity, code: int, **ext: str) -> Frame:
+@pytest.fixture
+async def nameserver(loop: NetworkedLoop) -> AsyncIterator[NameServer]:
+    async with running_name_server(loop) as nameserver:
+        yield nameserver
+
+
+async def ask(loop: NetworkedLoop, security: ClientSecurity, code: int, **ext: str) -> Frame:
     client = RemotingClient(loop, security=security)
     answer = await client.invoke(NAMESRV, code, ext)
     await client.close()
@@ -69,66 +66,60 @@ def announcement() -> Announcement:
     )
 
 
-def test_whoever_is_nobody_may_read_and_not_write() -> None:
-    async def scenario(loop: VirtualLoop, nameserver: NameServer) -> None:
-        for code in nameserver._handlers():
-            answer = await ask(loop, NO_SECURITY, code)
-            assert denied(answer) == (code not in READS), code
-        wrong = ClientSecurity(Credentials(CLUSTER_ACCESS_KEY, "some-other-secret"))
-        assert denied(await ask(loop, wrong, RequestCode.REGISTER_BROKER))
-        assert denied(await ask(loop, wrong, RequestCode.DELETE_TOPIC_IN_NAMESRV, topic="t"))
-
-    with_name_server(scenario)
+async def test_whoever_is_nobody_may_read_and_not_write(
+    loop: NetworkedLoop, nameserver: NameServer
+) -> None:
+    for code in nameserver._handlers():
+        answer = await ask(loop, NO_SECURITY, code)
+        assert denied(answer) == (code not in READS), code
+    wrong = ClientSecurity(Credentials(CLUSTER_ACCESS_KEY, "some-other-secret"))
+    assert denied(await ask(loop, wrong, RequestCode.REGISTER_BROKER))
+    assert denied(await ask(loop, wrong, RequestCode.DELETE_TOPIC_IN_NAMESRV, topic="t"))
 
 
 @pytest.mark.parametrize("secret", SECRETS.secrets)
-def test_a_broker_of_the_cluster_registers_with_either_secret(secret: bytes) -> None:
-    async def scenario(loop: VirtualLoop, nameserver: NameServer) -> None:
-        security = ClientSecurity(ClusterSecrets((secret,)).credentials())
+async def test_a_broker_of_the_cluster_registers_with_either_secret(
+    loop: NetworkedLoop, nameserver: NameServer, secret: bytes
+) -> None:
+    security = ClientSecurity(ClusterSecrets((secret,)).credentials())
+    registrar = Registrar(loop, [NAMESRV], announcement, security=security)
+    registrar.start()
+    await asyncio.sleep(1)
+    assert registrar.states == {NAMESRV: "registered"}
+    answer = await ask(loop, NO_SECURITY, RequestCode.GET_BROKER_CLUSTER_INFO)
+    assert list(orjson.loads(answer.body)["brokerAddrTable"]) == ["broker-a"]
+    await registrar.stop()
+
+
+async def test_a_broker_of_another_cluster_is_refused_and_says_so(
+    loop: NetworkedLoop, nameserver: NameServer
+) -> None:
+    for security in (
+        NO_SECURITY,
+        ClientSecurity(ClusterSecrets((b"\x09" * 32,)).credentials()),
+    ):
         registrar = Registrar(loop, [NAMESRV], announcement, security=security)
         registrar.start()
         await asyncio.sleep(1)
-        assert registrar.states == {NAMESRV: "registered"}
-        answer = await ask(loop, NO_SECURITY, RequestCode.GET_BROKER_CLUSTER_INFO)
-        assert list(orjson.loads(answer.body)["brokerAddrTable"]) == ["broker-a"]
+        assert "AclException" in registrar.states[NAMESRV]
         await registrar.stop()
-
-    with_name_server(scenario)
-
-
-def test_a_broker_of_another_cluster_is_refused_and_says_so() -> None:
-    async def scenario(loop: VirtualLoop, nameserver: NameServer) -> None:
-        for security in (
-            NO_SECURITY,
-            ClientSecurity(ClusterSecrets((b"\x09" * 32,)).credentials()),
-        ):
-            registrar = Registrar(loop, [NAMESRV], announcement, security=security)
-            registrar.start()
-            await asyncio.sleep(1)
-            assert "AclException" in registrar.states[NAMESRV]
-            await registrar.stop()
-        assert not nameserver.routes.cluster_info()["brokerAddrTable"]
-
-    with_name_server(scenario)
+    assert not nameserver.routes.cluster_info()["brokerAddrTable"]
 
 
-def test_the_first_admin_may_write_too() -> None:
-    async def scenario(loop: VirtualLoop, nameserver: NameServer) -> None:
-        key = {"namespace": "n", "key": "k", "value": "v"}
-        for security in (CLUSTER, ClientSecurity(ADMIN)):
-            assert (await ask(loop, security, RequestCode.PUT_KV_CONFIG, **key)).code == 0
-        found = await ask(loop, NO_SECURITY, RequestCode.GET_KV_CONFIG, namespace="n", key="k")
-        assert found.ext["value"] == "v"
-
-    with_name_server(scenario)
+async def test_the_first_admin_may_write_too(loop: NetworkedLoop, nameserver: NameServer) -> None:
+    key = {"namespace": "n", "key": "k", "value": "v"}
+    for security in (CLUSTER, ClientSecurity(ADMIN)):
+        assert (await ask(loop, security, RequestCode.PUT_KV_CONFIG, **key)).code == 0
+    found = await ask(loop, NO_SECURITY, RequestCode.GET_KV_CONFIG, namespace="n", key="k")
+    assert found.ext["value"] == "v"
 
 
-def test_permissive_counts_and_lets_brokers_register_that_do_not_sign_yet() -> None:
-    async def scenario(loop: VirtualLoop, nameserver: NameServer) -> None:
+async def test_permissive_counts_and_lets_brokers_register_that_do_not_sign_yet(
+    loop: NetworkedLoop,
+) -> None:
+    async with running_name_server(loop, enforcing=False):
         registrar = Registrar(loop, [NAMESRV], announcement)
         registrar.start()
         await asyncio.sleep(1)
         assert registrar.states == {NAMESRV: "registered"}
         await registrar.stop()
-
-    with_name_server(scenario, enforcing=False)

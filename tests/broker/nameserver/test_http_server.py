@@ -12,16 +12,15 @@ from broker.prometheus import catalog
 from broker.remoting.protocol.codes import RequestCode
 from broker.security.access_control import AccessControl
 from broker.security.cluster_secrets import ClusterSecrets
+from tests.broker.http.site import Curl
 from tests.broker.http.test_access import ADMIN
-from tests.broker.http.test_server import Curl
-from tests.broker.nameserver.test_server import N0, N1, Tool, broker_ext, table
+from tests.broker.nameserver.tool import N0, N1, Tool, broker_ext, table
 from tests.broker.prometheus.pages import Page
 from tests.broker.single_broker import NOW_MS
-from tests.support.virtual_network import VirtualLoop, in_virtual_time
+from tests.support.virtual_network import NetworkedLoop
 
 
-@in_virtual_time
-async def test_metrics_tell_what_is_registered_and_refused(loop: VirtualLoop) -> None:
+async def test_metrics_tell_what_is_registered_and_refused(loop: NetworkedLoop) -> None:
     nameserver = NameServer(loop, "10.0.0.1", 9876)
     await nameserver.start()
     port = NameServerHttp(nameserver, loop, "10.0.0.1", 8079, clock=loop.time)
@@ -61,9 +60,8 @@ async def test_metrics_tell_what_is_registered_and_refused(loop: VirtualLoop) ->
     await nameserver.stop()
 
 
-@in_virtual_time
 async def test_with_access_control_metrics_need_an_account_and_probes_do_not(
-    loop: VirtualLoop,
+    loop: NetworkedLoop,
 ) -> None:
     secrets = ClusterSecrets((b"\x07" * 32,), ADMIN)
     access = AccessControl(enforcing=True, secrets=secrets, now_ms=lambda: NOW_MS)

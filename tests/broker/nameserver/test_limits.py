@@ -17,9 +17,9 @@ from broker.nameserver.registration_checks import (
 from broker.remoting.protocol.codes import RequestCode
 from broker.remoting.protocol.errors import FieldError
 from broker.remoting.protocol.register_broker_body import decode_topic_table
-from tests.broker.nameserver.test_route_table import C0, N0, Tables
-from tests.broker.nameserver.test_server import Tool, broker_ext, start, table
-from tests.support.virtual_network import VirtualLoop, in_virtual_time, turns
+from tests.broker.nameserver.route_tables import C0, N0, Tables
+from tests.broker.nameserver.tool import Tool, broker_ext, start, table
+from tests.support.virtual_network import NetworkedLoop, turns
 
 
 @pytest.mark.parametrize(
@@ -93,8 +93,7 @@ def test_who_leaves_costs_steps_for_what_it_registered_alone() -> None:
     assert len(tables.topics()) == 500
 
 
-@in_virtual_time
-async def test_brokers_of_a_closed_connection_go_one_in_a_turn(loop: VirtualLoop) -> None:
+async def test_brokers_of_a_closed_connection_go_one_in_a_turn(loop: NetworkedLoop) -> None:
     nameserver = await start(loop)
     broker, tool = Tool(loop), Tool(loop)
     for number in range(64):
@@ -112,8 +111,7 @@ async def test_brokers_of_a_closed_connection_go_one_in_a_turn(loop: VirtualLoop
     assert nameserver._refused == {}
 
 
-@in_virtual_time
-async def test_a_registration_that_cannot_be_is_refused(loop: VirtualLoop) -> None:
+async def test_a_registration_that_cannot_be_is_refused(loop: NetworkedLoop) -> None:
     await start(loop)
     tool = Tool(loop)
     long = "x" * (NAMESERVER.name_size_max + 1)
@@ -140,8 +138,7 @@ async def test_a_registration_that_cannot_be_is_refused(loop: VirtualLoop) -> No
     assert await tool.topics() == []
 
 
-@in_virtual_time
-async def test_key_values_have_limits(loop: VirtualLoop) -> None:
+async def test_key_values_have_limits(loop: NetworkedLoop) -> None:
     await start(loop)
     tool = Tool(loop)
 
@@ -162,37 +159,33 @@ async def test_key_values_have_limits(loop: VirtualLoop) -> None:
     assert (await put("k", "ä"))[0] == 0
 
 
-def test_the_number_of_key_values_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_key_values_has_a_limit(
+    loop: NetworkedLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     few = replace(NAMESERVER, key_values_max=1)
     monkeypatch.setattr("broker.nameserver.kv_config.NAMESERVER", few)
 
-    @in_virtual_time
-    async def scenario(loop: VirtualLoop) -> None:
-        await start(loop)
-        tool = Tool(loop)
-        for namespace, value, code in (("A", "1", 0), ("B", "1", 1), ("A", "2", 0)):
-            ext = {"namespace": namespace, "key": "k", "value": value}
-            assert (await tool.ask(RequestCode.PUT_KV_CONFIG, ext)).code == code
-
-    scenario()
+    await start(loop)
+    tool = Tool(loop)
+    for namespace, value, code in (("A", "1", 0), ("B", "1", 1), ("A", "2", 0)):
+        ext = {"namespace": namespace, "key": "k", "value": value}
+        assert (await tool.ask(RequestCode.PUT_KV_CONFIG, ext)).code == code
 
 
-def test_so_many_answers_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_so_many_answers_are_kept(
+    loop: NetworkedLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     few = replace(NAMESERVER, routes_kept_max=2)
     monkeypatch.setattr("broker.nameserver.server.NAMESERVER", few)
     topics = ("T", "U", "V", "W")
 
-    @in_virtual_time
-    async def scenario(loop: VirtualLoop) -> None:
-        nameserver = await start(loop)
-        tool = Tool(loop)
-        await tool.register(table(*topics))
-        for topic in topics * 2:
-            answer = await tool.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
-            assert answer.code == 0
-            assert len(nameserver._answers) <= 2
-
-    scenario()
+    nameserver = await start(loop)
+    tool = Tool(loop)
+    await tool.register(table(*topics))
+    for topic in topics * 2:
+        answer = await tool.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
+        assert answer.code == 0
+        assert len(nameserver._answers) <= 2
 
 
 def test_numbers_of_queues_and_of_topics_have_a_limit() -> None:

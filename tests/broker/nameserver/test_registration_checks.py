@@ -15,7 +15,7 @@ from broker.nameserver.registration_checks import (
 )
 from broker.nameserver.registrations import Registration
 from broker.nameserver.route_table import RegisterResult, RouteTable
-from tests.broker.nameserver.test_route_table import C0, C1, N0, N1, N2, Tables
+from tests.broker.nameserver.route_tables import C0, C1, N0, N1, N2, Tables
 
 LIAR = "10.6.6.6:10911"
 LIE = 20

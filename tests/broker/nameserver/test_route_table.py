@@ -2,67 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from broker.nameserver.departed_brokers import REMEMBERED_MS
 from broker.nameserver.registration_checks import EarlierConnectionError, StaleTermError
-from broker.nameserver.registrations import EXPIRY_MS, Registration
-from broker.nameserver.route_table import RouteTable
-from broker.remoting.protocol.register_broker_body import DataVersion, QueueData, TopicTable
-
-N0, N1, N2 = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
-C0, C1, C2 = 10, 11, 12
-CHANNELS = {N0: C0, N1: C1, N2: C2}
-"""The connection over which each of them registers, where a test names no other."""
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 5_000
-
-    def __call__(self) -> int:
-        return self.now
-
-
-class Tables(RouteTable):
-    """The tables with a clock that tests move and short ways to register."""
-
-    def __init__(self) -> None:
-        self.time = Clock()
-        super().__init__(self.time)
-
-    def leader(self, address: str = N0, *, version: int = 1, **changes: Any) -> None:
-        self.join(0, address, version=version, **changes)
-
-    def join(
-        self,
-        broker_id: int,
-        address: str,
-        *topics: str,
-        version: int = 1,
-        term: int | None = None,
-        name: str = "broker-a",
-        cluster: str = "c",
-        channel: int | None = None,
-        **changes: Any,
-    ) -> Any:
-        queues = {topic: QueueData(4, 4, 6) for topic in topics or ("T",)}
-        table = TopicTable(DataVersion(counter=version), queues, changes.pop("filters", []))
-        return self.register(
-            Registration(cluster, name, broker_id, address, table, term=term, **changes),
-            CHANNELS[address] if channel is None else channel,
-        )
-
-    def addresses(self, topic: str = "T") -> dict[str, dict[int, str]] | None:
-        route = self.route(topic)
-        if route is None:
-            return None
-        return {data["brokerName"]: data["brokerAddrs"] for data in route["brokerDatas"]}
+from broker.nameserver.registrations import EXPIRY_MS
+from broker.remoting.protocol.register_broker_body import DataVersion
+from tests.broker.nameserver.route_tables import C0, C1, CHANNELS, N0, N1, N2, Tables
 
 
 @pytest.fixture
@@ -383,95 +329,6 @@ def test_filter_servers_are_told_by_address(tables: Tables) -> None:
     route = tables.route("T")
     assert route is not None
     assert route["filterServerTable"] == {N0: ["10.0.0.1:7000"]}
-
-
-ADDRESSES = st.sampled_from([N0, N1, N2])
-NAMES = st.sampled_from(["broker-a", "broker-b"])
-
-
-class AnySequence(RuleBasedStateMachine):
-    """Whatever brokers do, the tables agree with each other."""
-
-    @initialize()
-    def begin(self) -> None:
-        self.tables = Tables()
-        self.highest: dict[str, int] = {}
-
-    @rule(
-        broker_id=st.integers(0, 3),
-        address=ADDRESSES,
-        name=NAMES,
-        cluster=st.sampled_from(["c", "d"]),
-        topics=st.lists(st.sampled_from(["T", "U", "V"]), max_size=3, unique=True),
-        version=st.integers(1, 3),
-        term=st.none() | st.integers(0, 4),
-        channel=st.integers(1, 3),
-    )
-    def register(self, broker_id: int, address: str, topics: list[str], **rest: Any) -> None:
-        name, term = rest["name"], rest["term"] or 0
-        known = self.tables._names.get(name)
-        stale = broker_id == 0 and known is not None and term < known.term
-        live = self.tables._live.get(address)
-        late = live is not None and rest["channel"] < live.channel
-        before = self.tables.cluster_info()
-        try:
-            self.tables.join(broker_id, address, *topics, **rest)
-        except StaleTermError:
-            assert not late
-            assert stale
-            assert self.tables.cluster_info() == before
-        except EarlierConnectionError:
-            assert late
-            assert self.tables.cluster_info() == before
-        else:
-            assert not stale
-            assert not late
-            assert self.tables._names[name].addresses[broker_id] == address
-
-    @rule(address=ADDRESSES, name=NAMES, channel=st.integers(1, 3))
-    def unregister(self, address: str, name: str, channel: int) -> None:
-        live = self.tables._live.get(address)
-        self.tables.unregister(name, address, channel)
-        if live is not None and channel < live.channel:
-            assert self.tables._live[address] is live
-
-    @rule(channel=st.integers(1, 3))
-    def close(self, channel: int) -> None:
-        self.tables.channel_closed(channel)
-        assert self.tables.channel_closed(channel) == []
-
-    @rule(elapsed_ms=st.integers(0, EXPIRY_MS))
-    def pass_time(self, elapsed_ms: int) -> None:
-        self.tables.time.now += elapsed_ms
-        self.tables.expire()
-
-    @invariant()
-    def every_living_address_stands_once_in_the_tables(self) -> None:
-        info = self.tables.cluster_info()
-        listed = [
-            address
-            for data in info["brokerAddrTable"].values()
-            for address in data["brokerAddrs"].values()
-        ]
-        assert sorted(listed) == sorted(self.tables._live)
-
-    @invariant()
-    def every_name_has_a_living_broker_and_one_cluster(self) -> None:
-        info = self.tables.cluster_info()
-        assert all(data["brokerAddrs"] for data in info["brokerAddrTable"].values())
-        in_clusters = [name for names in info["clusterAddrTable"].values() for name in names]
-        assert sorted(in_clusters) == sorted(info["brokerAddrTable"])
-
-    @invariant()
-    def every_topic_has_a_route_to_living_names(self) -> None:
-        for topic in self.tables.topics():
-            route = self.tables.route(topic)
-            assert route is not None
-            assert len(route["brokerDatas"]) == len(route["queueDatas"]) > 0
-
-
-AnySequence.TestCase.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
-TestAnySequence = AnySequence.TestCase
 
 
 def test_a_name_of_which_nobody_is_left_is_remembered_with_who_was_there(tables: Tables) -> None:

@@ -3,74 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import zlib
-from collections.abc import Mapping
 
 import orjson
 import pytest
 
-from broker.nameserver.server import NameServer
-from broker.remoting.client import RemotingClient
 from broker.remoting.connection import Connection
 from broker.remoting.protocol.codes import PROTOCOL_VERSION, RequestCode, ResponseCode
-from broker.remoting.protocol.frame import PREFIX, Frame
+from broker.remoting.protocol.frame import PREFIX
 from broker.remoting.protocol.frame_reader import FrameReader
-from tests.support.virtual_network import MemoryTransport, VirtualLoop, in_virtual_time, turns
-
-NAMESRV = "10.0.0.1:9876"
-N0, N1 = "10.0.0.1:10911", "10.0.0.2:10911"
-TOPIC = {"order": False, "perm": 6, "readQueueNums": 4, "topicName": "T", "writeQueueNums": 8}
-
-
-def table(*topics: str, counter: int = 1) -> bytes:
-    return orjson.dumps(
-        {
-            "topicConfigSerializeWrapper": {
-                "dataVersion": {"counter": counter, "timestamp": 5},
-                "topicConfigTable": {topic: TOPIC | {"topicName": topic} for topic in topics},
-            },
-            "filterServerList": [],
-        }
-    )
-
-
-def broker_ext(address: str = N0, broker_id: str = "0", **more: str) -> dict[str, str]:
-    return {
-        "brokerName": "broker-a",
-        "brokerAddr": address,
-        "clusterName": "DefaultCluster",
-        "haServerAddr": address,
-        "brokerId": broker_id,
-        **more,
-    }
-
-
-class Tool:
-    """A client of the NameServer; every one has a connection of its own."""
-
-    def __init__(self, loop: VirtualLoop) -> None:
-        self._client = RemotingClient(loop)
-        self.close = self._client.close
-
-    async def ask(
-        self, code: RequestCode, ext: Mapping[str, str] | None = None, body: bytes = b""
-    ) -> Frame:
-        return await self._client.invoke(NAMESRV, code, ext, (body,))
-
-    async def register(self, body: bytes, **ext: str) -> Frame:
-        frame = await self.ask(RequestCode.REGISTER_BROKER, broker_ext(**ext), body)
-        assert frame.code == 0, frame
-        return frame
-
-    async def topics(self) -> object:
-        frame = await self.ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-        return orjson.loads(frame.body)["topicList"]
-
-
-async def start(loop: VirtualLoop) -> NameServer:
-    nameserver = NameServer(loop, "10.0.0.1", 9876)
-    await nameserver.start()
-    return nameserver
+from tests.broker.nameserver.tool import N0, N1, Tool, broker_ext, start, table
+from tests.support.virtual_network import MemoryTransport, NetworkedLoop, turns
 
 
 class OldClient(asyncio.Protocol):
@@ -100,8 +42,7 @@ class OldClient(asyncio.Protocol):
         self._transport.write(PREFIX.pack(4 + len(header), len(header)) + header)
 
 
-@in_virtual_time
-async def test_a_registered_topic_has_a_route(loop: VirtualLoop) -> None:
+async def test_a_registered_topic_has_a_route(loop: NetworkedLoop) -> None:
     await start(loop)
     tool = Tool(loop)
     await tool.register(table("T"))
@@ -128,8 +69,7 @@ async def test_a_registered_topic_has_a_route(loop: VirtualLoop) -> None:
     }
 
 
-@in_virtual_time
-async def test_a_route_that_is_asked_for_again_shows_every_change(loop: VirtualLoop) -> None:
+async def test_a_route_that_is_asked_for_again_shows_every_change(loop: NetworkedLoop) -> None:
     await start(loop)
     tool, follower = Tool(loop), Tool(loop)
 
@@ -167,8 +107,7 @@ async def test_a_route_that_is_asked_for_again_shows_every_change(loop: VirtualL
     assert await route() == ()
 
 
-@in_virtual_time
-async def test_an_unknown_topic_is_answered_with_17_and_a_remark(loop: VirtualLoop) -> None:
+async def test_an_unknown_topic_is_answered_with_17_and_a_remark(loop: NetworkedLoop) -> None:
     await start(loop)
     frame = await Tool(loop).ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "%RETRY%G"})
     assert frame.code == ResponseCode.TOPIC_NOT_EXIST
@@ -186,148 +125,20 @@ async def test_an_unknown_topic_is_answered_with_17_and_a_remark(loop: VirtualLo
         (317, {"acceptStandardJsonOnly": True}, b'{"0":'),
     ],
 )
-def test_broker_ids_are_bare_keys_for_clients_that_know_no_others(
-    version: int, ext: dict[str, object], keys: bytes
+async def test_broker_ids_are_bare_keys_for_clients_that_know_no_others(
+    loop: NetworkedLoop, version: int, ext: dict[str, object], keys: bytes
 ) -> None:
-    @in_virtual_time
-    async def scenario(loop: VirtualLoop) -> None:
-        nameserver = await start(loop)
-        tool = Tool(loop)
-        await tool.register(table("T"))
-        client = OldClient()
-        loop.join(client, nameserver.server.accept())
-        client.ask_route(version, **ext)
-        await turns()
-        assert b'"brokerAddrs":' + keys + b'"10.0.0.1:10911"}' in client.bodies[0]
-
-    scenario()
-
-
-@in_virtual_time
-async def test_a_compressed_registration_is_taken(loop: VirtualLoop) -> None:
-    await start(loop)
-
-    def sized(data: bytes) -> bytes:
-        return len(data).to_bytes(4, "big") + data
-
-    body = zlib.compress(
-        sized(b'{"counter":1,"timestamp":5}')
-        + (1).to_bytes(4, "big")
-        + sized(b"T 4 8 6 SINGLE_TAG")
-        + sized(b"[]")
-    )
-    tool = Tool(loop)
-    crc = str(zlib.crc32(body) & 0x7FFFFFFF)
-    await tool.register(body, compressed="true", bodyCrc32=crc)
-    assert await tool.topics() == ["T"]
-
-
-@in_virtual_time
-async def test_a_registration_whose_crc_does_not_match_is_refused(loop: VirtualLoop) -> None:
-    await start(loop)
-    tool = Tool(loop)
-    frame = await tool.ask(RequestCode.REGISTER_BROKER, broker_ext(bodyCrc32="12345"), table("T"))
-    assert (frame.code, frame.remark) == (1, "crc32 not match")
-    assert await tool.topics() == []
-
-
-@in_virtual_time
-async def test_a_registration_without_a_name_is_refused(loop: VirtualLoop) -> None:
-    await start(loop)
-    ext = broker_ext()
-    del ext["brokerName"]
-    frame = await Tool(loop).ask(RequestCode.REGISTER_BROKER, ext, table("T"))
-    assert (frame.code, frame.remark) == (1, "missing field brokerName")
-
-
-@in_virtual_time
-async def test_a_deposed_leader_is_told_why_it_is_refused(loop: VirtualLoop) -> None:
-    await start(loop)
-    leader, deposed = Tool(loop), Tool(loop)
-    await leader.register(table("T"), address=N1, term="7")
-    frame = await deposed.ask(RequestCode.REGISTER_BROKER, broker_ext(term="6"), table("T"))
-    assert frame.code == 1
-    assert frame.remark == "broker-a: a leader of term 7 is known, not 6"
-
-
-@in_virtual_time
-async def test_a_follower_learns_the_leader_and_the_order_configuration(
-    loop: VirtualLoop,
-) -> None:
-    await start(loop)
-    leader, follower = Tool(loop), Tool(loop)
-    put = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "broker-a:4"}
-    await leader.ask(RequestCode.PUT_KV_CONFIG, put)
-    assert (await leader.register(table("T"))).ext == {}
-    frame = await follower.register(table("T"), address=N1, broker_id="2")
-    assert frame.ext == {"haServerAddr": N0, "masterAddr": N0}
-    assert orjson.loads(frame.body) == {"table": {"T": "broker-a:4"}}
-
-
-@in_virtual_time
-async def test_the_route_carries_the_order_configuration(loop: VirtualLoop) -> None:
-    await start(loop)
-    tool = Tool(loop)
-    put = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "broker-a:4"}
-    await tool.ask(RequestCode.PUT_KV_CONFIG, put)
-    await tool.register(table("T", "U"))
-    route = await tool.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "T"})
-    other = await tool.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "U"})
-    assert orjson.loads(route.body)["orderTopicConf"] == "broker-a:4"
-    assert "orderTopicConf" not in orjson.loads(other.body)
-
-
-@in_virtual_time
-async def test_a_broker_whose_connection_closes_is_dropped_at_once(loop: VirtualLoop) -> None:
-    await start(loop)
-    broker, tool = Tool(loop), Tool(loop)
-    await broker.register(table("T"))
-    await broker.register(table("T"))
-    await broker.close()
-    await turns()
-    assert await tool.topics() == []
-
-
-@in_virtual_time
-async def test_a_silent_broker_is_dropped_by_the_scan(loop: VirtualLoop) -> None:
     nameserver = await start(loop)
     tool = Tool(loop)
-    await tool.register(table("T"), heartbeatTimeoutMillis="25000")
-    await asyncio.sleep(21)
-    assert nameserver.routes.topics() == ["T"]
-    await asyncio.sleep(10)
-    assert nameserver.routes.topics() == []
-    await turns()
-    assert nameserver.server.connections == []
-
-
-@in_virtual_time
-async def test_a_broker_that_unregisters_is_gone(loop: VirtualLoop) -> None:
-    await start(loop)
-    tool = Tool(loop)
     await tool.register(table("T"))
-    frame = await tool.ask(RequestCode.UNREGISTER_BROKER, broker_ext())
-    assert frame.code == 0
-    assert await tool.topics() == []
+    client = OldClient()
+    loop.join(client, nameserver.server.accept())
+    client.ask_route(version, **ext)
+    await turns()
+    assert b'"brokerAddrs":' + keys + b'"10.0.0.1:10911"}' in client.bodies[0]
 
 
-@in_virtual_time
-async def test_the_data_version_decides_whether_to_register_again(loop: VirtualLoop) -> None:
-    await start(loop)
-    tool = Tool(loop)
-    await tool.register(table("T", counter=3))
-    same = await tool.ask(
-        RequestCode.QUERY_DATA_VERSION, broker_ext(), b'{"counter":3,"timestamp":5}'
-    )
-    newer = await tool.ask(
-        RequestCode.QUERY_DATA_VERSION, broker_ext(), b'{"counter":4,"timestamp":6}'
-    )
-    assert (same.ext, newer.ext) == ({"changed": "false"}, {"changed": "true"})
-    assert orjson.loads(newer.body) == {"counter": 3, "stateVersion": 0, "timestamp": 5}
-
-
-@in_virtual_time
-async def test_the_cluster_info_names_replicas_and_http_addresses(loop: VirtualLoop) -> None:
+async def test_the_cluster_info_names_replicas_and_http_addresses(loop: NetworkedLoop) -> None:
     await start(loop)
     tool, follower = Tool(loop), Tool(loop)
     await tool.register(table("T"), httpAddr="10.0.0.1:8080", grpcAddr="10.0.0.1:10916", term="1")
@@ -347,8 +158,7 @@ async def test_the_cluster_info_names_replicas_and_http_addresses(loop: VirtualL
     }
 
 
-@in_virtual_time
-async def test_topics_are_listed_by_cluster_and_as_system_topics(loop: VirtualLoop) -> None:
+async def test_topics_are_listed_by_cluster_and_as_system_topics(loop: NetworkedLoop) -> None:
     await start(loop)
     tool = Tool(loop)
     await tool.register(table("T", "U"))
@@ -361,8 +171,7 @@ async def test_topics_are_listed_by_cluster_and_as_system_topics(loop: VirtualLo
     }
 
 
-@in_virtual_time
-async def test_a_topic_is_deleted(loop: VirtualLoop) -> None:
+async def test_a_topic_is_deleted(loop: NetworkedLoop) -> None:
     await start(loop)
     tool = Tool(loop)
     await tool.register(table("T", "U"))
@@ -370,8 +179,7 @@ async def test_a_topic_is_deleted(loop: VirtualLoop) -> None:
     assert await tool.topics() == ["U"]
 
 
-@in_virtual_time
-async def test_write_permission_is_wiped_and_added(loop: VirtualLoop) -> None:
+async def test_write_permission_is_wiped_and_added(loop: NetworkedLoop) -> None:
     await start(loop)
     tool = Tool(loop)
     await tool.register(table("T", "U"))
@@ -380,8 +188,7 @@ async def test_write_permission_is_wiped_and_added(loop: VirtualLoop) -> None:
     assert (wiped.ext, added.ext) == ({"wipeTopicCount": "2"}, {"addTopicCount": "2"})
 
 
-@in_virtual_time
-async def test_key_values_are_put_got_listed_and_deleted(loop: VirtualLoop) -> None:
+async def test_key_values_are_put_got_listed_and_deleted(loop: NetworkedLoop) -> None:
     await start(loop)
     tool = Tool(loop)
     key = {"namespace": "N", "key": "k"}
@@ -395,8 +202,7 @@ async def test_key_values_are_put_got_listed_and_deleted(loop: VirtualLoop) -> N
     assert absent.code == 22
 
 
-@in_virtual_time
-async def test_settings_are_shown_and_cannot_be_changed(loop: VirtualLoop) -> None:
+async def test_settings_are_shown_and_cannot_be_changed(loop: NetworkedLoop) -> None:
     await start(loop)
     tool = Tool(loop)
     frame = await tool.ask(RequestCode.GET_NAMESRV_CONFIG)
@@ -404,9 +210,8 @@ async def test_settings_are_shown_and_cannot_be_changed(loop: VirtualLoop) -> No
     assert (await tool.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=b"listenPort=1")).code == 16
 
 
-@in_virtual_time
 async def test_what_an_earlier_process_sent_changes_nothing_once_the_next_has_registered(
-    loop: VirtualLoop,
+    loop: NetworkedLoop,
 ) -> None:
     await start(loop)
     earlier, leader, client = Tool(loop), Tool(loop), Tool(loop)
@@ -421,14 +226,12 @@ async def test_what_an_earlier_process_sent_changes_nothing_once_the_next_has_re
     assert await client.topics() == ["T"]
 
 
-@in_virtual_time
-async def test_a_request_for_a_broker_is_refused_with_3(loop: VirtualLoop) -> None:
+async def test_a_request_for_a_broker_is_refused_with_3(loop: NetworkedLoop) -> None:
     await start(loop)
     assert (await Tool(loop).ask(RequestCode.SEND_MESSAGE_V2)).code == 3
 
 
-@in_virtual_time
-async def test_a_stopped_nameserver_has_closed_its_connections(loop: VirtualLoop) -> None:
+async def test_a_stopped_nameserver_has_closed_its_connections(loop: NetworkedLoop) -> None:
     nameserver = await start(loop)
     tool = Tool(loop)
     await tool.register(table("T"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from broker.delivery.message_filter import message_filter
@@ -13,14 +12,10 @@ from broker.pop.pop_request import PoppedMessage, PopRequest, PopResult, PopStat
 from broker.state.commands import Command
 from dledger.errors import ProposeError
 from store.message.record import decode_record
-from tests.broker.single_broker import SingleBroker, with_broker
+from tests.broker.single_broker import SingleBroker
 
 OK, EXPIRED, INVALID = ReceiptStatus.OK, ReceiptStatus.EXPIRED, ReceiptStatus.INVALID
 INVISIBLE_MS = 10_000
-
-
-def run(scenario: Any, data: Path, **settings: Any) -> None:
-    with_broker(scenario, data, clock_runs=True, **settings)
 
 
 class Member:

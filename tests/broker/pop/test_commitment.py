@@ -16,66 +16,57 @@ from tests.broker.pop.pop_client import (
     EXPIRED,
     OK,
     Member,
-    run,
     sent,
 )
-from tests.broker.single_broker import SingleBroker, messages
+from tests.broker.single_broker import SingleBroker, messages, running_broker
+from tests.support.virtual_network import NetworkedLoop
 
 
-def test_an_answer_waits_for_its_entry(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await sent(broker, 1)
-        member = Member(broker)
-        broker.log_executor.hold()
-        receiving = asyncio.ensure_future(member.receive())
-        await asyncio.sleep(1)
-        assert not receiving.done()
-        broker.log_executor.release()
-        (got,) = await receiving
-        broker.log_executor.hold()
-        acknowledging = asyncio.ensure_future(member.ack(got))
-        await asyncio.sleep(1)
-        assert not acknowledging.done()
-        assert await member.ack(got) == [EXPIRED]  # by what is pending
-        broker.log_executor.release()
-        assert await acknowledging == [OK]
-
-    run(scenario, tmp_path)
+async def test_an_answer_waits_for_its_entry(broker: SingleBroker) -> None:
+    await sent(broker, 1)
+    member = Member(broker)
+    broker.log_executor.hold()
+    receiving = asyncio.ensure_future(member.receive())
+    await asyncio.sleep(1)
+    assert not receiving.done()
+    broker.log_executor.release()
+    (got,) = await receiving
+    broker.log_executor.hold()
+    acknowledging = asyncio.ensure_future(member.ack(got))
+    await asyncio.sleep(1)
+    assert not acknowledging.done()
+    assert await member.ack(got) == [EXPIRED]  # by what is pending
+    broker.log_executor.release()
+    assert await acknowledging == [OK]
 
 
-def test_what_is_refused_leaves_the_deliveries_as_they_are(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await sent(broker, 2)
-        member = Member(broker)
-        zero, _ = await member.receive(2)
-        batcher = broker.broker.context.batcher
-        acknowledging = asyncio.ensure_future(member.ack(zero))
-        await asyncio.sleep(0)
-        batcher._refuse_pending(NotLeaderError(None))
-        with pytest.raises(NotLeaderError):
-            await acknowledging
-        assert await member.ack(zero) == [OK]
-
-    run(scenario, tmp_path)
+async def test_what_is_refused_leaves_the_deliveries_as_they_are(broker: SingleBroker) -> None:
+    await sent(broker, 2)
+    member = Member(broker)
+    zero, _ = await member.receive(2)
+    batcher = broker.broker.context.batcher
+    acknowledging = asyncio.ensure_future(member.ack(zero))
+    await asyncio.sleep(0)
+    batcher._refuse_pending(NotLeaderError(None))
+    with pytest.raises(NotLeaderError):
+        await acknowledging
+    assert await member.ack(zero) == [OK]
 
 
-def test_one_turn_is_one_entry(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await sent(broker, 8)
-        member = Member(broker)
-        got = await member.receive()
-        machine = broker.broker.context.machine
-        before = machine.changed_index
-        await asyncio.gather(*[member.ack(each) for each in got])
-        assert machine.changed_index - before == 1
-
-    run(scenario, tmp_path)
+async def test_one_turn_is_one_entry(broker: SingleBroker) -> None:
+    await sent(broker, 8)
+    member = Member(broker)
+    got = await member.receive()
+    machine = broker.broker.context.machine
+    before = machine.changed_index
+    await asyncio.gather(*[member.ack(each) for each in got])
+    assert machine.changed_index - before == 1
 
 
-def test_a_restart_keeps_deliveries_and_attempts(tmp_path: Path) -> None:
+async def test_a_restart_keeps_deliveries_and_attempts(loop: NetworkedLoop, tmp_path: Path) -> None:
     handles: list[str] = []
 
-    async def before(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path, clock_runs=True) as broker:
         await sent(broker, 3)
         member = Member(broker)
         got = await member.receive(invisible_ms=3_600_000)
@@ -83,8 +74,7 @@ def test_a_restart_keeps_deliveries_and_attempts(tmp_path: Path) -> None:
         changed = await member.pop.change_invisible("g", "orders", got[2].receipt_handle, 1)
         assert changed.status is OK
         handles.append(got[0].receipt_handle)
-
-    async def after(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path, clock_runs=True) as broker:
         member = Member(broker)
         await asyncio.sleep(0.1)
         (again,) = await member.receive()
@@ -93,76 +83,64 @@ def test_a_restart_keeps_deliveries_and_attempts(tmp_path: Path) -> None:
         assert await member.ack(again) == [OK]
         assert member.offset == 3
 
-    run(before, tmp_path)
-    run(after, tmp_path)
 
-
-def test_the_clock_never_runs_behind_the_last_reception(tmp_path: Path) -> None:
-    async def before(broker: SingleBroker) -> None:
+async def test_the_clock_never_runs_behind_the_last_reception(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    async with running_broker(loop, tmp_path, clock_runs=True) as broker:
         await sent(broker, 1)
         broker.now_ms += 3_600_000
         await Member(broker).receive(invisible_ms=10_000)
-
-    async def after(broker: SingleBroker) -> None:  # its wall clock is an hour behind
+    async with running_broker(loop, tmp_path, clock_runs=True) as broker:
         await asyncio.sleep(21)  # it runs half as fast
         assert len(await Member(broker).receive()) == 1
 
-    run(before, tmp_path)
-    run(after, tmp_path)
+
+async def test_a_received_record_is_that_of_the_log(broker: SingleBroker) -> None:
+    await sent(broker, 1, tags="a")
+    (got,) = await Member(broker).receive()
+    (pulled,) = messages(await broker.pull("orders", 0, 0))
+    assert decode_record(got.record) == pulled
 
 
-def test_a_received_record_is_that_of_the_log(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await sent(broker, 1, tags="a")
-        (got,) = await Member(broker).receive()
-        (pulled,) = messages(await broker.pull("orders", 0, 0))
-        assert decode_record(got.record) == pulled
-
-    run(scenario, tmp_path)
-
-
-def test_an_unknown_outcome_is_told(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await sent(broker, 1)
-        member = Member(broker)
-        (got,) = await member.receive()
-        context = broker.broker.context
-        broker.log_executor.hold()
-        acknowledging = asyncio.ensure_future(member.ack(got))
-        await asyncio.sleep(0.1)
-        (batch,) = context.batcher._in_flight
-        context.batcher._proposed(batch, OutcomeUnknownError(9, 9))
-        with pytest.raises(OutcomeUnknownError):
-            await acknowledging
-        broker.log_executor.release()
-
-    run(scenario, tmp_path)
+async def test_an_unknown_outcome_is_told(broker: SingleBroker) -> None:
+    await sent(broker, 1)
+    member = Member(broker)
+    (got,) = await member.receive()
+    context = broker.broker.context
+    broker.log_executor.hold()
+    acknowledging = asyncio.ensure_future(member.ack(got))
+    await asyncio.sleep(0.1)
+    (batch,) = context.batcher._in_flight
+    context.batcher._proposed(batch, OutcomeUnknownError(9, 9))
+    with pytest.raises(OutcomeUnknownError):
+        await acknowledging
+    broker.log_executor.release()
 
 
-def test_a_refused_reception_that_nobody_waits_for_stops_no_node(tmp_path: Path) -> None:
+async def test_a_refused_reception_that_nobody_waits_for_stops_no_node(
+    broker: SingleBroker,
+) -> None:
     """The request has its answer already: another queue was refused first."""
 
-    async def scenario(broker: SingleBroker) -> None:
-        await broker.create_topic("orders")
-        member = Member(broker)
-        for queue in (0, 1):
-            assert not await member.receive(queue=queue)  # nothing yet
-        await sent(broker, 1)
-        context = broker.broker.context
-        following = context.batcher.pop_queue(("g", "orders", 1))
-        assert following is not None
-        complaints: list[dict[str, Any]] = []
-        broker.loop.set_exception_handler(lambda _loop, told: complaints.append(told))
-        context.pop._rng = Random(2)  # begins with queue 0
-        async with following.lock:
-            receiving = asyncio.ensure_future(member.result(queue=None))
-            await asyncio.sleep(0)
-            assert context.batcher.pending_bytes
-            context.batcher.close()
-        await asyncio.wait([receiving])
-        assert isinstance(receiving.exception(), NotLeaderError)
-        del receiving
-        gc.collect()
-        assert complaints == []
-
-    run(scenario, tmp_path)
+    await broker.create_topic("orders")
+    member = Member(broker)
+    for queue in (0, 1):
+        assert not await member.receive(queue=queue)  # nothing yet
+    await sent(broker, 1)
+    context = broker.broker.context
+    following = context.batcher.pop_queue(("g", "orders", 1))
+    assert following is not None
+    complaints: list[dict[str, Any]] = []
+    broker.loop.set_exception_handler(lambda _loop, told: complaints.append(told))
+    context.pop._rng = Random(2)  # begins with queue 0
+    async with following.lock:
+        receiving = asyncio.ensure_future(member.result(queue=None))
+        await asyncio.sleep(0)
+        assert context.batcher.pending_bytes
+        context.batcher.close()
+    await asyncio.wait([receiving])
+    assert isinstance(receiving.exception(), NotLeaderError)
+    del receiving
+    gc.collect()
+    assert complaints == []

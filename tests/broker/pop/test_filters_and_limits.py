@@ -21,43 +21,39 @@ from tests.broker.pop.pop_client import (
     OK,
     Member,
     committed,
-    run,
     sent,
 )
-from tests.broker.single_broker import SingleBroker
+from tests.broker.single_broker import SingleBroker, running_broker
+from tests.support.virtual_network import NetworkedLoop
 
 
-def test_filters_pass_messages_over_for_good(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        for tag in ("a", "b", "a"):
-            await sent(broker, 1, tags=tag)
-        member = Member(broker)
-        assert await member.bodies(tags="b") == [b"1"]
-        assert await member.bodies(tags="b") == []
-        await asyncio.sleep(2)
-        assert await member.bodies(tags="b") == []
-        assert await member.bodies(tags="a") == []
-        assert member.offset == 1
-
-    run(scenario, tmp_path)
+async def test_filters_pass_messages_over_for_good(broker: SingleBroker) -> None:
+    for tag in ("a", "b", "a"):
+        await sent(broker, 1, tags=tag)
+    member = Member(broker)
+    assert await member.bodies(tags="b") == [b"1"]
+    assert await member.bodies(tags="b") == []
+    await asyncio.sleep(2)
+    assert await member.bodies(tags="b") == []
+    assert await member.bodies(tags="a") == []
+    assert member.offset == 1
 
 
-def test_a_filter_holds_for_messages_that_are_visible_again(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        for tag in ("a", "b", "a"):
-            await sent(broker, 1, tags=tag)
-        member = Member(broker)
-        assert await member.bodies() == [b"0", b"1", b"2"]
-        await asyncio.sleep(11)
-        assert await member.bodies(tags="b") == [b"1"]
-        await asyncio.sleep(11)
-        assert await member.bodies() == [b"1"]
-
-    run(scenario, tmp_path)
+async def test_a_filter_holds_for_messages_that_are_visible_again(broker: SingleBroker) -> None:
+    for tag in ("a", "b", "a"):
+        await sent(broker, 1, tags=tag)
+    member = Member(broker)
+    assert await member.bodies() == [b"0", b"1", b"2"]
+    await asyncio.sleep(11)
+    assert await member.bodies(tags="b") == [b"1"]
+    await asyncio.sleep(11)
+    assert await member.bodies() == [b"1"]
 
 
-def test_expressions_choose_messages_by_their_properties(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
+async def test_expressions_choose_messages_by_their_properties(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    async with running_broker(loop, tmp_path, clock_runs=True, property_filter=True) as broker:
         for tag in ("a", "b", "a"):
             await sent(broker, 1, tags=tag)
         member = Member(broker)
@@ -68,26 +64,21 @@ def test_expressions_choose_messages_by_their_properties(tmp_path: Path) -> None
         await asyncio.sleep(0.1)
         assert member.offset == 3
 
-    run(scenario, tmp_path, property_filter=True)
+
+async def test_a_request_for_any_queue_gets_messages_of_several(broker: SingleBroker) -> None:
+    await broker.create_topic("orders")
+    for queue_id in range(4):
+        await broker.send("orders", queue_id, b"%d" % queue_id)
+    member = Member(broker)
+    got = await member.receive(3, queue=None)
+    assert len({each.queue for each in got}) == 3
+    got += await member.receive(3, queue=None)
+    assert sorted(each.queue for each in got) == [0, 1, 2, 3]
+    assert await member.ack(*got) == [OK] * 4
 
 
-def test_a_request_for_any_queue_gets_messages_of_several(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await broker.create_topic("orders")
-        for queue_id in range(4):
-            await broker.send("orders", queue_id, b"%d" % queue_id)
-        member = Member(broker)
-        got = await member.receive(3, queue=None)
-        assert len({each.queue for each in got}) == 3
-        got += await member.receive(3, queue=None)
-        assert sorted(each.queue for each in got) == [0, 1, 2, 3]
-        assert await member.ack(*got) == [OK] * 4
-
-    run(scenario, tmp_path)
-
-
-def test_beyond_the_limit_of_a_queue_nothing_new_is_received(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_beyond_the_limit_of_a_queue_nothing_new_is_received(
+    loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import broker.pop.pop as door  # noqa: PLC0415 - its limits are replaced
     from broker.pop import receiver  # noqa: PLC0415 - as a module, to set its constant
@@ -98,7 +89,9 @@ def test_beyond_the_limit_of_a_queue_nothing_new_is_received(
         offsets_max = STATE.offsets_max
         queues_max = STATE.queues_max
 
-    async def scenario(broker: SingleBroker) -> None:
+    monkeypatch.setattr(receiver, "STATE", Few)
+    monkeypatch.setattr(door, "STATE", Few)
+    async with running_broker(loop, tmp_path, clock_runs=True) as broker:
         await sent(broker, 4)
         member = Member(broker)
         zero, _one = await member.receive()
@@ -110,44 +103,31 @@ def test_beyond_the_limit_of_a_queue_nothing_new_is_received(
         await asyncio.sleep(11)
         assert await member.bodies() == [b"1", b"2"]
 
-    monkeypatch.setattr(receiver, "STATE", Few)
-    monkeypatch.setattr(door, "STATE", Few)
-    run(scenario, tmp_path)
 
-
-def test_requests_that_cannot_be_are_refused(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await sent(broker, 1)
-        member = Member(broker)
-        with pytest.raises(UnknownQueueError):
-            await member.receive(queue=4)
-        for invisible_ms in (0, -1, CONSUME.pop_invisible_ms_max + 1):
-            with pytest.raises(InvisibleTimeError):
-                await member.receive(invisible_ms=invisible_ms)
-        (got,) = await member.receive()
+async def test_requests_that_cannot_be_are_refused(broker: SingleBroker) -> None:
+    await sent(broker, 1)
+    member = Member(broker)
+    with pytest.raises(UnknownQueueError):
+        await member.receive(queue=4)
+    for invisible_ms in (0, -1, CONSUME.pop_invisible_ms_max + 1):
         with pytest.raises(InvisibleTimeError):
-            await member.pop.change_invisible("g", "orders", got.receipt_handle, -1)
-        await committed(broker, PutGroup.of(GroupConfig("g", consume_enable=False), 1))
-        with pytest.raises(ForbiddenError):
-            await member.receive()
-
-    run(scenario, tmp_path)
-
-
-def test_nothing_is_written_that_a_member_does_not_know(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await sent(broker, 1)
-        features = broker.broker.context.node.features
-        features._known["n0"] = frozenset()
-        with pytest.raises(UnavailableError):
-            await Member(broker).receive()
-
-    run(scenario, tmp_path)
+            await member.receive(invisible_ms=invisible_ms)
+    (got,) = await member.receive()
+    with pytest.raises(InvisibleTimeError):
+        await member.pop.change_invisible("g", "orders", got.receipt_handle, -1)
+    await committed(broker, PutGroup.of(GroupConfig("g", consume_enable=False), 1))
+    with pytest.raises(ForbiddenError):
+        await member.receive()
 
 
-def test_one_request_gets_so_many_messages_at_most(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await sent(broker, CONSUME.pop_messages_max + 1)
-        assert len(await Member(broker).receive(1000)) == CONSUME.pop_messages_max
+async def test_nothing_is_written_that_a_member_does_not_know(broker: SingleBroker) -> None:
+    await sent(broker, 1)
+    features = broker.broker.context.node.features
+    features._known["n0"] = frozenset()
+    with pytest.raises(UnavailableError):
+        await Member(broker).receive()
 
-    run(scenario, tmp_path)
+
+async def test_one_request_gets_so_many_messages_at_most(broker: SingleBroker) -> None:
+    await sent(broker, CONSUME.pop_messages_max + 1)
+    assert len(await Member(broker).receive(1000)) == CONSUME.pop_messages_max

@@ -17,8 +17,9 @@ from broker.state.commands import CommitOffset, PutGroup
 from broker.topics_and_groups import GroupConfig
 from dledger.errors import NotLeaderError
 from store.message.record import decode_record
-from tests.broker.pop.pop_client import EXPIRED, OK, Member, committed, run, sent
-from tests.broker.single_broker import SingleBroker, messages
+from tests.broker.pop.pop_client import EXPIRED, OK, Member, committed, sent
+from tests.broker.single_broker import SingleBroker, messages, running_broker
+from tests.support.virtual_network import NetworkedLoop, run_in_virtual_time
 
 INVISIBLE_S = 10
 ATTEMPTS = 3
@@ -228,8 +229,9 @@ STEP: dict[str, Callable[[Member, Model, Named, list[Any]], Coroutine[Any, Any, 
 @example([("send", "a"), ("send", "a"), ("receive", 1, True), ("receive", 1, False)])
 @given(STEPS)
 def test_any_row_of_requests_gives_what_the_model_gives(steps: list[tuple[Any, ...]]) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await follow(broker, steps)
+    async def scenario(loop: NetworkedLoop) -> None:
+        with TemporaryDirectory() as directory:
+            async with running_broker(loop, Path(directory), clock_runs=True) as broker:
+                await follow(broker, steps)
 
-    with TemporaryDirectory() as directory:
-        run(scenario, Path(directory))
+    run_in_virtual_time(scenario)

@@ -9,7 +9,7 @@ from broker.remoting.connection import Connection, Handler
 from broker.remoting.protocol.frame import Frame, encode_request
 from broker.remoting.protocol.frame_reader import FrameReader
 from broker.remoting.server import RemotingServer
-from tests.support.virtual_network import MemoryTransport, VirtualLoop, turns
+from tests.support.virtual_network import MemoryTransport, NetworkedLoop, turns
 
 
 class Peer(asyncio.Protocol):
@@ -52,7 +52,7 @@ class Peer(asyncio.Protocol):
 
 
 async def connect(
-    loop: VirtualLoop, dispatch: Handler, limits: RemotingLimits | None = None
+    loop: NetworkedLoop, dispatch: Handler, limits: RemotingLimits | None = None
 ) -> Peer:
     server = RemotingServer(loop, "10.0.0.1", 10911, dispatch, limits)
     peer = Peer()

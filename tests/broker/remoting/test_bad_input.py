@@ -23,9 +23,10 @@ from tests.broker.single_broker import (
     batched,
     messages,
     pull_ext,
+    running_broker,
     send_ext,
-    with_broker,
 )
+from tests.support.virtual_network import NetworkedLoop, run_in_virtual_time
 
 RESPONSE_CODES = {int(code) for code in ResponseCode}
 
@@ -75,7 +76,7 @@ codes = st.sampled_from([code for code in RequestCode if code < 400])
 def test_any_request_is_answered_and_what_is_stored_stays(
     requests: list[tuple[int, dict[str, Any], bytes]],
 ) -> None:
-    async def scenario(broker: SingleBroker) -> None:
+    async def asked(broker: SingleBroker) -> None:
         await broker.create_topic("kept")
         await broker.send("kept", 0, b"before")
         for code, ext, body in requests:
@@ -87,17 +88,20 @@ def test_any_request_is_answered_and_what_is_stored_stays(
         found = messages(await broker.pull("kept", 0, 0))
         assert [record.body for record in found] == [b"before", b"after"]
 
-    with tempfile.TemporaryDirectory() as directory:
-        with_broker(scenario, Path(directory))
+    async def scenario(loop: NetworkedLoop) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            async with running_broker(loop, Path(directory)) as broker:
+                await asked(broker)
+
+    run_in_virtual_time(scenario)
 
 
-def test_every_code_that_is_handled_refuses_an_empty_request_in_words(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        for code in broker.broker.handlers:
-            answer = await broker.ask(code)
-            assert answer.code == ResponseCode.SUCCESS or answer.remark, code
-
-    with_broker(scenario, tmp_path)
+async def test_every_code_that_is_handled_refuses_an_empty_request_in_words(
+    broker: SingleBroker,
+) -> None:
+    for code in broker.broker.handlers:
+        answer = await broker.ask(code)
+        assert answer.code == ResponseCode.SUCCESS or answer.remark, code
 
 
 @given(st.binary(max_size=200))
@@ -129,30 +133,28 @@ def test_any_text_is_a_subscription_or_refused(expression: str) -> None:
     assert codes is None or all(-(2**31) <= code < 2**31 for code in codes)
 
 
-def test_when_the_node_fails_who_waits_is_told_that_the_outcome_is_unknown(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await broker.create_topic("orders")
-        broker.log_executor.hold()
-        waiting = asyncio.ensure_future(broker.send("orders", 0, b"x"))
-        await asyncio.sleep(0.1)
-        broker.broker.context.node.fail(FatalDiskError("the disk is gone"))
-        answer = await waiting
-        assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
-        assert "ended before entry" in (answer.remark or "")
-        assert [str(failure) for failure in broker.failures] == ["the disk is gone"]
-        broker.failures.clear()
+async def test_when_the_node_fails_who_waits_is_told_that_the_outcome_is_unknown(
+    broker: SingleBroker,
+) -> None:
+    await broker.create_topic("orders")
+    broker.log_executor.hold()
+    waiting = asyncio.ensure_future(broker.send("orders", 0, b"x"))
+    await asyncio.sleep(0.1)
+    broker.broker.context.node.fail(FatalDiskError("the disk is gone"))
+    answer = await waiting
+    assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert "ended before entry" in (answer.remark or "")
+    assert [str(failure) for failure in broker.failures] == ["the disk is gone"]
+    broker.failures.clear()
 
-    with_broker(scenario, tmp_path)
 
-
-def test_a_disk_without_room_refuses_messages_and_serves_readers(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await broker.create_topic("orders")
-        await broker.send("orders", 0, b"kept")
-        broker.broker.context.node.store.has_room = lambda size: False  # type: ignore[method-assign]  # a double
-        answer = await broker.send("orders", 0, b"x")
-        assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
-        assert "the disk has no room" in (answer.remark or "")
-        assert len(messages(await broker.pull("orders", 0, 0))) == 1
-
-    with_broker(scenario, tmp_path)
+async def test_a_disk_without_room_refuses_messages_and_serves_readers(
+    broker: SingleBroker,
+) -> None:
+    await broker.create_topic("orders")
+    await broker.send("orders", 0, b"kept")
+    broker.broker.context.node.store.has_room = lambda size: False  # type: ignore[method-assign]  # a double
+    answer = await broker.send("orders", 0, b"x")
+    assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert "the disk has no room" in (answer.remark or "")
+    assert len(messages(await broker.pull("orders", 0, 0))) == 1

@@ -10,7 +10,7 @@ from broker.remoting.connection import Connection
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.server import RemotingServer
 from tests.broker.remoting.raw_peer import Peer, echo
-from tests.support.virtual_network import VirtualLoop, in_virtual_time, turns
+from tests.support.virtual_network import NetworkedLoop, turns
 
 
 class Fake:
@@ -64,9 +64,8 @@ def test_whose_bytes_became_fewer_unseen_does_not_pay() -> None:
     assert (reading.refused, stuck.refused != "", new.refused) == ("", True, "")
 
 
-@in_virtual_time
 async def test_answers_that_nobody_reads_are_bounded_over_all_connections(
-    loop: VirtualLoop,
+    loop: NetworkedLoop,
 ) -> None:
     limits = RemotingLimits(unread_max=100_000, unread_each=1_000, write_buffer_high=50_000)
     server = RemotingServer(loop, "10.0.0.1", 10911, echo, limits)
@@ -85,9 +84,8 @@ async def test_answers_that_nobody_reads_are_bounded_over_all_connections(
     assert [len(peer.frames) for peer in peers] == [1, 0, 0, 1, 1, 1]
 
 
-@in_virtual_time
 async def test_requests_that_wait_for_a_turn_are_bounded_over_all_connections(
-    loop: VirtualLoop,
+    loop: NetworkedLoop,
 ) -> None:
     handled: list[int] = []
 

@@ -19,7 +19,7 @@ from broker.remoting.protocol.errors import (
 )
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.server import RemotingServer
-from tests.support.virtual_network import VirtualLoop, in_virtual_time, turns
+from tests.support.virtual_network import NetworkedLoop, turns
 
 ADDRESS = "10.0.0.1:10911"
 
@@ -27,7 +27,7 @@ ADDRESS = "10.0.0.1:10911"
 class Broker:
     """A server whose requests wait until a test answers them."""
 
-    def __init__(self, loop: VirtualLoop) -> None:
+    def __init__(self, loop: NetworkedLoop) -> None:
         self.server = RemotingServer(loop, "10.0.0.1", 10911, self._take)
         self.requests: list[tuple[Connection, Frame]] = []
 
@@ -41,7 +41,7 @@ class Broker:
 
 
 async def start(
-    loop: VirtualLoop, limits: RemotingLimits | None = None
+    loop: NetworkedLoop, limits: RemotingLimits | None = None
 ) -> tuple[Broker, RemotingClient]:
     broker = Broker(loop)
     await broker.server.start()
@@ -54,8 +54,7 @@ async def failure(answer: asyncio.Future[Frame]) -> CallError:
     return caught.value
 
 
-@in_virtual_time
-async def test_a_request_that_began_before_the_connection_is_answered(loop: VirtualLoop) -> None:
+async def test_a_request_that_began_before_the_connection_is_answered(loop: NetworkedLoop) -> None:
     broker, client = await start(loop)
     answer = client.invoke_nowait(ADDRESS, 310, {"b": "T"}, (b"bo", b"dy"))
     await turns()
@@ -65,8 +64,7 @@ async def test_a_request_that_began_before_the_connection_is_answered(loop: Virt
     await client.close()
 
 
-@in_virtual_time
-async def test_answers_in_any_order_find_their_requests(loop: VirtualLoop) -> None:
+async def test_answers_in_any_order_find_their_requests(loop: NetworkedLoop) -> None:
     broker, client = await start(loop)
     answers = [client.invoke_nowait(ADDRESS, 310, None, (b"%d" % n,)) for n in range(20)]
     await turns()
@@ -76,26 +74,23 @@ async def test_answers_in_any_order_find_their_requests(loop: VirtualLoop) -> No
     await client.close()
 
 
-def test_whoever_stumbles_over_an_answer_harms_no_other(caplog: pytest.LogCaptureFixture) -> None:
+async def test_whoever_stumbles_over_an_answer_harms_no_other(
+    loop: NetworkedLoop, caplog: pytest.LogCaptureFixture
+) -> None:
     def stumble(answer: Frame | None, failure: CallError | None) -> None:
         raise ValueError("not this one")
 
-    @in_virtual_time
-    async def scenario(loop: VirtualLoop) -> None:
-        broker, client = await start(loop)
-        client.call(ADDRESS, 310, None, (), timeout=3.0, done=stumble)
-        answer = client.invoke_nowait(ADDRESS, 310, None, (b"body",))
-        await turns()
-        broker.answer_all()
-        assert (await answer).body == b"body"
-        await client.close()
-
-    scenario()
+    broker, client = await start(loop)
+    client.call(ADDRESS, 310, None, (), timeout=3.0, done=stumble)
+    answer = client.invoke_nowait(ADDRESS, 310, None, (b"body",))
+    await turns()
+    broker.answer_all()
+    assert (await answer).body == b"body"
+    await client.close()
     assert "ValueError: not this one" in caplog.text
 
 
-@in_virtual_time
-async def test_all_requests_to_an_address_share_a_connection(loop: VirtualLoop) -> None:
+async def test_all_requests_to_an_address_share_a_connection(loop: NetworkedLoop) -> None:
     broker, client = await start(loop)
     for _ in range(3):
         client.push(ADDRESS, 15)
@@ -105,8 +100,7 @@ async def test_all_requests_to_an_address_share_a_connection(loop: VirtualLoop) 
     await client.close()
 
 
-@in_virtual_time
-async def test_a_refused_connection_fails_the_request(loop: VirtualLoop) -> None:
+async def test_a_refused_connection_fails_the_request(loop: NetworkedLoop) -> None:
     client = RemotingClient(loop)
     error = await failure(client.invoke_nowait("10.0.0.1:1", 310))
     assert isinstance(error, ConnectFailedError)
@@ -114,8 +108,7 @@ async def test_a_refused_connection_fails_the_request(loop: VirtualLoop) -> None
     assert error.retriable
 
 
-@in_virtual_time
-async def test_the_next_request_after_a_refused_connection_tries_again(loop: VirtualLoop) -> None:
+async def test_the_next_request_after_a_refused_connection_tries_again(loop: NetworkedLoop) -> None:
     client = RemotingClient(loop)
     await failure(client.invoke_nowait(ADDRESS, 310))
     broker = Broker(loop)
@@ -127,8 +120,7 @@ async def test_the_next_request_after_a_refused_connection_tries_again(loop: Vir
     await client.close()
 
 
-@in_virtual_time
-async def test_a_connection_that_does_not_come_about_fails_the_request(loop: VirtualLoop) -> None:
+async def test_a_connection_that_does_not_come_about_fails_the_request(loop: NetworkedLoop) -> None:
     loop.unreachable.add(10911)
     client = RemotingClient(loop, limits=RemotingLimits(connect_seconds=2))
     begin = loop.time()
@@ -137,8 +129,9 @@ async def test_a_connection_that_does_not_come_about_fails_the_request(loop: Vir
     assert loop.time() - begin == pytest.approx(2)
 
 
-@in_virtual_time
-async def test_what_left_on_a_connection_that_came_too_late_may_be_done(loop: VirtualLoop) -> None:
+async def test_what_left_on_a_connection_that_came_too_late_may_be_done(
+    loop: NetworkedLoop,
+) -> None:
     loop.untold.add(10911)
     broker, client = await start(loop, RemotingLimits(connect_seconds=2))
     error = await failure(client.invoke_nowait(ADDRESS, 310, timeout=10))
@@ -148,8 +141,7 @@ async def test_what_left_on_a_connection_that_came_too_late_may_be_done(loop: Vi
     await client.close()
 
 
-@in_virtual_time
-async def test_the_time_to_connect_counts_for_the_request(loop: VirtualLoop) -> None:
+async def test_the_time_to_connect_counts_for_the_request(loop: NetworkedLoop) -> None:
     loop.unreachable.add(10911)
     client = RemotingClient(loop)
     begin = loop.time()
@@ -159,15 +151,13 @@ async def test_the_time_to_connect_counts_for_the_request(loop: VirtualLoop) -> 
     await client.close()
 
 
-@in_virtual_time
-async def test_an_address_that_is_none_fails_the_request(loop: VirtualLoop) -> None:
+async def test_an_address_that_is_none_fails_the_request(loop: NetworkedLoop) -> None:
     client = RemotingClient(loop)
     error = await failure(client.invoke_nowait("nonsense", 310))
     assert str(error) == "nonsense: 'nonsense' is not host:port, such as 127.0.0.1:10911"
 
 
-@in_virtual_time
-async def test_each_request_times_out_at_its_own_deadline(loop: VirtualLoop) -> None:
+async def test_each_request_times_out_at_its_own_deadline(loop: NetworkedLoop) -> None:
     _, client = await start(loop)
     begin = loop.time()
     ended: list[tuple[int, float]] = []
@@ -183,8 +173,7 @@ async def test_each_request_times_out_at_its_own_deadline(loop: VirtualLoop) -> 
     await client.close()
 
 
-@in_virtual_time
-async def test_an_answer_that_comes_too_late_is_dropped(loop: VirtualLoop) -> None:
+async def test_an_answer_that_comes_too_late_is_dropped(loop: NetworkedLoop) -> None:
     broker, client = await start(loop)
     late = client.invoke_nowait(ADDRESS, 310, timeout=1)
     assert isinstance(await failure(late), RequestTimeoutError)
@@ -196,8 +185,7 @@ async def test_an_answer_that_comes_too_late_is_dropped(loop: VirtualLoop) -> No
     await client.close()
 
 
-@in_virtual_time
-async def test_a_caller_may_give_up_on_an_answer(loop: VirtualLoop) -> None:
+async def test_a_caller_may_give_up_on_an_answer(loop: NetworkedLoop) -> None:
     broker, client = await start(loop)
     given_up = client.invoke_nowait(ADDRESS, 310)
     kept = client.invoke_nowait(ADDRESS, 310)
@@ -208,8 +196,7 @@ async def test_a_caller_may_give_up_on_an_answer(loop: VirtualLoop) -> None:
     await client.close()
 
 
-@in_virtual_time
-async def test_a_lost_connection_fails_what_waits_on_it(loop: VirtualLoop) -> None:
+async def test_a_lost_connection_fails_what_waits_on_it(loop: NetworkedLoop) -> None:
     broker, client = await start(loop)
     answers = [client.invoke_nowait(ADDRESS, 310) for _ in range(3)]
     await turns()
@@ -224,8 +211,7 @@ async def test_a_lost_connection_fails_what_waits_on_it(loop: VirtualLoop) -> No
     await client.close()
 
 
-@in_virtual_time
-async def test_a_lost_connection_is_told(loop: VirtualLoop) -> None:
+async def test_a_lost_connection_is_told(loop: NetworkedLoop) -> None:
     broker = Broker(loop)
     await broker.server.start()
     lost: list[str] = []
@@ -238,8 +224,7 @@ async def test_a_lost_connection_is_told(loop: VirtualLoop) -> None:
     await client.close()
 
 
-@in_virtual_time
-async def test_more_requests_than_allowed_are_refused(loop: VirtualLoop) -> None:
+async def test_more_requests_than_allowed_are_refused(loop: NetworkedLoop) -> None:
     broker, client = await start(loop, RemotingLimits(pending_max=2))
     answers = [client.invoke_nowait(ADDRESS, 310) for _ in range(2)]
     error = await failure(client.invoke_nowait(ADDRESS, 310))
@@ -250,8 +235,7 @@ async def test_more_requests_than_allowed_are_refused(loop: VirtualLoop) -> None
     await client.close()
 
 
-@in_virtual_time
-async def test_the_client_reads_on_while_the_server_does_not(loop: VirtualLoop) -> None:
+async def test_the_client_reads_on_while_the_server_does_not(loop: NetworkedLoop) -> None:
     broker, client = await start(loop, RemotingLimits(write_buffer_high=1000))
     first = client.invoke_nowait(ADDRESS, 310)
     await turns()
@@ -269,8 +253,7 @@ async def test_the_client_reads_on_while_the_server_does_not(loop: VirtualLoop) 
     await client.close()
 
 
-@in_virtual_time
-async def test_a_request_of_the_server_reaches_its_handler(loop: VirtualLoop) -> None:
+async def test_a_request_of_the_server_reaches_its_handler(loop: NetworkedLoop) -> None:
     broker = Broker(loop)
     await broker.server.start()
     groups: list[object] = []
@@ -285,8 +268,7 @@ async def test_a_request_of_the_server_reaches_its_handler(loop: VirtualLoop) ->
     await client.close()
 
 
-@in_virtual_time
-async def test_a_binary_client_is_answered_in_binary(loop: VirtualLoop) -> None:
+async def test_a_binary_client_is_answered_in_binary(loop: NetworkedLoop) -> None:
     broker = Broker(loop)
     await broker.server.start()
     client = RemotingClient(loop, serialization=1)
@@ -297,8 +279,7 @@ async def test_a_binary_client_is_answered_in_binary(loop: VirtualLoop) -> None:
     await client.close()
 
 
-@in_virtual_time
-async def test_closing_fails_what_waits_and_what_comes_after(loop: VirtualLoop) -> None:
+async def test_closing_fails_what_waits_and_what_comes_after(loop: NetworkedLoop) -> None:
     _, client = await start(loop)
     loop.unreachable.add(1)
     waiting = client.invoke_nowait(ADDRESS, 310)

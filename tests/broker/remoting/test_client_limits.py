@@ -6,7 +6,6 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import orjson
 import pytest
@@ -25,8 +24,8 @@ from broker.remoting.connection import Connection
 from broker.remoting.protocol.codes import LanguageCode, RequestCode, ResponseCode
 from broker.remoting.protocol.errors import RequestError
 from broker.remoting.protocol.frame import Frame
-from tests.broker.single_broker import ADDRESS, SingleBroker, pull_ext, with_broker
-from tests.support.virtual_network import VirtualLoop
+from tests.broker.single_broker import ADDRESS, SingleBroker, pull_ext
+from tests.support.virtual_network import NetworkedLoop
 
 CLIENT = Client("c", LanguageCode.JAVA, 409, 0.0)
 
@@ -58,28 +57,22 @@ def groups(count: int, first: int = 0) -> list[str]:
     return [f"g{number}" for number in range(first, first + count)]
 
 
-def test_a_heartbeat_of_too_many_groups_is_refused_as_a_whole(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        refused = await beat(broker, producers=groups(1000), consumers=groups(25))
-        assert refused.code == ResponseCode.SYSTEM_ERROR
-        assert refused.remark == "the heartbeat has 1025 groups, at most 1024 are allowed"
-        assert broker.broker.context.machine.state.groups == {}
-        assert (await beat(broker, producers=groups(1000), consumers=groups(24))).code == 0
-
-    with_broker(scenario, tmp_path)
+async def test_a_heartbeat_of_too_many_groups_is_refused_as_a_whole(broker: SingleBroker) -> None:
+    refused = await beat(broker, producers=groups(1000), consumers=groups(25))
+    assert refused.code == ResponseCode.SYSTEM_ERROR
+    assert refused.remark == "the heartbeat has 1025 groups, at most 1024 are allowed"
+    assert broker.broker.context.machine.state.groups == {}
+    assert (await beat(broker, producers=groups(1000), consumers=groups(24))).code == 0
 
 
-def test_several_heartbeats_bring_no_more_groups_than_one(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        for _ in range(2):
-            assert (await beat(broker, producers=groups(1024))).code == ResponseCode.SUCCESS
-        refused = await beat(broker, producers=["another"])
-        assert refused.remark == "the connection is in 1025 groups, at most 1024 are allowed"
-        leave = {"clientID": "c", "producerGroup": "g7"}
-        await broker.ask(RequestCode.UNREGISTER_CLIENT, leave)
-        assert (await beat(broker, producers=["another"])).code == ResponseCode.SUCCESS
-
-    with_broker(scenario, tmp_path)
+async def test_several_heartbeats_bring_no_more_groups_than_one(broker: SingleBroker) -> None:
+    for _ in range(2):
+        assert (await beat(broker, producers=groups(1024))).code == ResponseCode.SUCCESS
+    refused = await beat(broker, producers=["another"])
+    assert refused.remark == "the connection is in 1025 groups, at most 1024 are allowed"
+    leave = {"clientID": "c", "producerGroup": "g7"}
+    await broker.ask(RequestCode.UNREGISTER_CLIENT, leave)
+    assert (await beat(broker, producers=["another"])).code == ResponseCode.SUCCESS
 
 
 @pytest.mark.parametrize(
@@ -90,56 +83,49 @@ def test_several_heartbeats_bring_no_more_groups_than_one(tmp_path: Path) -> Non
         ({"memberships_max": 2}, {"producers": ["x"]}, "connections are 2 times in a group, at"),
     ],
 )
-def test_groups_and_all_connections_have_a_limit_of_members(
+async def test_groups_and_all_connections_have_a_limit_of_members(
+    broker: SingleBroker,
     limits: dict[str, int],
     heartbeat: dict[str, list[str]],
     remark: str,
-    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("broker.remoting.connected_clients.CLIENTS", replace(CLIENTS, **limits))
-
-    async def scenario(broker: SingleBroker) -> None:
-        first, second = RemotingClient(broker.loop), RemotingClient(broker.loop)
-        for _ in range(2):
-            answer = await beat(broker, first, consumers=["g0"], producers=["g1"])
-            assert answer.code == ResponseCode.SUCCESS
-        refused = await beat(broker, second, **heartbeat)  # type: ignore[arg-type]  # lists
-        assert refused.code == ResponseCode.SYSTEM_ERROR
-        assert (refused.remark or "").startswith(remark)
-        await first.close()
-        await asyncio.sleep(0.1)
-        answer = await beat(broker, second, **heartbeat)  # type: ignore[arg-type]  # lists
+    first, second = RemotingClient(broker.loop), RemotingClient(broker.loop)
+    for _ in range(2):
+        answer = await beat(broker, first, consumers=["g0"], producers=["g1"])
         assert answer.code == ResponseCode.SUCCESS
-        await second.close()
+    refused = await beat(broker, second, **heartbeat)  # type: ignore[arg-type]  # lists
+    assert refused.code == ResponseCode.SYSTEM_ERROR
+    assert (refused.remark or "").startswith(remark)
+    await first.close()
+    await asyncio.sleep(0.1)
+    answer = await beat(broker, second, **heartbeat)  # type: ignore[arg-type]  # lists
+    assert answer.code == ResponseCode.SUCCESS
+    await second.close()
 
-    with_broker(scenario, tmp_path)
 
-
-def test_names_ids_and_subscriptions_have_limits(tmp_path: Path) -> None:
+async def test_names_ids_and_subscriptions_have_limits(broker: SingleBroker) -> None:
     long = "x" * (CLIENTS.name_size_max + 1)
 
-    async def scenario(broker: SingleBroker) -> None:
-        for answer, remark in (
-            (await beat(broker, client_id=long), "the clientID has 513 characters, at most 512"),
-            (await beat(broker, producers=[long]), "the name of a group has 513 characters"),
-            (
-                await beat(broker, consumers=["g"], topics=[long]),
-                "a topic that is subscribed to has 513 characters",
-            ),
-            (
-                await beat(broker, consumers=["g"], topics=["t"] * (CLIENTS.subscriptions_max + 1)),
-                "a group has 1025 subscriptions, at most 1024 are allowed",
-            ),
-        ):
-            assert answer.code == ResponseCode.SYSTEM_ERROR
-            assert (answer.remark or "").startswith(remark)
-        for number in range(CLIENTS.ids_max):
-            assert (await beat(broker, client_id=f"c{number}", producers=["p"])).code == 0
-        refused = await beat(broker, client_id="another", producers=["p"])
-        assert "the connection has had more client ids, at most 64" in (refused.remark or "")
-
-    with_broker(scenario, tmp_path)
+    for answer, remark in (
+        (await beat(broker, client_id=long), "the clientID has 513 characters, at most 512"),
+        (await beat(broker, producers=[long]), "the name of a group has 513 characters"),
+        (
+            await beat(broker, consumers=["g"], topics=[long]),
+            "a topic that is subscribed to has 513 characters",
+        ),
+        (
+            await beat(broker, consumers=["g"], topics=["t"] * (CLIENTS.subscriptions_max + 1)),
+            "a group has 1025 subscriptions, at most 1024 are allowed",
+        ),
+    ):
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert (answer.remark or "").startswith(remark)
+    for number in range(CLIENTS.ids_max):
+        assert (await beat(broker, client_id=f"c{number}", producers=["p"])).code == 0
+    refused = await beat(broker, client_id="another", producers=["p"])
+    assert "the connection has had more client ids, at most 64" in (refused.remark or "")
 
 
 class Counting(dict[str, object]):
@@ -161,12 +147,12 @@ class Counting(dict[str, object]):
         return super().get(key, default)
 
 
-def connections(loop: VirtualLoop, count: int) -> list[Connection]:
+def connections(loop: NetworkedLoop, count: int) -> list[Connection]:
     return [Connection(loop, lambda *_: None, RemotingLimits()) for _ in range(count)]
 
 
 def test_who_leaves_costs_steps_for_its_own_groups_alone() -> None:
-    loop = VirtualLoop()
+    loop = NetworkedLoop()
     clients = ConnectedClients(loop, lambda _group: True)
     clients.producers, clients._by_name = Counting(), Counting()  # type: ignore[assignment]  # dicts that count steps
     one, *others = connections(loop, 200)
@@ -184,7 +170,7 @@ def test_who_leaves_costs_steps_for_its_own_groups_alone() -> None:
 
 
 def test_a_client_that_came_back_under_its_id_is_found_when_its_old_connection_closes() -> None:
-    loop = VirtualLoop()
+    loop = NetworkedLoop()
     clients = ConnectedClients(loop, lambda _group: True)
     old, new = connections(loop, 2)
     for connection in (old, new):
@@ -195,7 +181,7 @@ def test_a_client_that_came_back_under_its_id_is_found_when_its_old_connection_c
 
 
 def test_very_many_members_are_told_in_several_turns() -> None:
-    loop = VirtualLoop()
+    loop = NetworkedLoop()
     clients = ConnectedClients(loop, lambda _group: True)
     members, names = connections(loop, NOTIFIED_PER_TURN // 2), groups(5)
     told: list[tuple[float, str]] = []
@@ -241,7 +227,7 @@ class Told:
 
 def test_a_connection_has_its_share_of_held_pulls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("broker.delivery.long_polling.CLIENTS", replace(CLIENTS, held_pulls_max=2))
-    loop = VirtualLoop()
+    loop = NetworkedLoop()
     holds = LongPolling(loop)
     one, other = connections(loop, 2)
 
@@ -260,7 +246,7 @@ def test_what_held_pulls_want_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(
         "broker.delivery.long_polling.CONSUME", replace(CONSUME, held_expressions_max=100)
     )
-    loop = VirtualLoop()
+    loop = NetworkedLoop()
     holds = LongPolling(loop)
     (one,) = connections(loop, 1)
 
@@ -276,25 +262,24 @@ def test_what_held_pulls_want_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> No
     loop.close()
 
 
-def test_a_held_pull_keeps_nothing_of_a_request_but_what_its_answer_needs(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await broker.create_topic("orders")
-        ext = pull_ext("orders", 0, 0) | {"sysFlag": "6", "junk": "x" * 100_000}
-        pulling = asyncio.ensure_future(broker.ask(RequestCode.PULL_MESSAGE, ext, bytes(100_000)))
-        await asyncio.sleep(1)
-        (held,) = (
-            pull
-            for pulls in broker.broker.context.delivery.long_polling._by_queue.values()
-            for pull in pulls
-        )
-        (fetch,) = held.run.args  # type: ignore[attr-defined]  # a partial
-        request = fetch.done.__self__.request  # of a bound method
-        assert (request.ext, request.body) == ({}, b"")
-        await broker.send("orders", 0, b"x")
-        answer = await pulling
-        assert (answer.code, answer.opaque) == (ResponseCode.SUCCESS, request.opaque)
-
-    with_broker(scenario, tmp_path)
+async def test_a_held_pull_keeps_nothing_of_a_request_but_what_its_answer_needs(
+    broker: SingleBroker,
+) -> None:
+    await broker.create_topic("orders")
+    ext = pull_ext("orders", 0, 0) | {"sysFlag": "6", "junk": "x" * 100_000}
+    pulling = asyncio.ensure_future(broker.ask(RequestCode.PULL_MESSAGE, ext, bytes(100_000)))
+    await asyncio.sleep(1)
+    (held,) = (
+        pull
+        for pulls in broker.broker.context.delivery.long_polling._by_queue.values()
+        for pull in pulls
+    )
+    (fetch,) = held.run.args  # type: ignore[attr-defined]  # a partial
+    request = fetch.done.__self__.request  # of a bound method
+    assert (request.ext, request.body) == ({}, b"")
+    await broker.send("orders", 0, b"x")
+    answer = await pulling
+    assert (answer.code, answer.opaque) == (ResponseCode.SUCCESS, request.opaque)
 
 
 def test_what_is_counted_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,7 +296,7 @@ def test_what_is_counted_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_refused_heartbeat_has_changed_nothing() -> None:
-    loop = VirtualLoop()
+    loop = NetworkedLoop()
     clients = ConnectedClients(loop, lambda _group: True)
     (one,) = connections(loop, 1)
     with pytest.raises(RequestError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -13,7 +12,7 @@ import pytest
 from broker.remoting.client import RemotingClient
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.frame import Frame
-from tests.broker.single_broker import ADDRESS, NOW_MS, SingleBroker, with_broker
+from tests.broker.single_broker import ADDRESS, NOW_MS, SingleBroker
 
 
 class Member:
@@ -60,142 +59,113 @@ async def members(broker: SingleBroker) -> list[str]:
     return listed
 
 
-def test_a_heartbeat_creates_the_group_and_its_retry_topic(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        one = Member(broker, "one")
+async def test_a_heartbeat_creates_the_group_and_its_retry_topic(broker: SingleBroker) -> None:
+    one = Member(broker, "one")
+    await one.heartbeat()
+    state = broker.broker.context.machine.state
+    assert list(state.groups) == ["readers"]
+    retry = state.topics["%RETRY%readers"]
+    assert (retry.read_queues, retry.write_queues, retry.perm) == (1, 1, 6)
+    index = broker.broker.context.node.applied_index
+    await one.heartbeat()
+    assert broker.broker.context.node.applied_index == index
+    await one.client.close()
+
+
+async def test_everybody_is_told_when_a_member_comes_or_goes(broker: SingleBroker) -> None:
+    one, two = Member(broker, "one"), Member(broker, "two")
+    await one.heartbeat()
+    assert one.told == 1
+    await two.heartbeat()
+    assert (one.told, two.told) == (2, 1)
+    assert await members(broker) == ["one", "two"]
+    await one.heartbeat()
+    assert (one.told, two.told) == (2, 1)
+    await two.ask(
+        RequestCode.UNREGISTER_CLIENT,
+        {"clientID": "two", "consumerGroup": "readers", "producerGroup": ""},
+    )
+    await asyncio.sleep(0.01)
+    assert one.told == 3
+    assert await members(broker) == ["one"]
+    for member in (one, two):
+        await member.client.close()
+
+
+async def test_a_closed_connection_is_a_member_that_left(broker: SingleBroker) -> None:
+    one, two = Member(broker, "one"), Member(broker, "two")
+    await one.heartbeat()
+    await two.heartbeat()
+    await two.client.close()
+    await asyncio.sleep(0.01)
+    assert one.told == 3
+    assert await members(broker) == ["one"]
+    await one.client.close()
+
+
+async def test_a_member_that_is_silent_for_two_minutes_is_forgotten(broker: SingleBroker) -> None:
+    one, two = Member(broker, "one"), Member(broker, "two")
+    await one.heartbeat()
+    await two.heartbeat()
+    for _ in range(5):
+        await asyncio.sleep(30)
         await one.heartbeat()
-        state = broker.broker.context.machine.state
-        assert list(state.groups) == ["readers"]
-        retry = state.topics["%RETRY%readers"]
-        assert (retry.read_queues, retry.write_queues, retry.perm) == (1, 1, 6)
-        index = broker.broker.context.node.applied_index
-        await one.heartbeat()
-        assert broker.broker.context.node.applied_index == index
-        await one.client.close()
-
-    with_broker(scenario, tmp_path)
+        # Not a heartbeat, but the connection is in use.
+        await two.ask(RequestCode.GET_ALL_TOPIC_CONFIG, {})
+    assert await members(broker) == ["one"]
+    for member in (one, two):
+        await member.client.close()
 
 
-def test_everybody_is_told_when_a_member_comes_or_goes(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        one, two = Member(broker, "one"), Member(broker, "two")
-        await one.heartbeat()
-        assert one.told == 1
-        await two.heartbeat()
-        assert (one.told, two.told) == (2, 1)
-        assert await members(broker) == ["one", "two"]
-        await one.heartbeat()
-        assert (one.told, two.told) == (2, 1)
-        await two.ask(
-            RequestCode.UNREGISTER_CLIENT,
-            {"clientID": "two", "consumerGroup": "readers", "producerGroup": ""},
-        )
-        await asyncio.sleep(0.01)
-        assert one.told == 3
-        assert await members(broker) == ["one"]
-        for member in (one, two):
-            await member.client.close()
-
-    with_broker(scenario, tmp_path)
+async def test_a_changed_subscription_is_told(broker: SingleBroker) -> None:
+    one = Member(broker, "one")
+    await one.heartbeat(["orders"])
+    await one.heartbeat(["orders", "bills"])
+    assert one.told == 2
+    assert broker.broker.context.clients.subscription("readers", "bills") is not None
+    await one.heartbeat(["orders"])
+    assert broker.broker.context.clients.subscription("readers", "bills") is None
+    await one.client.close()
 
 
-def test_a_closed_connection_is_a_member_that_left(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        one, two = Member(broker, "one"), Member(broker, "two")
-        await one.heartbeat()
-        await two.heartbeat()
-        await two.client.close()
-        await asyncio.sleep(0.01)
-        assert one.told == 3
-        assert await members(broker) == ["one"]
-        await one.client.close()
-
-    with_broker(scenario, tmp_path)
+async def test_a_group_may_wish_not_to_be_told(broker: SingleBroker) -> None:
+    body = b'{"groupName":"readers","notifyConsumerIdsChangedEnable":false}'
+    await broker.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, body)
+    one = Member(broker, "one")
+    await one.heartbeat()
+    assert one.told == 0
+    await one.client.close()
 
 
-def test_a_member_that_is_silent_for_two_minutes_is_forgotten(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        one, two = Member(broker, "one"), Member(broker, "two")
-        await one.heartbeat()
-        await two.heartbeat()
-        for _ in range(5):
-            await asyncio.sleep(30)
-            await one.heartbeat()
-            # Not a heartbeat, but the connection is in use.
-            await two.ask(RequestCode.GET_ALL_TOPIC_CONFIG, {})
-        assert await members(broker) == ["one"]
-        for member in (one, two):
-            await member.client.close()
-
-    with_broker(scenario, tmp_path)
+async def test_a_group_without_members_is_an_error_to_who_asks(broker: SingleBroker) -> None:
+    for code, expected in (
+        (RequestCode.GET_CONSUMER_LIST_BY_GROUP, ResponseCode.SYSTEM_ERROR),
+        (RequestCode.GET_CONSUMER_CONNECTION_LIST, ResponseCode.CONSUMER_NOT_ONLINE),
+    ):
+        assert (await broker.ask(code, {"consumerGroup": "none"})).code == expected
 
 
-def test_a_changed_subscription_is_told(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        one = Member(broker, "one")
-        await one.heartbeat(["orders"])
-        await one.heartbeat(["orders", "bills"])
-        assert one.told == 2
-        assert broker.broker.context.clients.subscription("readers", "bills") is not None
-        await one.heartbeat(["orders"])
-        assert broker.broker.context.clients.subscription("readers", "bills") is None
-        await one.client.close()
-
-    with_broker(scenario, tmp_path)
-
-
-def test_a_group_may_wish_not_to_be_told(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        body = b'{"groupName":"readers","notifyConsumerIdsChangedEnable":false}'
-        await broker.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, body)
-        one = Member(broker, "one")
-        await one.heartbeat()
-        assert one.told == 0
-        await one.client.close()
-
-    with_broker(scenario, tmp_path)
+async def test_operators_see_who_is_connected_and_for_what(broker: SingleBroker) -> None:
+    one = Member(broker, "one")
+    await one.heartbeat()
+    answer = await broker.ask(
+        RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": "readers"}
+    )
+    seen: dict[str, Any] = orjson.loads(answer.body)
+    assert [each["clientId"] for each in seen["connectionSet"]] == ["one"]
+    assert (seen["consumeType"], seen["messageModel"]) == ("CONSUME_PASSIVELY", "CLUSTERING")
+    assert seen["subscriptionTable"]["orders"]["subString"] == "*"
+    await one.client.close()
 
 
-def test_a_group_without_members_is_an_error_to_who_asks(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        for code, expected in (
-            (RequestCode.GET_CONSUMER_LIST_BY_GROUP, ResponseCode.SYSTEM_ERROR),
-            (RequestCode.GET_CONSUMER_CONNECTION_LIST, ResponseCode.CONSUMER_NOT_ONLINE),
-        ):
-            assert (await broker.ask(code, {"consumerGroup": "none"})).code == expected
-
-    with_broker(scenario, tmp_path)
-
-
-def test_operators_see_who_is_connected_and_for_what(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        one = Member(broker, "one")
-        await one.heartbeat()
-        answer = await broker.ask(
-            RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": "readers"}
-        )
-        seen: dict[str, Any] = orjson.loads(answer.body)
-        assert [each["clientId"] for each in seen["connectionSet"]] == ["one"]
-        assert (seen["consumeType"], seen["messageModel"]) == ("CONSUME_PASSIVELY", "CLUSTERING")
-        assert seen["subscriptionTable"]["orders"]["subString"] == "*"
-        await one.client.close()
-
-    with_broker(scenario, tmp_path)
-
-
-def test_a_producer_alone_needs_no_consumer_data(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        body = b'{"clientID":"p@1","producerDataSet":[{"groupName":"makers"}]}'
-        assert (await broker.ask(RequestCode.HEART_BEAT, {}, body)).code == ResponseCode.SUCCESS
-        answer = await broker.ask(
-            RequestCode.GET_PRODUCER_CONNECTION_LIST, {"producerGroup": "makers"}
-        )
-        assert [c["clientId"] for c in orjson.loads(answer.body)["connectionSet"]] == ["p@1"]
-        everybody = await broker.ask(RequestCode.GET_ALL_PRODUCER_INFO)
-        (maker,) = orjson.loads(everybody.body)["data"]["makers"]
-        assert (maker["clientId"], maker["lastUpdateTimestamp"]) == ("p@1", NOW_MS)
-
-    with_broker(scenario, tmp_path)
+async def test_a_producer_alone_needs_no_consumer_data(broker: SingleBroker) -> None:
+    body = b'{"clientID":"p@1","producerDataSet":[{"groupName":"makers"}]}'
+    assert (await broker.ask(RequestCode.HEART_BEAT, {}, body)).code == ResponseCode.SUCCESS
+    answer = await broker.ask(RequestCode.GET_PRODUCER_CONNECTION_LIST, {"producerGroup": "makers"})
+    assert [c["clientId"] for c in orjson.loads(answer.body)["connectionSet"]] == ["p@1"]
+    everybody = await broker.ask(RequestCode.GET_ALL_PRODUCER_INFO)
+    (maker,) = orjson.loads(everybody.body)["data"]["makers"]
+    assert (maker["clientId"], maker["lastUpdateTimestamp"]) == ("p@1", NOW_MS)
 
 
 @pytest.mark.parametrize(
@@ -213,15 +183,12 @@ def test_a_producer_alone_needs_no_consumer_data(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_heartbeat_that_makes_no_sense_is_refused(
-    tmp_path: Path, body: bytes, remark: str
+async def test_a_heartbeat_that_makes_no_sense_is_refused(
+    broker: SingleBroker, body: bytes, remark: str
 ) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        answer = await broker.ask(RequestCode.HEART_BEAT, {}, body)
-        assert answer.code == ResponseCode.SYSTEM_ERROR
-        assert remark in (answer.remark or "")
-
-    with_broker(scenario, tmp_path)
+    answer = await broker.ask(RequestCode.HEART_BEAT, {}, body)
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert remark in (answer.remark or "")
 
 
 @pytest.mark.parametrize(
@@ -233,11 +200,8 @@ def test_a_heartbeat_that_makes_no_sense_is_refused(
         (b'{"expressionType":"JS","subString":"a > 5"}', ResponseCode.SYSTEM_ERROR),
     ],
 )
-def test_a_client_learns_at_its_start_whether_its_filter_works(
-    tmp_path: Path, subscription: bytes, code: ResponseCode
+async def test_a_client_learns_at_its_start_whether_its_filter_works(
+    broker: SingleBroker, subscription: bytes, code: ResponseCode
 ) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        body = b'{"clientId":"c","subscriptionData":%b}' % subscription
-        assert (await broker.ask(RequestCode.CHECK_CLIENT_CONFIG, {}, body)).code == code
-
-    with_broker(scenario, tmp_path)
+    body = b'{"clientId":"c","subscriptionData":%b}' % subscription
+    assert (await broker.ask(RequestCode.CHECK_CLIENT_CONFIG, {}, body)).code == code

@@ -18,7 +18,7 @@ from broker.security.access_control import AccessControl
 from broker.security.cluster_secrets import ClusterSecrets
 from broker.security.credentials import NO_SECURITY, ClientSecurity, Credentials
 from dledger.errors import NotLeaderError
-from tests.support.virtual_network import VirtualLoop, in_virtual_time
+from tests.support.virtual_network import NetworkedLoop
 
 SEND = RequestCode.SEND_MESSAGE_V2
 ADMIN = Credentials("admin-1234", "admin-secret")
@@ -28,7 +28,7 @@ FOLLOWER, LEADER = "10.0.0.1:1", "10.0.0.1:2"
 
 
 @asynccontextmanager
-async def group(loop: VirtualLoop) -> AsyncIterator[list[bytes]]:
+async def group(loop: NetworkedLoop) -> AsyncIterator[list[bytes]]:
     """A follower and a leader that are secured; gives what the leader stored."""
     stored: list[bytes] = []
     members = [_member(loop, address, stored) for address in (FOLLOWER, LEADER)]
@@ -43,7 +43,7 @@ async def group(loop: VirtualLoop) -> AsyncIterator[list[bytes]]:
 
 
 def _member(
-    loop: VirtualLoop, address: str, stored: list[bytes]
+    loop: NetworkedLoop, address: str, stored: list[bytes]
 ) -> tuple[Forwarder, RemotingServer]:
     def store(connection: Connection, request: Frame) -> None:
         if address != LEADER:
@@ -62,7 +62,7 @@ def _member(
 
 
 async def ask(
-    loop: VirtualLoop, to: str, code: int, ext: dict[str, str], security: ClientSecurity
+    loop: NetworkedLoop, to: str, code: int, ext: dict[str, str], security: ClientSecurity
 ) -> Frame:
     client = RemotingClient(loop, security=security)
     try:
@@ -76,16 +76,14 @@ def denied(answer: Frame) -> bool:
     return answer.code == 1 and (answer.remark or "").startswith("AclException: ")
 
 
-@in_virtual_time
-async def test_what_a_client_signed_is_done_by_the_leader(loop: VirtualLoop) -> None:
+async def test_what_a_client_signed_is_done_by_the_leader(loop: NetworkedLoop) -> None:
     async with group(loop) as stored:
         answer = await ask(loop, FOLLOWER, SEND, {"b": "T"}, ClientSecurity(ADMIN))
         assert answer.code == 0
         assert stored == [b"body"]
 
 
-@in_virtual_time
-async def test_who_signs_nothing_or_wrongly_is_refused_at_the_follower(loop: VirtualLoop) -> None:
+async def test_who_signs_nothing_or_wrongly_is_refused_at_the_follower(loop: NetworkedLoop) -> None:
     wrong = ClientSecurity(Credentials(ADMIN.access_key, "another-secret"))
     async with group(loop) as stored:
         for security in (NO_SECURITY, wrong):

@@ -15,6 +15,7 @@ from broker.remoting.forwarder import Forwarder
 from broker.remoting.protocol.addresses import host_bytes
 from broker.remoting.protocol.codes import (
     FLAG_ONE_WAY,
+    LEADER,
     OUTCOME,
     OUTCOME_NOT_LEADER,
     OUTCOME_UNKNOWN,
@@ -25,7 +26,7 @@ from broker.remoting.protocol.errors import FieldError
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.server import RemotingServer
 from dledger.errors import NotLeaderError, NotServingError
-from tests.support.virtual_network import VirtualLoop, in_virtual_time, turns
+from tests.support.virtual_network import NetworkedLoop, turns
 
 SEND = RequestCode.SEND_MESSAGE_V2
 LIMITS = ForwardingLimits(
@@ -40,7 +41,7 @@ def address(number: int) -> str:
 class Member:
     """A broker that stores what it is sent while it leads, and answers with its number."""
 
-    def __init__(self, loop: VirtualLoop, number: int) -> None:
+    def __init__(self, loop: NetworkedLoop, number: int) -> None:
         self.leader: int | None = None
         self.number = number
         self.serving = True
@@ -92,7 +93,7 @@ class Member:
 class Group:
     """Three members and a client."""
 
-    def __init__(self, loop: VirtualLoop) -> None:
+    def __init__(self, loop: NetworkedLoop) -> None:
         self.members = {number: Member(loop, number) for number in (1, 2, 3)}
         self.client = RemotingClient(loop)
 
@@ -116,20 +117,18 @@ class Group:
         )
 
 
-@in_virtual_time
-async def test_a_follower_answers_with_what_the_leader_says(loop: VirtualLoop) -> None:
+async def test_a_follower_answers_with_what_the_leader_says(loop: NetworkedLoop) -> None:
     async with Group(loop) as group:
         group.hear(2)
         answer = await group.send(1, b"body")
         assert (answer.code, answer.body) == (ResponseCode.SUCCESS, b"body")
-        assert answer.ext == {"by": "2", "b": "kept", "n": "kept"}
+        assert answer.ext == {"by": "2", "b": "kept", "n": "kept", LEADER: address(2)}
         assert [stored[0] for stored in group.members[2].stored] == [b"body"]
         assert group.members[1].asked == 1
         assert group.members[3].asked == 0
 
 
-@in_virtual_time
-async def test_the_leader_knows_where_a_request_came_from(loop: VirtualLoop) -> None:
+async def test_the_leader_knows_where_a_request_came_from(loop: NetworkedLoop) -> None:
     async with Group(loop) as group:
         group.hear(2)
         await group.send(2)
@@ -141,8 +140,7 @@ async def test_the_leader_knows_where_a_request_came_from(loop: VirtualLoop) -> 
             assert stored == host_bytes(host, int(port))
 
 
-@in_virtual_time
-async def test_nothing_is_forwarded_twice(loop: VirtualLoop) -> None:
+async def test_nothing_is_forwarded_twice(loop: NetworkedLoop) -> None:
     """Members that take each other for the leader, as they may for a moment."""
     async with Group(loop) as group:
         group.members[1].leader, group.members[2].leader = 2, 1
@@ -152,8 +150,7 @@ async def test_nothing_is_forwarded_twice(loop: VirtualLoop) -> None:
         assert (group.members[1].asked, group.members[2].asked) == (1, 1)
 
 
-@in_virtual_time
-async def test_requests_wait_for_a_leader_and_keep_their_order(loop: VirtualLoop) -> None:
+async def test_requests_wait_for_a_leader_and_keep_their_order(loop: NetworkedLoop) -> None:
     async with Group(loop) as group:
         answers = [group.send(1, b"%d" % n) for n in range(3)]
         await asyncio.sleep(0.5)
@@ -163,8 +160,7 @@ async def test_requests_wait_for_a_leader_and_keep_their_order(loop: VirtualLoop
         assert [stored[0] for stored in group.members[3].stored] == [b"0", b"1", b"2"]
 
 
-@in_virtual_time
-async def test_what_waited_is_served_here_when_this_member_is_elected(loop: VirtualLoop) -> None:
+async def test_what_waited_is_served_here_when_this_member_is_elected(loop: NetworkedLoop) -> None:
     async with Group(loop) as group:
         answer = group.send(1)
         await asyncio.sleep(0.5)
@@ -178,8 +174,9 @@ async def test_what_waited_is_served_here_when_this_member_is_elected(loop: Virt
         assert len(group.members[1].stored) == 1
 
 
-@in_virtual_time
-async def test_a_leader_that_does_not_serve_yet_keeps_what_was_forwarded(loop: VirtualLoop) -> None:
+async def test_a_leader_that_does_not_serve_yet_keeps_what_was_forwarded(
+    loop: NetworkedLoop,
+) -> None:
     async with Group(loop) as group:
         group.members[2].serving = False
         group.hear(2)
@@ -191,9 +188,8 @@ async def test_a_leader_that_does_not_serve_yet_keeps_what_was_forwarded(loop: V
         assert (await answer).ext["by"] == "2"
 
 
-@in_virtual_time
 async def test_without_a_leader_requests_are_refused_after_a_second_then_at_once(
-    loop: VirtualLoop,
+    loop: NetworkedLoop,
 ) -> None:
     async with Group(loop) as group:
         began = loop.time()
@@ -217,8 +213,7 @@ async def test_without_a_leader_requests_are_refused_after_a_second_then_at_once
         assert (await waits).ext["by"] == "2"
 
 
-@in_virtual_time
-async def test_a_leader_that_answers_nothing_may_have_stored_it(loop: VirtualLoop) -> None:
+async def test_a_leader_that_answers_nothing_may_have_stored_it(loop: NetworkedLoop) -> None:
     async with Group(loop) as group:
         group.hear(2)
         group.members[2].silent = True
@@ -233,8 +228,7 @@ async def test_a_leader_that_answers_nothing_may_have_stored_it(loop: VirtualLoo
         assert len(group.members[2].stored) == 2  # each once
 
 
-@in_virtual_time
-async def test_a_leader_that_is_gone_is_waited_for_until_another_leads(loop: VirtualLoop) -> None:
+async def test_a_leader_that_is_gone_is_waited_for_until_another_leads(loop: NetworkedLoop) -> None:
     async with Group(loop) as group:
         group.hear(2)
         await group.members[2].server.stop()
@@ -246,8 +240,7 @@ async def test_a_leader_that_is_gone_is_waited_for_until_another_leads(loop: Vir
         assert group.members[3].asked == 1
 
 
-@in_virtual_time
-async def test_a_leader_that_has_stepped_down_meanwhile_sends_it_back(loop: VirtualLoop) -> None:
+async def test_a_leader_that_has_stepped_down_meanwhile_sends_it_back(loop: NetworkedLoop) -> None:
     async with Group(loop) as group:
         group.members[1].leader = 2
         group.members[2].leader = group.members[3].leader = 3
@@ -257,8 +250,7 @@ async def test_a_leader_that_has_stepped_down_meanwhile_sends_it_back(loop: Virt
         assert (await answer).ext["by"] == "3"
 
 
-@in_virtual_time
-async def test_no_more_than_the_limits_wait(loop: VirtualLoop) -> None:
+async def test_no_more_than_the_limits_wait(loop: NetworkedLoop) -> None:
     async with Group(loop) as group:
         waiting = [group.send(1, b"x" * 40) for _ in range(2)]
         too_large = await group.send(1, b"x" * 40)
@@ -270,8 +262,7 @@ async def test_no_more_than_the_limits_wait(loop: VirtualLoop) -> None:
         assert {(await answer).ext["by"] for answer in waiting} == {"2"}
 
 
-@in_virtual_time
-async def test_what_waits_is_refused_when_the_broker_stops(loop: VirtualLoop) -> None:
+async def test_what_waits_is_refused_when_the_broker_stops(loop: NetworkedLoop) -> None:
     async with Group(loop) as group:
         answer = group.send(1)
         await turns(20)
@@ -280,8 +271,7 @@ async def test_what_waits_is_refused_when_the_broker_stops(loop: VirtualLoop) ->
         assert (await group.send(1)).ext == {OUTCOME: OUTCOME_NOT_LEADER}
 
 
-@in_virtual_time
-async def test_requests_of_clients_that_have_left_are_dropped(loop: VirtualLoop) -> None:
+async def test_requests_of_clients_that_have_left_are_dropped(loop: NetworkedLoop) -> None:
     async with Group(loop) as group:
         group.send(1).add_done_callback(lambda answer: answer.exception())
         await turns(20)
@@ -293,8 +283,7 @@ async def test_requests_of_clients_that_have_left_are_dropped(loop: VirtualLoop)
         group.client = RemotingClient(loop)
 
 
-@in_virtual_time
-async def test_a_one_way_request_is_forwarded_and_not_answered(loop: VirtualLoop) -> None:
+async def test_a_one_way_request_is_forwarded_and_not_answered(loop: NetworkedLoop) -> None:
     async with Group(loop) as group:
         group.hear(2)
         group.client.push(address(1), SEND, {"b": "T"}, (b"one way",))
@@ -318,7 +307,7 @@ async def test_a_one_way_request_is_forwarded_and_not_answered(loop: VirtualLoop
     ],
 )
 def test_what_is_no_forwarded_request_is_refused(words: str, fields: str, what: str) -> None:
-    loop = VirtualLoop()
+    loop = NetworkedLoop()
     member = Member(loop, 1)
     request = Frame(
         RequestCode.FORWARD, 7, FLAG_ONE_WAY, ext={"forwarded": words, "fields": fields}
@@ -331,8 +320,9 @@ def test_what_is_no_forwarded_request_is_refused(words: str, fields: str, what: 
     loop.close()
 
 
-@in_virtual_time
-async def test_a_client_without_an_address_of_4_bytes_is_stored_as_none(loop: VirtualLoop) -> None:
+async def test_a_client_without_an_address_of_4_bytes_is_stored_as_none(
+    loop: NetworkedLoop,
+) -> None:
     async with Group(loop) as group:
         group.hear(2)
         ext = {"forwarded": "310 409 nowhere", "fields": "{}"}

@@ -10,7 +10,7 @@ from broker.limits import RemotingLimits
 from broker.remoting.protocol.frame import encode_request
 from broker.remoting.server import RemotingServer
 from tests.broker.remoting.raw_peer import Peer, connect, echo
-from tests.support.virtual_network import VirtualLoop, in_virtual_time, turns
+from tests.support.virtual_network import NetworkedLoop, turns
 
 
 def begun(size: int, kept: int) -> bytes:
@@ -18,8 +18,7 @@ def begun(size: int, kept: int) -> bytes:
     return encode_request(310, 1, None, size) + bytes(kept)
 
 
-@in_virtual_time
-async def test_a_frame_that_does_not_go_on_ends_its_connection(loop: VirtualLoop) -> None:
+async def test_a_frame_that_does_not_go_on_ends_its_connection(loop: NetworkedLoop) -> None:
     peer, quiet = await connect(loop, echo), await connect(loop, echo)
     peer.transport.write(begun(1_000_000, 20_000))
     await asyncio.sleep(14)
@@ -29,19 +28,16 @@ async def test_a_frame_that_does_not_go_on_ends_its_connection(loop: VirtualLoop
 
 
 @pytest.mark.parametrize("kept", [1, 7, 30])
-def test_so_does_one_whose_prefix_or_header_does_not_go_on(kept: int) -> None:
-    @in_virtual_time
-    async def scenario(loop: VirtualLoop) -> None:
-        peer = await connect(loop, echo)
-        peer.transport.write(begun(10, 0)[:kept])
-        await asyncio.sleep(16)
-        assert peer.lost
-
-    scenario()
+async def test_so_does_one_whose_prefix_or_header_does_not_go_on(
+    loop: NetworkedLoop, kept: int
+) -> None:
+    peer = await connect(loop, echo)
+    peer.transport.write(begun(10, 0)[:kept])
+    await asyncio.sleep(16)
+    assert peer.lost
 
 
-@in_virtual_time
-async def test_a_slow_link_may_take_its_time(loop: VirtualLoop) -> None:
+async def test_a_slow_link_may_take_its_time(loop: NetworkedLoop) -> None:
     peer = await connect(loop, echo)
     peer.transport.write(begun(100_000, 0))
     for _ in range(100):  # 8,000 bit/s
@@ -51,8 +47,7 @@ async def test_a_slow_link_may_take_its_time(loop: VirtualLoop) -> None:
     assert [len(frame.body) for frame in peer.frames] == [100_000]
 
 
-@in_virtual_time
-async def test_a_link_that_trickles_is_cut(loop: VirtualLoop) -> None:
+async def test_a_link_that_trickles_is_cut(loop: NetworkedLoop) -> None:
     peer = await connect(loop, echo)
     peer.transport.write(begun(100_000, 0))
     for _ in range(20):
@@ -61,8 +56,7 @@ async def test_a_link_that_trickles_is_cut(loop: VirtualLoop) -> None:
     assert peer.lost
 
 
-@in_virtual_time
-async def test_one_frame_after_the_other_in_pieces_is_progress(loop: VirtualLoop) -> None:
+async def test_one_frame_after_the_other_in_pieces_is_progress(loop: NetworkedLoop) -> None:
     peer = await connect(loop, echo)
     frame = begun(10, 10)
     peer.transport.write(frame[:5])
@@ -73,8 +67,7 @@ async def test_one_frame_after_the_other_in_pieces_is_progress(loop: VirtualLoop
     assert len(peer.frames) == 20
 
 
-@in_virtual_time
-async def test_who_is_not_read_need_not_make_progress(loop: VirtualLoop) -> None:
+async def test_who_is_not_read_need_not_make_progress(loop: NetworkedLoop) -> None:
     peer = await connect(loop, echo, RemotingLimits(write_buffer_high=10_000))
     peer.transport.pause_reading()
     peer.request(opaque=1, body=bytes(20_000))
@@ -89,8 +82,7 @@ async def test_who_is_not_read_need_not_make_progress(loop: VirtualLoop) -> None
     assert [len(frame.body) for frame in peer.frames] == [20_000, 10]
 
 
-@in_virtual_time
-async def test_a_process_that_stood_still_reads_before_it_judges(loop: VirtualLoop) -> None:
+async def test_a_process_that_stood_still_reads_before_it_judges(loop: NetworkedLoop) -> None:
     peer = await connect(loop, echo)
     peer.connection.data_received(begun(10, 3))
     loop.call_soon(loop.stall, 40.0)
@@ -100,8 +92,7 @@ async def test_a_process_that_stood_still_reads_before_it_judges(loop: VirtualLo
     assert len(peer.frames) == 1
 
 
-@in_virtual_time
-async def test_all_connections_share_what_is_kept_of_unfinished_frames(loop: VirtualLoop) -> None:
+async def test_all_connections_share_what_is_kept_of_unfinished_frames(loop: NetworkedLoop) -> None:
     limits = RemotingLimits(unhandled_max=100_000, unhandled_each=1_000)
     server = RemotingServer(loop, "10.0.0.1", 10911, echo, limits)
     peers = [Peer() for _ in range(6)]
@@ -118,8 +109,7 @@ async def test_all_connections_share_what_is_kept_of_unfinished_frames(loop: Vir
     assert [len(peer.frames) for peer in peers[3:]] == [1, 1, 1]
 
 
-@in_virtual_time
-async def test_who_needs_little_goes_on_while_others_use_all(loop: VirtualLoop) -> None:
+async def test_who_needs_little_goes_on_while_others_use_all(loop: NetworkedLoop) -> None:
     limits = RemotingLimits(unhandled_max=20_000, unhandled_each=1_000)
     server = RemotingServer(loop, "10.0.0.1", 10911, echo, limits)
     honest, greedy = Peer(), Peer()
@@ -135,8 +125,7 @@ async def test_who_needs_little_goes_on_while_others_use_all(loop: VirtualLoop) 
     assert len(honest.frames) == 1
 
 
-@in_virtual_time
-async def test_what_was_kept_is_given_back(loop: VirtualLoop) -> None:
+async def test_what_was_kept_is_given_back(loop: NetworkedLoop) -> None:
     limits = RemotingLimits(unhandled_max=50_000, unhandled_each=0)
     server = RemotingServer(loop, "10.0.0.1", 10911, echo, limits)
     for number in range(10):

@@ -13,14 +13,16 @@ from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.java_json import encode_json
 from store.message.record import MessageRecord, record_size
 from store.message.scheduled_topics import DELAYS_MS
-from tests.broker.single_broker import SingleBroker, messages, with_broker
+from tests.broker.single_broker import SingleBroker, messages, running_broker
+from tests.support.virtual_network import NetworkedLoop
 
 GROUP = "readers"
 RETRY, DEAD = f"%RETRY%{GROUP}", f"%DLQ%{GROUP}"
 
 
-def run(scenario: Any, data: Path, **settings: Any) -> None:
-    with_broker(scenario, data, clock_runs=True, **settings)
+@pytest.fixture
+def broker_settings() -> dict[str, Any]:
+    return {"clock_runs": True}
 
 
 async def send_back(broker: SingleBroker, record: MessageRecord, **changed: str) -> Frame:
@@ -60,60 +62,55 @@ async def held_pull(broker: SingleBroker, topic: str, offset: int) -> Frame:
 
 
 @pytest.mark.parametrize(("asked", "level"), [("0", 3), ("1", 1), ("99", 18)])
-def test_a_message_comes_back_after_its_level(tmp_path: Path, asked: str, level: int) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        record = await first_message(broker)
-        answer = await send_back(broker, record, delayLevel=asked)
-        assert (answer.code, answer.body) == (0, b"")
+async def test_a_message_comes_back_after_its_level(
+    broker: SingleBroker, asked: str, level: int
+) -> None:
+    record = await first_message(broker)
+    answer = await send_back(broker, record, delayLevel=asked)
+    assert (answer.code, answer.body) == (0, b"")
+    sent_ms = broker.wall_ms()
+    if level > 3:
+        broker.now_ms += DELAYS_MS[level - 1] - 5_000
+    again = await next_of(broker, RETRY)
+    assert 0 <= again.store_timestamp - sent_ms - DELAYS_MS[level - 1] <= 5
+    assert (again.topic, again.body, again.reconsume_times) == (RETRY, b"m", 1)
+    assert again.born_timestamp == record.born_timestamp
+    host = record.store_host.hex().upper()
+    assert again.property_map == {
+        "TAGS": "a",
+        "RETRY_TOPIC": "orders",
+        "ORIGIN_MESSAGE_ID": f"{host}{record.position:016X}",
+        "DELAY": str(level),
+        "REAL_TOPIC": RETRY,
+        "REAL_QID": "0",
+    }
+
+
+async def test_each_attempt_waits_longer_and_the_last_ends_among_the_dead(
+    broker: SingleBroker,
+) -> None:
+    record = await first_message(broker)
+    origin = f"{record.store_host.hex().upper()}{record.position:016X}"
+    for attempt in range(1, 4):
         sent_ms = broker.wall_ms()
-        if level > 3:
-            broker.now_ms += DELAYS_MS[level - 1] - 5_000
-        again = await next_of(broker, RETRY)
-        assert 0 <= again.store_timestamp - sent_ms - DELAYS_MS[level - 1] <= 5
-        assert (again.topic, again.body, again.reconsume_times) == (RETRY, b"m", 1)
-        assert again.born_timestamp == record.born_timestamp
-        host = record.store_host.hex().upper()
-        assert again.property_map == {
-            "TAGS": "a",
-            "RETRY_TOPIC": "orders",
-            "ORIGIN_MESSAGE_ID": f"{host}{record.position:016X}",
-            "DELAY": str(level),
-            "REAL_TOPIC": RETRY,
-            "REAL_QID": "0",
-        }
-
-    run(scenario, tmp_path)
+        await send_back(broker, record, maxReconsumeTimes="3")
+        record = await next_of(broker, RETRY, attempt - 1)
+        waited = record.store_timestamp - sent_ms
+        assert 0 <= waited - DELAYS_MS[2 + attempt - 1] <= 5
+        assert record.reconsume_times == attempt
+    assert (await send_back(broker, record, maxReconsumeTimes="3")).code == 0
+    dead = await next_of(broker, DEAD)
+    assert (dead.reconsume_times, dead.body) == (4, b"m")
+    assert dead.property_map["RETRY_TOPIC"] == "orders"
+    assert dead.property_map["ORIGIN_MESSAGE_ID"] == origin
+    assert dead.property_map["DELAY"] == "0"
+    assert (await broker.pull(RETRY, 0, 3)).code == ResponseCode.PULL_NOT_FOUND
 
 
-def test_each_attempt_waits_longer_and_the_last_ends_among_the_dead(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        record = await first_message(broker)
-        origin = f"{record.store_host.hex().upper()}{record.position:016X}"
-        for attempt in range(1, 4):
-            sent_ms = broker.wall_ms()
-            await send_back(broker, record, maxReconsumeTimes="3")
-            record = await next_of(broker, RETRY, attempt - 1)
-            waited = record.store_timestamp - sent_ms
-            assert 0 <= waited - DELAYS_MS[2 + attempt - 1] <= 5
-            assert record.reconsume_times == attempt
-        assert (await send_back(broker, record, maxReconsumeTimes="3")).code == 0
-        dead = await next_of(broker, DEAD)
-        assert (dead.reconsume_times, dead.body) == (4, b"m")
-        assert dead.property_map["RETRY_TOPIC"] == "orders"
-        assert dead.property_map["ORIGIN_MESSAGE_ID"] == origin
-        assert dead.property_map["DELAY"] == "0"
-        assert (await broker.pull(RETRY, 0, 3)).code == ResponseCode.PULL_NOT_FOUND
-
-    run(scenario, tmp_path)
-
-
-def test_a_level_below_zero_gives_a_message_up_at_once(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        record = await first_message(broker)
-        assert (await send_back(broker, record, delayLevel="-1")).code == 0
-        assert (await next_of(broker, DEAD)).reconsume_times == 1
-
-    run(scenario, tmp_path)
+async def test_a_level_below_zero_gives_a_message_up_at_once(broker: SingleBroker) -> None:
+    record = await first_message(broker)
+    assert (await send_back(broker, record, delayLevel="-1")).code == 0
+    assert (await next_of(broker, DEAD)).reconsume_times == 1
 
 
 async def set_group(broker: SingleBroker, **settings: int) -> None:
@@ -123,39 +120,32 @@ async def set_group(broker: SingleBroker, **settings: int) -> None:
 
 
 @pytest.mark.parametrize("times", [{"maxReconsumeTimes": ""}, {"maxReconsumeTimes": "-1"}])
-def test_a_client_that_does_not_say_how_often_gets_its_group_s_number(
-    tmp_path: Path, times: dict[str, str]
+async def test_a_client_that_does_not_say_how_often_gets_its_group_s_number(
+    broker: SingleBroker, times: dict[str, str]
 ) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        record = await first_message(broker)
-        await set_group(broker, retryMaxTimes=0)
-        assert (await send_back(broker, record, **times)).code == 0
-        assert (await next_of(broker, DEAD)).body == b"m"
-
-    run(scenario, tmp_path)
+    record = await first_message(broker)
+    await set_group(broker, retryMaxTimes=0)
+    assert (await send_back(broker, record, **times)).code == 0
+    assert (await next_of(broker, DEAD)).body == b"m"
 
 
-def test_a_group_without_retry_queues_gives_up_what_it_fails_at(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        record = await first_message(broker)
-        await set_group(broker, retryQueueNums=0)
-        end = broker.broker.context.machine.applied_end
-        assert (await send_back(broker, record)).code == 0
-        assert broker.broker.context.machine.applied_end == end
-
-    run(scenario, tmp_path)
+async def test_a_group_without_retry_queues_gives_up_what_it_fails_at(broker: SingleBroker) -> None:
+    record = await first_message(broker)
+    await set_group(broker, retryQueueNums=0)
+    end = broker.broker.context.machine.applied_end
+    assert (await send_back(broker, record)).code == 0
+    assert broker.broker.context.machine.applied_end == end
 
 
-def test_a_retry_topic_that_is_missing_is_created_with_the_group_s_queues(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        record = await first_message(broker)
-        await set_group(broker, retryQueueNums=3)
-        await broker.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": RETRY})
-        assert (await send_back(broker, record)).code == 0
-        topic = broker.broker.context.machine.state.topics[RETRY]
-        assert (topic.read_queues, topic.write_queues) == (3, 3)
-
-    run(scenario, tmp_path)
+async def test_a_retry_topic_that_is_missing_is_created_with_the_group_s_queues(
+    broker: SingleBroker,
+) -> None:
+    record = await first_message(broker)
+    await set_group(broker, retryQueueNums=3)
+    await broker.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": RETRY})
+    assert (await send_back(broker, record)).code == 0
+    topic = broker.broker.context.machine.state.topics[RETRY]
+    assert (topic.read_queues, topic.write_queues) == (3, 3)
 
 
 @pytest.mark.parametrize(
@@ -169,22 +159,27 @@ def test_a_retry_topic_that_is_missing_is_created_with_the_group_s_queues(tmp_pa
         ({"delayLevel": ""}, ResponseCode.SYSTEM_ERROR, "missing field delayLevel"),
     ],
 )
-def test_what_cannot_be_sent_back_is_refused_with_what_is_wrong(
-    tmp_path: Path, changed: dict[str, str], code: ResponseCode, remark: str
+async def test_what_cannot_be_sent_back_is_refused_with_what_is_wrong(
+    broker: SingleBroker, changed: dict[str, str], code: ResponseCode, remark: str
 ) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        record = await first_message(broker)
-        answer = await send_back(broker, record, **changed)
-        assert (answer.code, remark in (answer.remark or "")) == (code, True), answer.remark
-
-    run(scenario, tmp_path)
+    record = await first_message(broker)
+    answer = await send_back(broker, record, **changed)
+    assert (answer.code, remark in (answer.remark or "")) == (code, True), answer.remark
 
 
-def test_what_could_be_sent_back_but_not_come_again_is_refused(tmp_path: Path) -> None:
+async def test_what_could_be_sent_back_but_not_come_again_is_refused(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
     """Its copy waits with a few properties more, and has to fit into an entry once more."""
     segment_size = 64 << 10
 
-    async def scenario(broker: SingleBroker) -> None:
+    async with running_broker(
+        loop,
+        tmp_path,
+        clock_runs=True,
+        segment_size=segment_size,
+        max_message_size=segment_size // 2,
+    ) as broker:
         await broker.create_topic("orders")
         body = b"x" * (segment_size // 2)
         largest = broker.broker.context.batcher.request_bytes_max
@@ -201,47 +196,36 @@ def test_what_could_be_sent_back_but_not_come_again_is_refused(tmp_path: Path) -
         assert answer.code == ResponseCode.SUCCESS
         assert (await next_of(broker, RETRY)).body == body
 
-    run(scenario, tmp_path, segment_size=segment_size, max_message_size=segment_size // 2)
+
+async def test_a_retry_topic_that_is_closed_refuses(broker: SingleBroker) -> None:
+    record = await first_message(broker)
+    await broker.create_topic(RETRY, 1, perm=4)
+    assert (await send_back(broker, record)).code == ResponseCode.NO_PERMISSION
 
 
-def test_a_retry_topic_that_is_closed_refuses(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        record = await first_message(broker)
-        await broker.create_topic(RETRY, 1, perm=4)
-        assert (await send_back(broker, record)).code == ResponseCode.NO_PERMISSION
-
-    run(scenario, tmp_path)
-
-
-def test_what_a_client_returns_by_itself_waits_or_dies_like_what_it_sends_back(
-    tmp_path: Path,
+async def test_what_a_client_returns_by_itself_waits_or_dies_like_what_it_sends_back(
+    broker: SingleBroker,
 ) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await first_message(broker)
-        fields = {"j": "2", "l": "3"}
-        assert (await broker.send(RETRY, 0, b"again", "DELAY\x015\x02", **fields)).code == 0
-        broker.now_ms += 59_000
-        assert (await next_of(broker, RETRY)).reconsume_times == 2
-        fields = {"j": "3", "l": "3"}
-        assert (await broker.send(RETRY, 0, b"enough", "DELAY\x016\x02", **fields)).code == 0
-        assert (await next_of(broker, DEAD)).body == b"enough"
-        fields = {"j": "30", "l": "100"}
-        assert (await broker.send(RETRY, 0, b"often", "DELAY\x0133\x02", **fields)).code == 0
-        broker.now_ms += DELAYS_MS[17]
-        assert (await next_of(broker, RETRY, 1)).body == b"often"
-        answer = await broker.send("%RETRY%strangers", 0, b"", "DELAY\x013\x02")
-        assert answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
-
-    run(scenario, tmp_path)
+    await first_message(broker)
+    fields = {"j": "2", "l": "3"}
+    assert (await broker.send(RETRY, 0, b"again", "DELAY\x015\x02", **fields)).code == 0
+    broker.now_ms += 59_000
+    assert (await next_of(broker, RETRY)).reconsume_times == 2
+    fields = {"j": "3", "l": "3"}
+    assert (await broker.send(RETRY, 0, b"enough", "DELAY\x016\x02", **fields)).code == 0
+    assert (await next_of(broker, DEAD)).body == b"enough"
+    fields = {"j": "30", "l": "100"}
+    assert (await broker.send(RETRY, 0, b"often", "DELAY\x0133\x02", **fields)).code == 0
+    broker.now_ms += DELAYS_MS[17]
+    assert (await next_of(broker, RETRY, 1)).body == b"often"
+    answer = await broker.send("%RETRY%strangers", 0, b"", "DELAY\x013\x02")
+    assert answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
 
 
-def test_attempts_are_counted_as_far_as_a_record_can_count(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await broker.create_topic("orders")
-        await broker.send("orders", 0, b"m", j=str(2**31 - 1))
-        (record,) = messages(await broker.pull("orders", 0, 0))
-        async with asyncio.timeout(5):
-            assert (await send_back(broker, record)).code == 0
-        assert (await next_of(broker, DEAD)).reconsume_times == 2**31 - 1
-
-    run(scenario, tmp_path)
+async def test_attempts_are_counted_as_far_as_a_record_can_count(broker: SingleBroker) -> None:
+    await broker.create_topic("orders")
+    await broker.send("orders", 0, b"m", j=str(2**31 - 1))
+    (record,) = messages(await broker.pull("orders", 0, 0))
+    async with asyncio.timeout(5):
+        assert (await send_back(broker, record)).code == 0
+    assert (await next_of(broker, DEAD)).reconsume_times == 2**31 - 1

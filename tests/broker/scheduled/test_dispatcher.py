@@ -25,7 +25,7 @@ from dledger.errors import BusyError
 from store.errors import DamagedError, StoreError
 from store.index.consume_queue import ConsumeQueue
 from store.io.filesystem import Bytes
-from tests.support.virtual_network import VirtualLoop, in_virtual_time, turns
+from tests.support.virtual_network import NetworkedLoop, turns
 
 Loaded = Callable[[Sequence[Bytes], StoreError | None], None]
 
@@ -33,7 +33,7 @@ Loaded = Callable[[Sequence[Bytes], StoreError | None], None]
 class Numbers(Dispatcher):
     """Delivers numbers, one a step, whose records say nothing."""
 
-    def __init__(self, world: World, loop: VirtualLoop) -> None:
+    def __init__(self, world: World, loop: NetworkedLoop) -> None:
         within = cast("Any", DispatcherContext)(world, world, world, loop, world.failures.append)
         super().__init__(within)
         self.applied = 0
@@ -92,26 +92,23 @@ class World(SimpleNamespace):
 
 
 @pytest.mark.parametrize("damage", [None, DamagedError("log/0", 5, "rotten")])
-def test_what_is_being_read_as_a_step_fails_is_not_staged(damage: StoreError | None) -> None:
-    @in_virtual_time
-    async def scenario(loop: VirtualLoop) -> None:
-        world = World()
-        numbers = Numbers(world, loop)
-        numbers.look()
-        await world.brings(0)
-        await world.ends(1, BusyError(9, 8))
-        await world.brings(1, damage)
-        assert world.steps == []
-        await asyncio.sleep(RETRY_SECONDS_MAX)
-        await world.brings(0)
-        assert [number for number, _ in world.steps] == [1]
-        numbers.stop()
-
-    scenario()
+async def test_what_is_being_read_as_a_step_fails_is_not_staged(
+    loop: NetworkedLoop, damage: StoreError | None
+) -> None:
+    world = World()
+    numbers = Numbers(world, loop)
+    numbers.look()
+    await world.brings(0)
+    await world.ends(1, BusyError(9, 8))
+    await world.brings(1, damage)
+    assert world.steps == []
+    await asyncio.sleep(RETRY_SECONDS_MAX)
+    await world.brings(0)
+    assert [number for number, _ in world.steps] == [1]
+    numbers.stop()
 
 
-@in_virtual_time
-async def test_all_begins_anew_once_every_step_has_ended(loop: VirtualLoop) -> None:
+async def test_all_begins_anew_once_every_step_has_ended(loop: NetworkedLoop) -> None:
     world = World()
     numbers = Numbers(world, loop)
     numbers.look()
@@ -131,9 +128,8 @@ async def test_all_begins_anew_once_every_step_has_ended(loop: VirtualLoop) -> N
     numbers.stop()
 
 
-@in_virtual_time
 async def test_who_is_refused_behind_steps_that_are_stored_tries_again_soon(
-    loop: VirtualLoop,
+    loop: NetworkedLoop,
 ) -> None:
     """There is room for one step at a time: each goes as soon as the one before is stored."""
     world = World()

@@ -18,19 +18,22 @@ from broker.scheduled.timer_wheel import DELAY_MS_MAX, SLOT_MS, SLOTS, queue_of,
 from dledger.errors import NotLeaderError, ProposeError
 from store.message.record import MessageRecord
 from store.message.scheduled_topics import TIMER_TOPIC
-from tests.broker.single_broker import SingleBroker, messages, with_broker
-from tests.support.virtual_network import VirtualLoop
+from tests.broker.single_broker import SingleBroker, messages
+from tests.support.virtual_network import NetworkedLoop
 
 LATE_MS = 5
 SEED = 20261121
 
 
-def run(scenario: Any, data: Path, **settings: Any) -> None:
-    async def with_topic(broker: SingleBroker) -> None:
-        await broker.create_topic("orders", 1)
-        await scenario(broker)
+@pytest.fixture
+def broker_settings() -> dict[str, Any]:
+    return {"clock_runs": True}
 
-    with_broker(with_topic, data, clock_runs=True, **settings)
+
+@pytest.fixture
+async def broker(broker: SingleBroker) -> SingleBroker:
+    await broker.create_topic("orders", 1)
+    return broker
 
 
 class Nobody:
@@ -72,60 +75,52 @@ async def send_at(broker: SingleBroker, deliver_ms: int, body: bytes = b"m") -> 
         lambda _: "TIMER_DELIVER_MS\x015\x02TIMER_DELAY_MS\x017\x02TIMER_DELAY_SEC\x013\x02",
     ],
 )
-def test_a_message_arrives_at_its_time(tmp_path: Path, properties: Callable[[int], str]) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        sent_ms = broker.wall_ms()
-        given = "TAGS\x01a\x02" + properties(sent_ms)
-        answer = await broker.send("orders", 0, b"later", given, h="7", j="1")
-        assert (answer.code, answer.ext["queueId"]) == (0, "0")
-        (record,) = await wait(broker, 1)
-        assert 0 <= record.store_timestamp - sent_ms - 3000 <= LATE_MS
-        assert (record.topic, record.body, record.flag, record.reconsume_times) == (
-            "orders",
-            b"later",
-            7,
-            1,
-        )
-        out_ms = int(record.property_map.pop("TIMER_OUT_MS"))
-        assert 0 <= out_ms - sent_ms - 3000 <= LATE_MS
-        kept = dict(pair.split("\x01") for pair in given.split("\x02") if pair)
-        assert record.property_map == kept | {"TIMER_OUT_MS": str(out_ms)}
-
-    run(scenario, tmp_path)
+async def test_a_message_arrives_at_its_time(
+    broker: SingleBroker, properties: Callable[[int], str]
+) -> None:
+    sent_ms = broker.wall_ms()
+    given = "TAGS\x01a\x02" + properties(sent_ms)
+    answer = await broker.send("orders", 0, b"later", given, h="7", j="1")
+    assert (answer.code, answer.ext["queueId"]) == (0, "0")
+    (record,) = await wait(broker, 1)
+    assert 0 <= record.store_timestamp - sent_ms - 3000 <= LATE_MS
+    assert (record.topic, record.body, record.flag, record.reconsume_times) == (
+        "orders",
+        b"later",
+        7,
+        1,
+    )
+    out_ms = int(record.property_map.pop("TIMER_OUT_MS"))
+    assert 0 <= out_ms - sent_ms - 3000 <= LATE_MS
+    kept = dict(pair.split("\x01") for pair in given.split("\x02") if pair)
+    assert record.property_map == kept | {"TIMER_OUT_MS": str(out_ms)}
 
 
 @pytest.mark.parametrize(
     "properties",
     ["TIMER_DELIVER_MS\x015\x02", "TIMER_DELAY_SEC\x010\x02", "TIMER_DELAY_MS\x01-7\x02"],
 )
-def test_a_time_that_is_past_is_now(tmp_path: Path, properties: str) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await broker.send("orders", 0, b"now", properties)
-        assert len(await received(broker)) == 1
-        assert broker.broker.context.machine.state.timer.waiting == 0
-
-    run(scenario, tmp_path)
+async def test_a_time_that_is_past_is_now(broker: SingleBroker, properties: str) -> None:
+    await broker.send("orders", 0, b"now", properties)
+    assert len(await received(broker)) == 1
+    assert broker.broker.context.machine.state.timer.waiting == 0
 
 
-def test_what_was_delivered_at_its_time_does_not_wait_when_it_is_sent_on(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await broker.send("orders", 0, b"m", "TIMER_DELAY_SEC\x012\x02")
-        (record,) = await wait(broker, 1)
-        await broker.send("orders", 0, b"again", record.properties.decode())
-        assert len(await received(broker)) == 2
+async def test_what_was_delivered_at_its_time_does_not_wait_when_it_is_sent_on(
+    broker: SingleBroker,
+) -> None:
+    await broker.send("orders", 0, b"m", "TIMER_DELAY_SEC\x012\x02")
+    (record,) = await wait(broker, 1)
+    await broker.send("orders", 0, b"again", record.properties.decode())
+    assert len(await received(broker)) == 2
 
-    run(scenario, tmp_path)
 
-
-def test_a_delay_level_goes_before_a_time(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        sent_ms = broker.wall_ms()
-        await broker.send("orders", 0, b"m", "TIMER_DELAY_SEC\x019\x02DELAY\x011\x02")
-        (record,) = await wait(broker, 1)
-        assert 0 <= record.store_timestamp - sent_ms - 1000 <= LATE_MS
-        assert "TIMER_DELAY_SEC" not in record.property_map
-
-    run(scenario, tmp_path)
+async def test_a_delay_level_goes_before_a_time(broker: SingleBroker) -> None:
+    sent_ms = broker.wall_ms()
+    await broker.send("orders", 0, b"m", "TIMER_DELAY_SEC\x019\x02DELAY\x011\x02")
+    (record,) = await wait(broker, 1)
+    assert 0 <= record.store_timestamp - sent_ms - 1000 <= LATE_MS
+    assert "TIMER_DELAY_SEC" not in record.property_map
 
 
 @pytest.mark.parametrize(
@@ -138,42 +133,38 @@ def test_a_delay_level_goes_before_a_time(tmp_path: Path) -> None:
         ("TIMER_DELAY_SEC\x019\x02TIMER_DEL_UNIQKEY\x01k\x02", "cannot be taken back"),
     ],
 )
-def test_a_time_that_cannot_be_is_refused(tmp_path: Path, properties: str, remark: str) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        answer = await broker.send("orders", 0, b"m", properties)
-        assert (answer.code, remark in (answer.remark or "")) == (
-            ResponseCode.MESSAGE_ILLEGAL,
-            True,
-        ), answer.remark
-        assert await received(broker) == []
+async def test_a_time_that_cannot_be_is_refused(
+    broker: SingleBroker, properties: str, remark: str
+) -> None:
+    answer = await broker.send("orders", 0, b"m", properties)
+    assert (answer.code, remark in (answer.remark or "")) == (
+        ResponseCode.MESSAGE_ILLEGAL,
+        True,
+    ), answer.remark
+    assert await received(broker) == []
 
-    run(scenario, tmp_path)
 
-
-def test_messages_arrive_in_order_of_time_however_they_are_sent(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        rng = Random(SEED)
-        broker.now_ms += SLOT_MS - broker.wall_ms() % SLOT_MS - 10_000  # so a slot ends meanwhile
-        ahead = [rng.choice((1, 20)) * rng.randrange(1000) for _ in range(200)]
-        due_of: dict[int, int] = {}
-        for number, ahead_ms in enumerate(ahead):
-            due_of[number] = broker.wall_ms() + ahead_ms
-            await send_at(broker, due_of[number], b"%d" % number)
-            if number % 50 == 0:
-                await asyncio.sleep(0.3)
-        found = await wait(broker, len(ahead))
-        assert sorted(int(record.body) for record in found) == list(range(len(ahead)))
-        late = [record.store_timestamp - due_of[int(record.body)] for record in found]
-        assert (min(late) >= 0, max(late) <= LATE_MS) == (True, True), f"seed {SEED}"
-        assert broker.broker.context.machine.state.timer.waiting == 0
-
-    run(scenario, tmp_path)
+async def test_messages_arrive_in_order_of_time_however_they_are_sent(broker: SingleBroker) -> None:
+    rng = Random(SEED)
+    broker.now_ms += SLOT_MS - broker.wall_ms() % SLOT_MS - 10_000  # so a slot ends meanwhile
+    ahead = [rng.choice((1, 20)) * rng.randrange(1000) for _ in range(200)]
+    due_of: dict[int, int] = {}
+    for number, ahead_ms in enumerate(ahead):
+        due_of[number] = broker.wall_ms() + ahead_ms
+        await send_at(broker, due_of[number], b"%d" % number)
+        if number % 50 == 0:
+            await asyncio.sleep(0.3)
+    found = await wait(broker, len(ahead))
+    assert sorted(int(record.body) for record in found) == list(range(len(ahead)))
+    late = [record.store_timestamp - due_of[int(record.body)] for record in found]
+    assert (min(late) >= 0, max(late) <= LATE_MS) == (True, True), f"seed {SEED}"
+    assert broker.broker.context.machine.state.timer.waiting == 0
 
 
 def test_three_days_are_waited_for_across_restarts_and_nothing_arrives_twice(
     tmp_path: Path,
 ) -> None:
-    loop = VirtualLoop()
+    loop = NetworkedLoop()
     hours = (1, 30, 50, 72)
 
     async def life(passed_ms: int, scenario: Any) -> None:
@@ -214,49 +205,42 @@ def test_three_days_are_waited_for_across_restarts_and_nothing_arrives_twice(
         loop.close()
 
 
-def test_a_slot_that_comes_round_again_waits_for_its_own_time(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        first = broker.wall_ms() + 2000
-        await send_at(broker, first, b"first")
-        await wait(broker, 1)
-        # Three days later there are messages in the same queue again, of the slot behind it.
-        broker.now_ms += SLOTS * SLOT_MS - DELAY_MS_MAX + 1000
-        second = first + SLOTS * SLOT_MS
-        assert queue_of(slot_of(second)) == queue_of(slot_of(first))
-        await send_at(broker, second, b"second")
-        await asyncio.sleep(30)
-        assert len(await received(broker)) == 1
-        broker.now_ms += DELAY_MS_MAX - 60_000
-        found = await wait(broker, 2)
-        assert 0 <= found[1].store_timestamp - second <= LATE_MS
-
-    run(scenario, tmp_path)
+async def test_a_slot_that_comes_round_again_waits_for_its_own_time(broker: SingleBroker) -> None:
+    first = broker.wall_ms() + 2000
+    await send_at(broker, first, b"first")
+    await wait(broker, 1)
+    # Three days later there are messages in the same queue again, of the slot behind it.
+    broker.now_ms += SLOTS * SLOT_MS - DELAY_MS_MAX + 1000
+    second = first + SLOTS * SLOT_MS
+    assert queue_of(slot_of(second)) == queue_of(slot_of(first))
+    await send_at(broker, second, b"second")
+    await asyncio.sleep(30)
+    assert len(await received(broker)) == 1
+    broker.now_ms += DELAY_MS_MAX - 60_000
+    found = await wait(broker, 2)
+    assert 0 <= found[1].store_timestamp - second <= LATE_MS
 
 
-def test_a_message_stored_only_after_its_time_is_not_passed_over(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        now_ms = broker.wall_ms()
-        await send_at(broker, now_ms + 1000, b"b")
-        broker.log_executor.hold()
-        late = asyncio.ensure_future(send_at(broker, now_ms + 900, b"a"))
-        await asyncio.sleep(3)
-        assert await received(broker) == []
-        broker.log_executor.release()
-        await late
-        found = await wait(broker, 2)
-        assert [record.body for record in found] == [b"a", b"b"]
+async def test_a_message_stored_only_after_its_time_is_not_passed_over(
+    broker: SingleBroker,
+) -> None:
+    now_ms = broker.wall_ms()
+    await send_at(broker, now_ms + 1000, b"b")
+    broker.log_executor.hold()
+    late = asyncio.ensure_future(send_at(broker, now_ms + 900, b"a"))
+    await asyncio.sleep(3)
+    assert await received(broker) == []
+    broker.log_executor.release()
+    await late
+    found = await wait(broker, 2)
+    assert [record.body for record in found] == [b"a", b"b"]
 
-    run(scenario, tmp_path)
 
-
-def test_timed_messages_wait_in_a_topic_of_the_broker_s_own(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        answer = await broker.pull(TIMER_TOPIC, 0, 0)
-        assert answer.code == ResponseCode.TOPIC_NOT_EXIST
-        answer = await broker.send(TIMER_TOPIC, 0, b"m")
-        assert answer.code == ResponseCode.NO_PERMISSION
-
-    run(scenario, tmp_path)
+async def test_timed_messages_wait_in_a_topic_of_the_broker_s_own(broker: SingleBroker) -> None:
+    answer = await broker.pull(TIMER_TOPIC, 0, 0)
+    assert answer.code == ResponseCode.TOPIC_NOT_EXIST
+    answer = await broker.send(TIMER_TOPIC, 0, b"m")
+    assert answer.code == ResponseCode.NO_PERMISSION
 
 
 def test_what_is_in_flight_is_known_by_its_earliest_time() -> None:

@@ -12,7 +12,8 @@ from broker.maintenance.retention import CHECK_SECONDS
 from broker.remoting.protocol.codes import ResponseCode
 from store.errors import OutOfDescriptorsError
 from store.io.os_filesystem import OsFile, OsFileSystem
-from tests.broker.single_broker import SingleBroker, messages, with_broker
+from tests.broker.single_broker import SingleBroker, messages, running_broker
+from tests.support.virtual_network import NetworkedLoop
 
 CHECKPOINT_SECONDS = 31
 
@@ -39,42 +40,39 @@ class NoDescriptors(OsFileSystem):
             raise OutOfDescriptorsError(f"{path} cannot be opened now: Too many open files")
 
 
-def test_housekeeping_waits_and_goes_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_housekeeping_waits_and_goes_on(
+    loop: NetworkedLoop, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     fs = NoDescriptors()
 
-    async def scenario(broker: SingleBroker) -> None:
-        node = broker.broker.context.node
-        await broker.create_topic("orders")
-        await broker.send("orders", 0, b"before")
-        await asyncio.sleep(CHECKPOINT_SECONDS)
-        saved = node.checkpointer._checkpoint_index
-        fs.lacking = True
-        for _ in range(3):
-            assert (await broker.send("orders", 0, b"x")).code == ResponseCode.SUCCESS
-            await asyncio.sleep(CHECKPOINT_SECONDS)
-        assert node.failure is None
-        assert node.checkpointer._checkpoint_index == saved
-        assert "housekeeping waits" in caplog.text
-        assert "cannot be opened now: Too many open files" in caplog.text
-        fs.lacking = False
-        await asyncio.sleep(CHECKPOINT_SECONDS)
-        assert node.checkpointer._checkpoint_index > saved
-        assert len(messages(await broker.pull("orders", 0, 0))) == 4
-
     with caplog.at_level(logging.WARNING):
-        with_broker(scenario, tmp_path, fs=fs)
+        async with running_broker(loop, tmp_path, fs=fs) as broker:
+            node = broker.broker.context.node
+            await broker.create_topic("orders")
+            await broker.send("orders", 0, b"before")
+            await asyncio.sleep(CHECKPOINT_SECONDS)
+            saved = node.checkpointer._checkpoint_index
+            fs.lacking = True
+            for _ in range(3):
+                assert (await broker.send("orders", 0, b"x")).code == ResponseCode.SUCCESS
+                await asyncio.sleep(CHECKPOINT_SECONDS)
+            assert node.failure is None
+            assert node.checkpointer._checkpoint_index == saved
+            assert "housekeeping waits" in caplog.text
+            assert "cannot be opened now: Too many open files" in caplog.text
+            fs.lacking = False
+            await asyncio.sleep(CHECKPOINT_SECONDS)
+            assert node.checkpointer._checkpoint_index > saved
+            assert len(messages(await broker.pull("orders", 0, 0))) == 4
 
 
-def test_a_look_for_old_segments_is_made_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_look_for_old_segments_is_made_later(
+    broker: SingleBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        def cannot(_retention: object) -> int:
-            raise OutOfDescriptorsError("a file cannot be opened now")
+    def cannot(_retention: object) -> int:
+        raise OutOfDescriptorsError("a file cannot be opened now")
 
-        with monkeypatch.context() as patch:
-            patch.setattr("broker.maintenance.retention.Retention.due_position", cannot)
-            await asyncio.sleep(3 * CHECK_SECONDS)
-        assert broker.broker.context.node.failure is None
-
-    with_broker(scenario, tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr("broker.maintenance.retention.Retention.due_position", cannot)
+        await asyncio.sleep(3 * CHECK_SECONDS)
+    assert broker.broker.context.node.failure is None

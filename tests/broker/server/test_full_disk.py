@@ -10,7 +10,8 @@ from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from store.io.disk_watermarks import DiskWatermarks
 from store.io.os_filesystem import OsFileSystem
 from store.log.retention_policy import RetentionPolicy
-from tests.broker.single_broker import SingleBroker, messages, with_broker
+from tests.broker.single_broker import messages, running_broker
+from tests.support.virtual_network import NetworkedLoop
 
 TOTAL = 1000 << 20
 SEGMENT = 64 << 10
@@ -31,12 +32,12 @@ class FillingDisk(OsFileSystem):
         return TOTAL
 
 
-def test_messages_are_refused_with_a_code_while_the_disk_is_full_and_reads_go_on(
-    tmp_path: Path,
+async def test_messages_are_refused_with_a_code_while_the_disk_is_full_and_reads_go_on(
+    loop: NetworkedLoop, tmp_path: Path
 ) -> None:
     disk = FillingDisk()
 
-    async def scenario(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path, fs=disk, **SETTINGS) as broker:
         await broker.create_topic("orders")
         assert (await broker.send("orders", 0, b"before")).code == ResponseCode.SUCCESS
         disk.used_percent = 91
@@ -57,16 +58,16 @@ def test_messages_are_refused_with_a_code_while_the_disk_is_full_and_reads_go_on
         await asyncio.sleep(2)
         assert (await broker.send("orders", 0, b"after")).code == ResponseCode.SUCCESS
 
-    with_broker(scenario, tmp_path, fs=disk, **SETTINGS)
 
-
-def test_old_segments_go_while_the_disk_is_above_its_second_watermark(tmp_path: Path) -> None:
+async def test_old_segments_go_while_the_disk_is_above_its_second_watermark(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
     disk = FillingDisk()
     # One segment of room is missing below each of the watermarks of this tiny log.
     marks = DiskWatermarks(75, 85, 90, enough_bytes=TOTAL)
     policy = RetentionPolicy(age_ms_max=None, watermarks=marks)
 
-    async def scenario(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path, fs=disk, retention=policy, **SETTINGS) as broker:
         await broker.create_topic("orders")
         for _ in range(40):
             assert (await broker.send("orders", 0, b"x" * 8000)).code == ResponseCode.SUCCESS
@@ -88,11 +89,11 @@ def test_old_segments_go_while_the_disk_is_above_its_second_watermark(tmp_path: 
         most = (await broker.ask(RequestCode.GET_MAX_OFFSET, ask)).ext["offset"]
         assert 0 < int(str(least)) <= int(str(most)) == 40
 
-    with_broker(scenario, tmp_path, fs=disk, retention=policy, **SETTINGS)
 
-
-def test_a_disk_that_is_too_small_from_the_start_is_told_so(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
+async def test_a_disk_that_is_too_small_from_the_start_is_told_so(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    async with running_broker(loop, tmp_path, fs=FillingDisk(), **SETTINGS) as broker:
         store = broker.broker.context.node.store
         store._log.min_free_bytes = 1000 << 20
         await asyncio.sleep(2)
@@ -101,5 +102,3 @@ def test_a_disk_that_is_too_small_from_the_start_is_told_so(tmp_path: Path) -> N
         assert "900.0 of 1000.0 MiB are free, and 1000.0 MiB must stay free, " in str(
             refused.remark
         )
-
-    with_broker(scenario, tmp_path, fs=FillingDisk(), **SETTINGS)

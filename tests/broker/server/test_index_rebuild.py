@@ -19,7 +19,8 @@ from store.log.entry_index import ROW
 from store.message.batch import decode_batch
 from store.recovery.opening import StoreConfig
 from store.replica import ReplicaStore
-from tests.broker.single_broker import SingleBroker, messages, with_broker
+from tests.broker.single_broker import SingleBroker, messages, running_broker
+from tests.support.virtual_network import NetworkedLoop
 
 SETTINGS: dict[str, Any] = {"segment_size": 64 << 10, "max_message_size": 16 << 10}
 KEYED = "KEYS\x01k%d\x02"
@@ -38,27 +39,23 @@ def derived(data: Path) -> dict[str, bytes]:
     return queues | {"keys": b"".join(keys)}
 
 
-def test_what_is_rebuilt_equals_what_was_lost(tmp_path: Path) -> None:
-    async def before(broker: SingleBroker) -> None:
+async def test_what_is_rebuilt_equals_what_was_lost(loop: NetworkedLoop, tmp_path: Path) -> None:
+    async with running_broker(loop, tmp_path, **SETTINGS) as broker:
         await broker.create_topic("orders")
         for number in range(60):
             await broker.send("orders", number % 3, b"%d" % number * 1000, KEYED % number)
-
-    async def after(broker: SingleBroker) -> None:
-        assert not (tmp_path / "state" / "rebuild").exists()
-        assert derived(tmp_path) == kept
-        found = messages(await broker.pull("orders", 1, 0))
-        assert [record.queue_offset for record in found] == list(range(len(found)))
-        assert found[0].body == b"1" * 1000
-
-    with_broker(before, tmp_path, **SETTINGS)
     kept = derived(tmp_path)
     assert len(kept["keys"]) >= 60 * 16
     for path in [*(tmp_path / "consumequeue").rglob("0*"), *(tmp_path / "keyindex").iterdir()]:
         if path.is_file():
             path.write_bytes(b"rot" * 20)
     request_rebuild(OsFileSystem(), str(tmp_path))
-    with_broker(after, tmp_path, **SETTINGS)
+    async with running_broker(loop, tmp_path, **SETTINGS) as broker:
+        assert not (tmp_path / "state" / "rebuild").exists()
+        assert derived(tmp_path) == kept
+        found = messages(await broker.pull("orders", 1, 0))
+        assert [record.queue_offset for record in found] == list(range(len(found)))
+        assert found[0].body == b"1" * 1000
 
 
 class NoQueues(OsFileSystem):
@@ -81,20 +78,16 @@ class NoQueues(OsFileSystem):
         (errno.EIO, FatalDiskError("could not be made again: .*consumequeue/orders/0/0{20}")),
     ],
 )
-def test_a_disk_that_is_full_or_fails_says_so_and_leaves_the_request(
-    error: int, told: StoreError, tmp_path: Path
+async def test_a_disk_that_is_full_or_fails_says_so_and_leaves_the_request(
+    loop: NetworkedLoop, error: int, told: StoreError, tmp_path: Path
 ) -> None:
-    async def before(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path, **SETTINGS) as broker:
         await broker.create_topic("orders")
         await broker.send("orders", 0, b"x")
-
-    async def after(_: SingleBroker) -> None:
-        raise AssertionError("it has started")
-
-    with_broker(before, tmp_path, **SETTINGS)
     request_rebuild(OsFileSystem(), str(tmp_path))
     with pytest.raises(type(told), match=str(told)):
-        with_broker(after, tmp_path, fs=NoQueues(error), **SETTINGS)
+        async with running_broker(loop, tmp_path, fs=NoQueues(error), **SETTINGS):
+            raise AssertionError("it has started")
     assert (tmp_path / "state" / "rebuild").exists()
 
 
@@ -111,15 +104,10 @@ OWN = StoreConfig("broker-a", "n0", SETTINGS["segment_size"], min_free_bytes=0, 
 
 
 @pytest.mark.parametrize("rotten", [(0,), (1,), (5, 6), (3, 20, 40), (58, 59, 60)])
-def test_what_follows_from_rotted_entries_is_made_again_once_they_are_whole(
-    rotten: tuple[int, ...], tmp_path: Path
+async def test_what_follows_from_rotted_entries_is_made_again_once_they_are_whole(
+    loop: NetworkedLoop, rotten: tuple[int, ...], tmp_path: Path
 ) -> None:
     """A node serves what is whole. What is not whole it refuses, and gives no other message."""
-
-    async def before(broker: SingleBroker) -> None:
-        await broker.create_topic("orders")
-        for number in range(60):
-            await broker.send("orders", number % 3, b"%d" % number * 1000, KEYED % number)
 
     async def given(broker: SingleBroker) -> dict[int, bytes]:
         """Bodies by the numbers of the messages that are given, each asked for alone."""
@@ -131,18 +119,10 @@ def test_what_follows_from_rotted_entries_is_made_again_once_they_are_whole(
                 found[number] = bytes(record.body)
         return found
 
-    async def after(broker: SingleBroker) -> None:
-        found = await given(broker)
-        assert found.items() <= whole.items()
-        damaged = [entries[index] for index in rotten if entries[index].kind is EntryKind.DATA]
-        runs = [run for entry in damaged for run in decode_batch(entry.body).runs]
-        assert len(whole) - len(found) == sum(run.count for run in runs)
-        for index in rotten:
-            broker.broker.context.node.store.repair_entry(entries[index])
-        await asyncio.sleep(10)
-        assert await given(broker) == whole
-
-    with_broker(before, tmp_path, **SETTINGS)
+    async with running_broker(loop, tmp_path, **SETTINGS) as broker:
+        await broker.create_topic("orders")
+        for number in range(60):
+            await broker.send("orders", number % 3, b"%d" % number * 1000, KEYED % number)
     whole = {number: b"%d" % number * 1000 for number in range(60)}
     kept = derived(tmp_path)
     fs, directory = OsFileSystem(), str(tmp_path)
@@ -155,20 +135,27 @@ def test_what_follows_from_rotted_entries_is_made_again_once_they_are_whole(
     request_rebuild(fs, directory)
     for index in rotten:
         rot(tmp_path, entries[index].position)
-    with_broker(after, tmp_path, scrub_pass_seconds=2, **SETTINGS)
+    async with running_broker(loop, tmp_path, scrub_pass_seconds=2, **SETTINGS) as broker:
+        found = await given(broker)
+        assert found.items() <= whole.items()
+        damaged = [entries[index] for index in rotten if entries[index].kind is EntryKind.DATA]
+        runs = [run for entry in damaged for run in decode_batch(entry.body).runs]
+        assert len(whole) - len(found) == sum(run.count for run in runs)
+        for index in rotten:
+            broker.broker.context.node.store.repair_entry(entries[index])
+        await asyncio.sleep(10)
+        assert await given(broker) == whole
     assert not (tmp_path / "state" / "rebuild").exists()
     assert derived(tmp_path) == kept
 
 
-def test_a_rebuild_leaves_no_entry_out_whose_row_of_the_entry_index_alone_has_rotted(
-    tmp_path: Path,
+async def test_a_rebuild_leaves_no_entry_out_whose_row_of_the_entry_index_alone_has_rotted(
+    loop: NetworkedLoop, tmp_path: Path
 ) -> None:
-    async def before(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path, **SETTINGS) as broker:
         await broker.create_topic("orders")
         for number in range(20):
             await broker.send("orders", 0, b"%d" % number, KEYED % number)
-
-    with_broker(before, tmp_path, **SETTINGS)
     kept = derived(tmp_path)
     (path,) = (tmp_path / "index").iterdir()
     rows = bytearray(path.read_bytes())

@@ -21,7 +21,7 @@ from broker.remoting.protocol.frame import FRAME_SIZE_MAX
 from broker.remoting.protocol.java_json import encode_json
 from broker.server.name_server_registration import Announcement, Registrar
 from broker.topics_and_groups import TopicConfig
-from tests.support.virtual_network import VirtualLoop, in_virtual_time, turns
+from tests.support.virtual_network import NetworkedLoop, turns
 
 FIRST, SECOND = "10.0.0.1:9876", "10.0.0.1:9877"
 N0, N1 = "10.0.0.1:10911", "10.0.0.2:10911"
@@ -41,7 +41,7 @@ LEADER = Announcement(
 class Member:
     """A broker that announces what the test says."""
 
-    def __init__(self, loop: VirtualLoop, *nameservers: str) -> None:
+    def __init__(self, loop: NetworkedLoop, *nameservers: str) -> None:
         self.announcement = LEADER
         self.asked = 0
         self.registrar = Registrar(loop, nameservers or (FIRST,), self._announce)
@@ -51,14 +51,13 @@ class Member:
         return self.announcement
 
 
-async def nameserver(loop: VirtualLoop, port: int = 9876) -> NameServer:
+async def nameserver(loop: NetworkedLoop, port: int = 9876) -> NameServer:
     server = NameServer(loop, "10.0.0.1", port)
     await server.start()
     return server
 
 
-@in_virtual_time
-async def test_a_broker_registers_with_every_nameserver_at_once(loop: VirtualLoop) -> None:
+async def test_a_broker_registers_with_every_nameserver_at_once(loop: NetworkedLoop) -> None:
     servers = [await nameserver(loop, 9876), await nameserver(loop, 9877)]
     member = Member(loop, FIRST, SECOND)
     member.registrar.start()
@@ -69,8 +68,7 @@ async def test_a_broker_registers_with_every_nameserver_at_once(loop: VirtualLoo
     await member.registrar.stop()
 
 
-@in_virtual_time
-async def test_a_leader_tells_who_is_left_of_its_group(loop: VirtualLoop) -> None:
+async def test_a_leader_tells_who_is_left_of_its_group(loop: NetworkedLoop) -> None:
     server = await nameserver(loop)
     leader, removed = Member(loop), Member(loop)
     leader.announcement = replace(LEADER, members=(N0,))
@@ -83,8 +81,7 @@ async def test_a_leader_tells_who_is_left_of_its_group(loop: VirtualLoop) -> Non
     assert server.routes.gone.as_json()["broker-a"]["members"] == {N0: 0}
 
 
-@in_virtual_time
-async def test_a_broker_registers_again_every_30_seconds(loop: VirtualLoop) -> None:
+async def test_a_broker_registers_again_every_30_seconds(loop: NetworkedLoop) -> None:
     await nameserver(loop)
     member = Member(loop)
     member.registrar.start()
@@ -93,8 +90,7 @@ async def test_a_broker_registers_again_every_30_seconds(loop: VirtualLoop) -> N
     await member.registrar.stop()
 
 
-@in_virtual_time
-async def test_registering_twice_in_a_turn_is_registering_once(loop: VirtualLoop) -> None:
+async def test_registering_twice_in_a_turn_is_registering_once(loop: NetworkedLoop) -> None:
     await nameserver(loop)
     member = Member(loop)
     member.registrar.register_now()
@@ -109,8 +105,7 @@ async def test_registering_twice_in_a_turn_is_registering_once(loop: VirtualLoop
     await member.registrar.stop()
 
 
-@in_virtual_time
-async def test_only_what_nameservers_go_by_is_told_at_once(loop: VirtualLoop) -> None:
+async def test_only_what_nameservers_go_by_is_told_at_once(loop: NetworkedLoop) -> None:
     server = await nameserver(loop)
     new_table = {"topics": {}, "data_version": {"counter": 2, "timestamp": 6}}
     cases: list[tuple[int, dict[str, Any], int]] = [
@@ -151,8 +146,7 @@ def _count_registrations(server: NameServer) -> list[Registration]:
     return seen
 
 
-@in_virtual_time
-async def test_a_new_topic_is_known_as_soon_as_the_broker_says_so(loop: VirtualLoop) -> None:
+async def test_a_new_topic_is_known_as_soon_as_the_broker_says_so(loop: NetworkedLoop) -> None:
     server = await nameserver(loop)
     member = Member(loop)
     member.registrar.start()
@@ -168,8 +162,7 @@ async def test_a_new_topic_is_known_as_soon_as_the_broker_says_so(loop: VirtualL
     await member.registrar.stop()
 
 
-@in_virtual_time
-async def test_a_dead_nameserver_does_not_keep_the_others_from_knowing(loop: VirtualLoop) -> None:
+async def test_a_dead_nameserver_does_not_keep_the_others_from_knowing(loop: NetworkedLoop) -> None:
     server = await nameserver(loop, 9877)
     member = Member(loop, FIRST, SECOND)
     member.registrar.start()
@@ -182,8 +175,7 @@ async def test_a_dead_nameserver_does_not_keep_the_others_from_knowing(loop: Vir
     await member.registrar.stop()
 
 
-@in_virtual_time
-async def test_a_nameserver_that_comes_back_soon_knows_the_broker(loop: VirtualLoop) -> None:
+async def test_a_nameserver_that_comes_back_soon_knows_the_broker(loop: NetworkedLoop) -> None:
     first_life = await nameserver(loop)
     member = Member(loop)
     member.registrar.start()
@@ -196,8 +188,7 @@ async def test_a_nameserver_that_comes_back_soon_knows_the_broker(loop: VirtualL
     await member.registrar.stop()
 
 
-@in_virtual_time
-async def test_a_lost_connection_is_made_again_soon(loop: VirtualLoop) -> None:
+async def test_a_lost_connection_is_made_again_soon(loop: NetworkedLoop) -> None:
     server = await nameserver(loop)
     member = Member(loop)
     member.registrar.start()
@@ -210,8 +201,7 @@ async def test_a_lost_connection_is_made_again_soon(loop: VirtualLoop) -> None:
     await member.registrar.stop()
 
 
-@in_virtual_time
-async def test_a_refused_leader_waits_for_its_next_turn(loop: VirtualLoop) -> None:
+async def test_a_refused_leader_waits_for_its_next_turn(loop: NetworkedLoop) -> None:
     server = await nameserver(loop)
     new_leader, deposed = Member(loop), Member(loop)
     new_leader.announcement = replace(LEADER, address=N1, term=4)
@@ -232,8 +222,7 @@ async def test_a_refused_leader_waits_for_its_next_turn(loop: VirtualLoop) -> No
     await deposed.registrar.stop()
 
 
-@in_virtual_time
-async def test_a_stopped_broker_is_gone_at_once_and_stays_gone(loop: VirtualLoop) -> None:
+async def test_a_stopped_broker_is_gone_at_once_and_stays_gone(loop: NetworkedLoop) -> None:
     server = await nameserver(loop)
     member = Member(loop, FIRST, SECOND)
     member.registrar.start()
@@ -247,9 +236,8 @@ async def test_a_stopped_broker_is_gone_at_once_and_stays_gone(loop: VirtualLoop
     assert server.routes.topics() == []
 
 
-@in_virtual_time
 async def test_stopping_while_a_nameserver_is_silent_leaves_no_error_unseen(
-    loop: VirtualLoop,
+    loop: NetworkedLoop,
 ) -> None:
     complaints: list[dict[str, object]] = []
     loop.set_exception_handler(lambda _loop, context: complaints.append(context))
@@ -264,8 +252,7 @@ async def test_stopping_while_a_nameserver_is_silent_leaves_no_error_unseen(
     assert complaints == []
 
 
-@in_virtual_time
-async def test_who_is_no_member_of_its_group_is_not_registered(loop: VirtualLoop) -> None:
+async def test_who_is_no_member_of_its_group_is_not_registered(loop: NetworkedLoop) -> None:
     server = await nameserver(loop)
     member = Member(loop)
     member.announcement = replace(LEADER, broker_id=4, is_member=False)
@@ -306,9 +293,8 @@ def logged() -> Iterator[list[str]]:
         logger.removeHandler(handler)
 
 
-@in_virtual_time
 async def test_a_group_with_more_topics_than_a_frame_holds_as_json_is_registered(
-    loop: VirtualLoop,
+    loop: NetworkedLoop,
 ) -> None:
     server = await nameserver(loop)
     member = Member(loop)
@@ -325,9 +311,9 @@ async def test_a_group_with_more_topics_than_a_frame_holds_as_json_is_registered
     await member.registrar.stop()
 
 
-@in_virtual_time
+@pytest.mark.minutes
 async def test_a_group_with_more_topics_than_any_frame_holds_says_those_that_fit(
-    loop: VirtualLoop,
+    loop: NetworkedLoop,
 ) -> None:
     server = await nameserver(loop)
     member = Member(loop)
@@ -342,9 +328,8 @@ async def test_a_group_with_more_topics_than_any_frame_holds_says_those_that_fit
     await member.registrar.stop()
 
 
-@in_virtual_time
 async def test_the_log_says_why_a_registration_is_refused(
-    loop: VirtualLoop,
+    loop: NetworkedLoop,
 ) -> None:
     await nameserver(loop)
     member = Member(loop)
@@ -356,8 +341,7 @@ async def test_the_log_says_why_a_registration_is_refused(
     await member.registrar.stop()
 
 
-@in_virtual_time
-async def test_a_large_table_is_not_told_again_for_each_topic(loop: VirtualLoop) -> None:
+async def test_a_large_table_is_not_told_again_for_each_topic(loop: NetworkedLoop) -> None:
     server = await nameserver(loop)
     member = Member(loop)
     topics = many_topics(10_000)

@@ -17,7 +17,7 @@ from simulator.engine.disk import SimulatedFileSystem
 from store.message.record import MessageRecord
 from store.verify import verify_replica
 from tests.broker.single_broker import NOW_MS, SingleBroker, messages
-from tests.support.virtual_network import VirtualLoop
+from tests.support.virtual_network import NetworkedLoop
 
 TOPICS = ("orders", "bills")
 STEPS = 60
@@ -106,7 +106,7 @@ def test_a_crash_changes_nothing_that_a_client_can_see(seed: int) -> None:
     fs = SimulatedFileSystem(random.Random(seed))
     before: dict[str, object] | None = None
 
-    async def life(loop: VirtualLoop) -> None:
+    async def life(loop: NetworkedLoop) -> None:
         nonlocal before
         broker = SingleBroker(
             loop, Path("/data"), fs=fs, segment_size=16 << 10, max_message_size=4096
@@ -121,7 +121,7 @@ def test_a_crash_changes_nothing_that_a_client_can_see(seed: int) -> None:
         await broker.server.stop()
 
     for _ in range(LIVES):
-        loop = VirtualLoop()
+        loop = NetworkedLoop()
         try:
             loop.run_until_complete(life(loop))
         finally:
@@ -134,7 +134,7 @@ def test_a_crash_changes_nothing_that_a_client_can_see(seed: int) -> None:
 def test_a_checkpoint_that_was_damaged_leaves_the_older_one() -> None:
     fs = SimulatedFileSystem(random.Random(1))
 
-    async def first(loop: VirtualLoop) -> None:
+    async def first(loop: NetworkedLoop) -> None:
         broker = SingleBroker(loop, Path("/data"), fs=fs)
         await broker.start()
         for number in range(3):
@@ -144,7 +144,7 @@ def test_a_checkpoint_that_was_damaged_leaves_the_older_one() -> None:
         await broker.client.close()
         await broker.server.stop()
 
-    async def second(loop: VirtualLoop) -> None:
+    async def second(loop: NetworkedLoop) -> None:
         broker = SingleBroker(loop, Path("/data"), fs=fs)
         await broker.start()
         found = await all_messages(broker, "orders", 0, 0, 3)
@@ -152,7 +152,7 @@ def test_a_checkpoint_that_was_damaged_leaves_the_older_one() -> None:
         await broker.stop()
 
     for life in (first, second):
-        loop = VirtualLoop()
+        loop = NetworkedLoop()
         try:
             loop.run_until_complete(life(loop))
         finally:

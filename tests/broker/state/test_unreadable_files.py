@@ -21,13 +21,13 @@ from store.log.layout import segment_name, segment_start
 from store.log.retention_policy import RetentionPolicy
 from store.recovery.snapshot_install import REBUILD_NAME
 from tests.broker.single_broker import SingleBroker
-from tests.support.virtual_network import VirtualLoop, in_virtual_time
+from tests.support.virtual_network import NetworkedLoop
 
 SEGMENT = 4 << 10
 
 
 async def expiring(
-    loop: VirtualLoop, fs: SimulatedFileSystem, log_bytes_max: int | None
+    loop: NetworkedLoop, fs: SimulatedFileSystem, log_bytes_max: int | None
 ) -> SingleBroker:
     """A broker whose log has many segments, and a checkpoint behind them all."""
     policy = RetentionPolicy(age_ms_max=None, log_bytes_max=log_bytes_max)
@@ -52,8 +52,7 @@ def read_error(path: str) -> Fault:
     return Fault(1, errno.EIO, operations=("pread",), path=path, lasting=True)
 
 
-@in_virtual_time
-async def test_an_expiry_reads_the_log_where_a_queue_cannot_be_read(loop: VirtualLoop) -> None:
+async def test_an_expiry_reads_the_log_where_a_queue_cannot_be_read(loop: NetworkedLoop) -> None:
     fs = SimulatedFileSystem(Random(1))
     broker = await expiring(loop, fs, None)
     fault = fs.inject(read_error("/consumequeue/"))
@@ -72,8 +71,7 @@ async def test_an_expiry_reads_the_log_where_a_queue_cannot_be_read(loop: Virtua
     await broker.stop()
 
 
-@in_virtual_time
-async def test_an_expiry_waits_while_the_log_cannot_be_read_either(loop: VirtualLoop) -> None:
+async def test_an_expiry_waits_while_the_log_cannot_be_read_either(loop: NetworkedLoop) -> None:
     fs = SimulatedFileSystem(Random(1))
     complaints: list[dict[str, object]] = []
     loop.set_exception_handler(lambda _loop, context: complaints.append(context))
@@ -99,9 +97,8 @@ async def test_an_expiry_waits_while_the_log_cannot_be_read_either(loop: Virtual
     await broker.stop()
 
 
-@in_virtual_time
 async def test_old_segments_stay_while_the_entry_index_cannot_be_read(
-    loop: VirtualLoop,
+    loop: NetworkedLoop,
 ) -> None:
     fs = SimulatedFileSystem(Random(1))
     broker = await expiring(loop, fs, 2 * SEGMENT)
@@ -125,26 +122,24 @@ async def test_old_segments_stay_while_the_entry_index_cannot_be_read(
     await broker.stop()
 
 
-def test_old_rows_that_cannot_be_removed_stop_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_old_rows_that_cannot_be_removed_stop_the_node(
+    loop: NetworkedLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They are removed in a callback of the event loop, which must not pass over the error."""
     monkeypatch.setattr(BrokerStateMachine, "rows_per_file", 8)
     fs = SimulatedFileSystem(Random(1))
 
-    @in_virtual_time
-    async def scenario(loop: VirtualLoop) -> None:
-        broker = await expiring(loop, fs, 2 * SEGMENT)
-        fs.inject(Fault(1, errno.EIO, operations=("remove",), path="/consumequeue/"))
-        broker.broker._retention.check_soon()
-        for _ in range(2):  # the first checkpoint still needs them
-            await asyncio.sleep(0.05)
-            await broker.send("orders", 0, b"x")
-            broker.broker.context.node.checkpointer.checkpoint()
+    broker = await expiring(loop, fs, 2 * SEGMENT)
+    fs.inject(Fault(1, errno.EIO, operations=("remove",), path="/consumequeue/"))
+    broker.broker._retention.check_soon()
+    for _ in range(2):  # the first checkpoint still needs them
         await asyncio.sleep(0.05)
-        assert [type(each) for each in broker.failures] == [FatalDiskError]
-        await broker.client.close()
-        await broker.server.stop()
-
-    scenario()
+        await broker.send("orders", 0, b"x")
+        broker.broker.context.node.checkpointer.checkpoint()
+    await asyncio.sleep(0.05)
+    assert [type(each) for each in broker.failures] == [FatalDiskError]
+    await broker.client.close()
+    await broker.server.stop()
 
 
 async def scrubbed(broker: SingleBroker, fs: SimulatedFileSystem, unreadable: str) -> None:
@@ -159,40 +154,36 @@ async def scrubbed(broker: SingleBroker, fs: SimulatedFileSystem, unreadable: st
 
 
 @pytest.mark.parametrize("unreadable", ["/data/consumequeue/orders/", "/data/keyindex/"])
-def test_a_derived_file_that_the_scrub_cannot_read_is_written_again(unreadable: str) -> None:
+async def test_a_derived_file_that_the_scrub_cannot_read_is_written_again(
+    loop: NetworkedLoop, unreadable: str
+) -> None:
     fs = SimulatedFileSystem(Random(1))
 
-    @in_virtual_time
-    async def scenario(loop: VirtualLoop) -> None:
-        broker = SingleBroker(loop, Path("/data"), fs=fs, scrub_pass_seconds=2)
-        await scrubbed(broker, fs, unreadable)
-        before = {path: fs.visible_bytes(path) for path in fs.files() if unreadable in path}
-        await asyncio.sleep(5)
-        scrubber = broker.broker.context.node.scrubber
-        assert any(unreadable in told and "cannot be read" in told for told in scrubber.repaired)
-        assert scrubber.passes > 0
-        assert {path: fs.visible_bytes(path) for path in before} == before
-        await broker.stop()
-
-    scenario()
+    broker = SingleBroker(loop, Path("/data"), fs=fs, scrub_pass_seconds=2)
+    await scrubbed(broker, fs, unreadable)
+    before = {path: fs.visible_bytes(path) for path in fs.files() if unreadable in path}
+    await asyncio.sleep(5)
+    scrubber = broker.broker.context.node.scrubber
+    assert any(unreadable in told and "cannot be read" in told for told in scrubber.repaired)
+    assert scrubber.passes > 0
+    assert {path: fs.visible_bytes(path) for path in before} == before
+    await broker.stop()
 
 
-def test_rows_that_cannot_be_read_nor_written_are_made_again_at_the_next_start() -> None:
+async def test_rows_that_cannot_be_read_nor_written_are_made_again_at_the_next_start(
+    loop: NetworkedLoop,
+) -> None:
     fs = SimulatedFileSystem(Random(1))
 
-    @in_virtual_time
-    async def scenario(loop: VirtualLoop) -> None:
-        broker = SingleBroker(loop, Path("/data"), fs=fs, scrub_pass_seconds=2)
-        await scrubbed(broker, fs, "/data/consumequeue/orders/")
-        unwritable = Fault(
-            1, errno.EIO, operations=("pwrite",), path="/data/consumequeue/orders/", lasting=True
-        )
-        fs.inject(unwritable)
-        await asyncio.sleep(5)
-        unwritable.lasting = False
-        assert [type(each) for each in broker.failures] == [FatalDiskError]
-        assert fs.exists(f"/data/state/{REBUILD_NAME}")
-        await broker.client.close()
-        await broker.server.stop()
-
-    scenario()
+    broker = SingleBroker(loop, Path("/data"), fs=fs, scrub_pass_seconds=2)
+    await scrubbed(broker, fs, "/data/consumequeue/orders/")
+    unwritable = Fault(
+        1, errno.EIO, operations=("pwrite",), path="/data/consumequeue/orders/", lasting=True
+    )
+    fs.inject(unwritable)
+    await asyncio.sleep(5)
+    unwritable.lasting = False
+    assert [type(each) for each in broker.failures] == [FatalDiskError]
+    assert fs.exists(f"/data/state/{REBUILD_NAME}")
+    await broker.client.close()
+    await broker.server.stop()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +15,7 @@ from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.tracing.message_tracer import MessageTracer
 from broker.tracing.traced_flows import TracedDelivery, TracedIngest
 from store.message.properties import encode_properties
-from tests.broker.single_broker import SingleBroker, batched, messages, send_ext, with_broker
+from tests.broker.single_broker import SingleBroker, batched, messages, send_ext
 
 TRACE, PARENT = 0x0AF7651916CD43DD8448EB211C80319C, 0xB7AD6B7169203331
 
@@ -30,25 +28,27 @@ def properties(value: str) -> str:
     return encode_properties({"traceparent": value, "KEYS": "k"}).decode()
 
 
-def with_tracing(
-    scenario: Callable[[SingleBroker, InMemorySpanExporter], Coroutine[Any, Any, None]],
-    data: Path,
-    **settings: Any,
-) -> None:
-    exporter = InMemorySpanExporter()
+@pytest.fixture
+def exporter() -> InMemorySpanExporter:
+    return InMemorySpanExporter()
+
+
+@pytest.fixture
+def broker_settings(exporter: InMemorySpanExporter) -> dict[str, Any]:
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     tracer = MessageTracer(provider.get_tracer("test"), "broker-a/n0")
-
-    async def run(broker: SingleBroker) -> None:
-        await broker.create_topic("orders")
-        await scenario(broker, exporter)
-
     flows = {
         "make_ingest": partial(TracedIngest, tracer),
         "make_delivery": partial(TracedDelivery, tracer),
     }
-    with_broker(run, data, flows=flows, **settings)
+    return {"flows": flows}
+
+
+@pytest.fixture
+async def broker(broker: SingleBroker) -> SingleBroker:
+    await broker.create_topic("orders")
+    return broker
 
 
 def by_name(exporter: InMemorySpanExporter) -> dict[str, ReadableSpan]:
@@ -57,75 +57,69 @@ def by_name(exporter: InMemorySpanExporter) -> dict[str, ReadableSpan]:
     return {span.name: span for span in spans}
 
 
-def test_a_message_has_spans_of_send_commit_and_delivery_below_its_producers(
-    tmp_path: Path,
+async def test_a_message_has_spans_of_send_commit_and_delivery_below_its_producers(
+    broker: SingleBroker, exporter: InMemorySpanExporter
 ) -> None:
-    async def scenario(broker: SingleBroker, exporter: InMemorySpanExporter) -> None:
-        answer = await broker.send("orders", 1, b"x", properties(traceparent()))
-        assert answer.code == ResponseCode.SUCCESS
-        spans = by_name(exporter)
-        send, commit = spans["send orders"], spans["commit"]
-        assert send.parent is not None
-        assert commit.parent is not None
-        assert (send.parent.trace_id, send.parent.span_id) == (TRACE, PARENT)
-        assert commit.parent.span_id == send.context.span_id
-        assert send.kind is SpanKind.SERVER
-        assert dict(send.attributes or {}) == {
-            "messaging.system": "rocketmq",
-            "dledger.node": "broker-a/n0",
-            "messaging.destination.name": "orders",
-            "messaging.destination.partition.id": "1",
-            "messaging.rocketmq.queue_offset": 0,
-        }
-        exporter.clear()
-        (record,) = messages(await broker.pull("orders", 1, 0))
-        assert b"traceparent" in record.properties
-        deliver = by_name(exporter)["deliver orders"]
-        assert deliver.parent is not None
-        assert (deliver.parent.trace_id, deliver.parent.span_id) == (TRACE, PARENT)
-        assert (deliver.attributes or {})["messaging.consumer.group.name"] == "readers"
-
-    with_tracing(scenario, tmp_path)
+    answer = await broker.send("orders", 1, b"x", properties(traceparent()))
+    assert answer.code == ResponseCode.SUCCESS
+    spans = by_name(exporter)
+    send, commit = spans["send orders"], spans["commit"]
+    assert send.parent is not None
+    assert commit.parent is not None
+    assert (send.parent.trace_id, send.parent.span_id) == (TRACE, PARENT)
+    assert commit.parent.span_id == send.context.span_id
+    assert send.kind is SpanKind.SERVER
+    assert dict(send.attributes or {}) == {
+        "messaging.system": "rocketmq",
+        "dledger.node": "broker-a/n0",
+        "messaging.destination.name": "orders",
+        "messaging.destination.partition.id": "1",
+        "messaging.rocketmq.queue_offset": 0,
+    }
+    exporter.clear()
+    (record,) = messages(await broker.pull("orders", 1, 0))
+    assert b"traceparent" in record.properties
+    deliver = by_name(exporter)["deliver orders"]
+    assert deliver.parent is not None
+    assert (deliver.parent.trace_id, deliver.parent.span_id) == (TRACE, PARENT)
+    assert (deliver.attributes or {})["messaging.consumer.group.name"] == "readers"
 
 
 @pytest.mark.parametrize(
     "value", [None, "nonsense", traceparent().replace("0af7", "zzzz"), traceparent(flags=0)]
 )
-def test_a_message_that_is_not_traced_has_no_spans(tmp_path: Path, value: str | None) -> None:
-    async def scenario(broker: SingleBroker, exporter: InMemorySpanExporter) -> None:
-        text = "" if value is None else properties(value)
-        answer = await broker.send("orders", 0, b"traceparent", text)
-        assert answer.code == ResponseCode.SUCCESS
-        assert len(messages(await broker.pull("orders", 0, 0))) == 1
-        assert exporter.get_finished_spans() == ()
-
-    with_tracing(scenario, tmp_path)
-
-
-def test_a_batch_is_one_span_with_links_to_all_its_producers(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker, exporter: InMemorySpanExporter) -> None:
-        body = b"".join(
-            batched(b"x", encode_properties({"traceparent": traceparent(PARENT + number)}))
-            for number in range(3)
-        )
-        answer = await broker.ask(
-            RequestCode.SEND_BATCH_MESSAGE, send_ext("orders", 0) | {"m": "true"}, body
-        )
-        assert answer.code == ResponseCode.SUCCESS, answer.remark
-        send = by_name(exporter)["send orders"]
-        assert send.parent is not None
-        assert send.parent.span_id == PARENT
-        assert [link.context.span_id for link in send.links] == [PARENT + 1, PARENT + 2]
-
-    with_tracing(scenario, tmp_path)
+async def test_a_message_that_is_not_traced_has_no_spans(
+    broker: SingleBroker, exporter: InMemorySpanExporter, value: str | None
+) -> None:
+    text = "" if value is None else properties(value)
+    answer = await broker.send("orders", 0, b"traceparent", text)
+    assert answer.code == ResponseCode.SUCCESS
+    assert len(messages(await broker.pull("orders", 0, 0))) == 1
+    assert exporter.get_finished_spans() == ()
 
 
-def test_a_refused_message_ends_its_spans_with_the_reason(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker, exporter: InMemorySpanExporter) -> None:
-        answer = await broker.send("orders", 9, b"x", properties(traceparent()))
-        assert answer.code != ResponseCode.SUCCESS
-        for span in by_name(exporter).values():
-            assert span.status.status_code is StatusCode.ERROR
-            assert "no queue 9" in (span.status.description or "")
+async def test_a_batch_is_one_span_with_links_to_all_its_producers(
+    broker: SingleBroker, exporter: InMemorySpanExporter
+) -> None:
+    body = b"".join(
+        batched(b"x", encode_properties({"traceparent": traceparent(PARENT + number)}))
+        for number in range(3)
+    )
+    answer = await broker.ask(
+        RequestCode.SEND_BATCH_MESSAGE, send_ext("orders", 0) | {"m": "true"}, body
+    )
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+    send = by_name(exporter)["send orders"]
+    assert send.parent is not None
+    assert send.parent.span_id == PARENT
+    assert [link.context.span_id for link in send.links] == [PARENT + 1, PARENT + 2]
 
-    with_tracing(scenario, tmp_path)
+
+async def test_a_refused_message_ends_its_spans_with_the_reason(
+    broker: SingleBroker, exporter: InMemorySpanExporter
+) -> None:
+    answer = await broker.send("orders", 9, b"x", properties(traceparent()))
+    assert answer.code != ResponseCode.SUCCESS
+    for span in by_name(exporter).values():
+        assert span.status.status_code is StatusCode.ERROR
+        assert "no queue 9" in (span.status.description or "")

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections import deque
-from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -14,11 +12,12 @@ import pytest
 import dledger.node.checked_reads
 from dledger.node.checked_reads import COPIED_BELOW, CheckedReads
 from dledger.node.executor import Executor
-from store.errors import DamagedError, MisplacedError, OutOfRangeError, StoreError
+from store.errors import DamagedError, MisplacedError, OutOfRangeError
 from store.log.entry import HEADER_SIZE
 from store.log.entry_index import ROW_SIZE
 from store.log.entry_reader import EntryRange
 from tests.store.small_logs import DIRECTORY, Writer, open_store, simulated
+from tests.support.fake_executor import FakeExecutor
 
 COUNT = 40
 
@@ -47,7 +46,7 @@ class Log:
         self.suspects_derived: list[int] = []
         self.reads = CheckedReads(
             store=self.store,
-            reads=reads or AtOnce(),
+            reads=reads or FakeExecutor(),
             applied_index=lambda: self.applied_index,
             suspect=self.suspects.append,
             suspect_derived=self.suspects_derived.append,
@@ -76,35 +75,6 @@ class Log:
         position = self.writer.entries[index].position
         start = position - position % self.store.segment_size
         self.fs.flip_bit(f"{DIRECTORY}/commitlog/{start:020d}", position - start + byte)
-
-
-class AtOnce:
-    """Does a job when it comes."""
-
-    def submit(self, work: Any, done: Any) -> None:
-        try:
-            result = work()
-        except StoreError as error:
-            done(None, error)
-        else:
-            done(result, None)
-
-    def close(self) -> None:
-        """Nothing to stop."""
-
-
-class InTurn(AtOnce):
-    """Does jobs one after the other once it is told to, those that come meanwhile behind them."""
-
-    def __init__(self) -> None:
-        self._jobs: deque[Callable[[], None]] = deque()
-
-    def submit(self, work: Any, done: Any) -> None:
-        self._jobs.append(lambda: AtOnce.submit(self, work, done))
-
-    def run(self) -> None:
-        while self._jobs:
-            self._jobs.popleft()()
 
 
 @pytest.fixture(autouse=True)
@@ -229,7 +199,8 @@ def test_who_reads_little_of_many_entries_holds_little(size: int, known: bool) -
 
 def test_others_have_a_turn_while_much_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dledger.node.checked_reads, "JOB_BYTES", 250)
-    turns = InTurn()
+    turns = FakeExecutor()
+    turns.hold()
     log = Log(turns)
     wanted = [log.writer.entries[index] for index in range(0, COUNT, 3)]
     told: list[tuple[str, list[bytes]]] = []
@@ -239,7 +210,7 @@ def test_others_have_a_turn_while_much_is_read(monkeypatch: pytest.MonkeyPatch) 
 
     read("much", [(entry.position, entry.size) for entry in wanted])
     read("little", [(log.writer.entries[1].position, log.writer.entries[1].size)])
-    turns.run()
+    turns.drain()
     assert [name for name, _ in told] == ["little", "much"]
     assert told[0][1] == [bytes(log.writer.entries[1].data)]
     assert told[1][1] == [bytes(entry.data) for entry in wanted]

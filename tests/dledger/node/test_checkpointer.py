@@ -6,7 +6,7 @@ import asyncio
 from unittest.mock import patch
 
 from dledger.node.checkpointer import EVIDENCE_SECONDS, MARK_SECONDS, Checkpointer
-from tests.dledger.node.test_health import Member, with_leader
+from tests.dledger.node.member import Member
 
 
 def marked_index(member: Member) -> int:
@@ -14,47 +14,35 @@ def marked_index(member: Member) -> int:
     return member.node.checkpointer._marked_index
 
 
-def test_the_mark_follows_an_entry_that_comes_at_any_time() -> None:
-    async def scenario(member: Member) -> None:
-        for seconds in (0.0, 0.3, 1.1, 2.7, 5.03):
-            await asyncio.sleep(seconds)
-            member.propose()
-            await asyncio.sleep(2 * MARK_SECONDS)
-            assert marked_index(member) == member.node.core.commit_index
-
-    with_leader(scenario)
-
-
-def test_a_mark_that_waits_for_another_one_is_not_forgotten() -> None:
-    async def scenario(member: Member) -> None:
-        checkpointer = member.node.checkpointer
-        await asyncio.sleep(3)
-        checkpointer._marking = True  # one is under way, for longer than usual
+async def test_the_mark_follows_an_entry_that_comes_at_any_time(member: Member) -> None:
+    for seconds in (0.0, 0.3, 1.1, 2.7, 5.03):
+        await asyncio.sleep(seconds)
         member.propose()
-        await asyncio.sleep(3)
-        checkpointer._marking = False
         await asyncio.sleep(2 * MARK_SECONDS)
         assert marked_index(member) == member.node.core.commit_index
 
-    with_leader(scenario)
+
+async def test_a_mark_that_waits_for_another_one_is_not_forgotten(member: Member) -> None:
+    checkpointer = member.node.checkpointer
+    await asyncio.sleep(3)
+    checkpointer._marking = True  # one is under way, for longer than usual
+    member.propose()
+    await asyncio.sleep(3)
+    checkpointer._marking = False
+    await asyncio.sleep(2 * MARK_SECONDS)
+    assert marked_index(member) == member.node.core.commit_index
 
 
-def test_the_keeper_of_an_idle_node_looks_around_once_a_second() -> None:
-    async def scenario(member: Member) -> None:
-        await asyncio.sleep(3)
-        with patch.object(Checkpointer, "_save_mark", autospec=True) as looks:
-            await asyncio.sleep(10)
-            assert 9 <= looks.call_count <= 11 / EVIDENCE_SECONDS
-
-    with_leader(scenario)
+async def test_the_keeper_of_an_idle_node_looks_around_once_a_second(member: Member) -> None:
+    await asyncio.sleep(3)
+    with patch.object(Checkpointer, "_save_mark", autospec=True) as looks:
+        await asyncio.sleep(10)
+        assert 9 <= looks.call_count <= 11 / EVIDENCE_SECONDS
 
 
-def test_the_keeper_of_a_busy_node_looks_around_five_times_a_second() -> None:
-    async def scenario(member: Member) -> None:
-        with patch.object(Checkpointer, "_save_mark", autospec=True) as looks:
-            for _ in range(100):
-                member.propose()
-                await asyncio.sleep(0.02)
-            assert 8 <= looks.call_count <= 2 / MARK_SECONDS + 1
-
-    with_leader(scenario)
+async def test_the_keeper_of_a_busy_node_looks_around_five_times_a_second(member: Member) -> None:
+    with patch.object(Checkpointer, "_save_mark", autospec=True) as looks:
+        for _ in range(100):
+            member.propose()
+            await asyncio.sleep(0.02)
+        assert 8 <= looks.call_count <= 2 / MARK_SECONDS + 1

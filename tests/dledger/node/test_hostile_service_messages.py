@@ -4,7 +4,7 @@ to who is no member."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from random import Random
 from typing import TypeVar
 
@@ -34,7 +34,8 @@ from simulator.engine.event_loop import VirtualLoop
 from simulator.hosts.hash_state_machine import HashChainStateMachine
 from store.replica import ReplicaStore, StoreConfig
 from store.state.checkpoint import Checkpoint, encode_checkpoint
-from tests.dledger.raft.core_cluster import written_log
+from tests.dledger.raft.written_log import written_log
+from tests.support.fake_executor import FakeExecutor
 
 T = TypeVar("T")
 
@@ -66,29 +67,6 @@ class Others:
         """All are there."""
 
 
-class NextTurn:
-    """Works in the next turn of the loop."""
-
-    def __init__(self, loop: VirtualLoop) -> None:
-        self._loop = loop
-
-    def submit(
-        self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]
-    ) -> None:
-        def job() -> None:
-            try:
-                result = work()
-            except Exception as error:  # noqa: BLE001 - as a thread does
-                done(None, error)
-            else:
-                done(result, None)
-
-        self._loop.call_soon(job)
-
-    def close(self) -> None:
-        """Nothing to stop."""
-
-
 class Told:
     """A node n0 that follows n1, and what it makes of what it is told."""
 
@@ -99,7 +77,7 @@ class Told:
         self.loop.set_exception_handler(lambda _loop, context: self.unexpected.append(context))
         fs = SimulatedFileSystem(Random(1))
         config = StoreConfig("g", "n0", 1 << 16, min_free_bytes=0, incarnation=50)
-        lane = NextTurn(self.loop)
+        lane = FakeExecutor(self.loop)
         self.node = Node(
             node="n0",
             voters=("n0", "n1", "n2"),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -14,7 +13,7 @@ from dledger.raft.messages import Heartbeat, VoteRequest, VoteResponse
 from dledger.wire.service_messages import RemovedNotice
 from dledger.wire.transport import Message
 from simulator.engine.event_loop import VirtualLoop
-from tests.dledger.node.test_health import Member, Peers
+from tests.dledger.node.member import Member, Peers
 
 REMOVED_AT = 40
 
@@ -36,19 +35,14 @@ class Deaf(Peers):
             self._handler.on_message(peer, VoteResponse(0, False, message.pre_vote))
 
 
-def with_follower(scenario: Callable[[Member], Coroutine[Any, Any, None]]) -> None:
-    """Runs ``scenario`` with a node that nobody votes for."""
-    loop = VirtualLoop()
-
-    async def run() -> None:
-        member = Member(loop, Deaf(loop))
-        await member.node.start()
-        await scenario(member)
-        await member.node.stop()
-        assert member.node.failure is None
-
-    loop.run_until_complete(run())
-    loop.close()
+@pytest.fixture
+async def member(loop: VirtualLoop) -> AsyncIterator[Member]:
+    """Nobody votes for it."""
+    member = Member(loop, Deaf(loop))
+    await member.node.start()
+    yield member
+    await member.node.stop()
+    assert member.node.failure is None
 
 
 async def asked_in(member: Member, seconds: float) -> int:
@@ -61,90 +55,70 @@ def lines_of(caplog: pytest.LogCaptureFixture, what: str) -> list[str]:
     return [line for line in caplog.messages if what in line]
 
 
-def test_a_node_that_cannot_be_elected_logs_it_once(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-
-    async def scenario(member: Member) -> None:
-        assert await asked_in(member, 100) > 50
-        assert len(caplog.messages) < 5
-
-    with_follower(scenario)
-
-
-def test_a_node_that_a_majority_calls_removed_asks_for_votes_seldom_and_says_so_once(
-    caplog: pytest.LogCaptureFixture,
+async def test_a_node_that_cannot_be_elected_logs_it_once(
+    member: Member, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def scenario(member: Member) -> None:
-        await asyncio.sleep(5)
-        for _ in range(3):
-            for peer in ("n1", "n2"):
-                member.node.driver.on_message(peer, RemovedNotice(REMOVED_AT))
-        assert not member.node.removal.is_member
-        await asyncio.sleep(100)
-        assert await asked_in(member, 1000) < 2 * 1000 / 35
-        assert len(lines_of(caplog, "was removed")) == 1
-
-    with_follower(scenario)
+    caplog.set_level(logging.INFO)
+    assert await asked_in(member, 100) > 50
+    assert len(caplog.messages) < 5
 
 
-def test_the_word_of_one_peer_or_of_a_stranger_changes_nothing() -> None:
-    async def scenario(member: Member) -> None:
-        for peer in ("n1", "n1", "n7", "n8"):
-            member.node.driver.on_message(peer, RemovedNotice(REMOVED_AT))
-        assert member.node.removal.is_member
-        assert await asked_in(member, 100) > 50
-
-    with_follower(scenario)
-
-
-def test_who_holds_the_entry_that_is_named_goes_by_its_log() -> None:
-    async def scenario(member: Member) -> None:
-        for peer in ("n1", "n2"):
-            member.node.driver.on_message(peer, RemovedNotice(member.node.core.commit_index))
-        assert member.node.removal.is_member
-        assert await asked_in(member, 100) > 50
-
-    with_follower(scenario)
-
-
-def test_a_node_that_hears_a_leader_again_is_as_it_was() -> None:
-    async def scenario(member: Member) -> None:
+async def test_a_node_that_a_majority_calls_removed_asks_for_votes_seldom_and_says_so_once(
+    member: Member, caplog: pytest.LogCaptureFixture
+) -> None:
+    await asyncio.sleep(5)
+    for _ in range(3):
         for peer in ("n1", "n2"):
             member.node.driver.on_message(peer, RemovedNotice(REMOVED_AT))
-        await asyncio.sleep(200)
-        member.node.driver.on_message("n1", Heartbeat(1, -1))
-        assert member.node.removal.is_member
-        assert await asked_in(member, 100) > 50
-
-    with_follower(scenario)
+    assert not member.node.removal.is_member
+    await asyncio.sleep(100)
+    assert await asked_in(member, 1000) < 2 * 1000 / 35
+    assert len(lines_of(caplog, "was removed")) == 1
 
 
-def test_while_a_leader_is_heard_nobody_else_is_believed() -> None:
-    async def scenario(member: Member) -> None:
-        member.node.driver.on_message("n1", Heartbeat(1, -1))
-        for peer in ("n1", "n2"):
-            member.node.driver.on_message(peer, RemovedNotice(REMOVED_AT))
-        assert member.node.removal.is_member
+async def test_the_word_of_one_peer_or_of_a_stranger_changes_nothing(member: Member) -> None:
+    for peer in ("n1", "n1", "n7", "n8"):
+        member.node.driver.on_message(peer, RemovedNotice(REMOVED_AT))
+    assert member.node.removal.is_member
+    assert await asked_in(member, 100) > 50
 
-    with_follower(scenario)
+
+async def test_who_holds_the_entry_that_is_named_goes_by_its_log(member: Member) -> None:
+    for peer in ("n1", "n2"):
+        member.node.driver.on_message(peer, RemovedNotice(member.node.core.commit_index))
+    assert member.node.removal.is_member
+    assert await asked_in(member, 100) > 50
+
+
+async def test_a_node_that_hears_a_leader_again_is_as_it_was(member: Member) -> None:
+    for peer in ("n1", "n2"):
+        member.node.driver.on_message(peer, RemovedNotice(REMOVED_AT))
+    await asyncio.sleep(200)
+    member.node.driver.on_message("n1", Heartbeat(1, -1))
+    assert member.node.removal.is_member
+    assert await asked_in(member, 100) > 50
+
+
+async def test_while_a_leader_is_heard_nobody_else_is_believed(member: Member) -> None:
+    member.node.driver.on_message("n1", Heartbeat(1, -1))
+    for peer in ("n1", "n2"):
+        member.node.driver.on_message(peer, RemovedNotice(REMOVED_AT))
+    assert member.node.removal.is_member
 
 
 @pytest.mark.parametrize(
     ("peer", "committed", "told"), [("n2", True, True), ("n2", False, False), ("n1", True, False)]
 )
-def test_a_member_tells_a_peer_that_is_none_by_the_committed_log(
-    peer: str, committed: bool, told: bool
+async def test_a_member_tells_a_peer_that_is_none_by_the_committed_log(
+    member: Member, peer: str, committed: bool, told: bool
 ) -> None:
-    async def scenario(member: Member) -> None:
-        core = member.node.driver.core
-        core._raft_log.configurations.append(3, Configuration(("n0", "n1")))
-        core._raft_log.commit_index = 3 if committed else 2
-        assert isinstance(member.peers, Deaf)
-        member.peers.sent.clear()
-        member.node.removal.greet(peer)
-        core._raft_log.commit_index = -1
-        core._raft_log.configurations.truncate(3)
-        expected = [(peer, RemovedNotice(3))] if told else []
-        assert member.peers.sent == expected
-
-    with_follower(scenario)
+    core = member.node.driver.core
+    core._raft_log.configurations.append(3, Configuration(("n0", "n1")))
+    core._raft_log.commit_index = 3 if committed else 2
+    assert isinstance(member.peers, Deaf)
+    member.peers.sent.clear()
+    member.node.removal.greet(peer)
+    core._raft_log.commit_index = -1
+    core._raft_log.configurations.truncate(3)
+    expected = [(peer, RemovedNotice(3))] if told else []
+    assert member.peers.sent == expected

@@ -25,30 +25,16 @@ from dledger.wire.service_messages import (
 from simulator.engine.event_loop import VirtualLoop
 from store.errors import DamagedError, OutOfRangeError, StoreError
 from store.replica import ReplicaStore
-from tests.dledger.node.test_checked_reads import AtOnce
-from tests.dledger.raft.core_cluster import written_log
+from tests.dledger.raft.written_log import written_log
+from tests.support.fake_executor import FakeExecutor
 
 RATE = 8 << 20
 SECONDS = 30.0
 
 
-class Disk:
-    """An executor whose work takes a moment."""
-
-    def __init__(self, loop: VirtualLoop, seconds: float) -> None:
-        self._loop = loop
-        self._seconds = seconds
-
-    def submit(self, work: Any, done: Any) -> None:
-        self._loop.call_later(self._seconds, lambda: done(work(), None))
-
-    def close(self) -> None:
-        """Nothing to stop."""
-
-
 def sender(  # a node of which nothing but what is handed out exists
     loop: VirtualLoop,
-    executor: Any,
+    executor: FakeExecutor,
     store: object,
     told: Callable[[str, ServiceMessage], None],
     *,
@@ -108,7 +94,7 @@ class Follower:
         self.told: Callable[[str, ServiceMessage], None] = self._told
         self.snapshot_sender = sender(
             loop,
-            Disk(loop, 0.001),
+            FakeExecutor(loop, seconds=0.001),
             store,
             self._send,
             jobs_done=lambda: self._jobs_done,
@@ -212,7 +198,7 @@ def test_what_rotted_has_not_expired_and_is_looked_at_at_once(
     try:
         snapshot_sender = sender(
             loop,
-            AtOnce(),
+            FakeExecutor(),
             store,
             lambda _peer, message: told.append(message),
             commit_index=9,
@@ -234,7 +220,7 @@ def test_a_node_whose_state_is_wrong_gives_no_checkpoint(wrong: str, given: int)
     loop = VirtualLoop()
     try:
         snapshot_sender = sender(
-            loop, AtOnce(), store, lambda _peer, message: told.append(message), wrong=wrong
+            loop, FakeExecutor(), store, lambda _peer, message: told.append(message), wrong=wrong
         )
         snapshot_sender.checkpoint("n1", CheckpointRequest(1, 0, PIECE_BYTES))
     finally:

@@ -10,36 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import NamedTuple
 
 from dledger.config import RaftConfig
 from dledger.errors import InvariantError, PeerError, ProposeError
 from dledger.raft.configuration import Configurations
 from dledger.raft.core import Raft
 from dledger.raft.entry_cache import EntryCache
-from dledger.raft.ready import Read, ReadIndex, Write
-from dledger.raft.view import EntryCacheView
+from dledger.raft.ready import Read, Write
 from dledger.wire.service_messages import ServiceMessage
-from dledger.wire.transport import Message
-from store.log.entry import Entry, EntryKind, build_entry
+from store.log.entry import Entry, EntryKind
+from tests.dledger.raft.observer import Observer, Packet, RaftState
+from tests.dledger.raft.written_log import next_entry
 
 DELIVERIES_MAX = 20_000
-
-
-class Packet(NamedTuple):
-    """One message on its way."""
-
-    sender: str
-    to: str
-    message: Message
-
-
-class RaftState(NamedTuple):
-    """The node as others see it."""
-
-    role: str
-    term: int
-    leader: str | None
 
 
 @dataclass(slots=True)
@@ -64,34 +47,6 @@ class Disk:
         for entry in write.entries[:entries_kept]:
             assert entry.index == len(self.entries), "a hole in the log on disk"
             self.entries.append(entry)
-
-
-class Observer:
-    """Told of everything, before the next thing happens. Does nothing by default."""
-
-    def delivered(self, packet: Packet) -> None: ...
-
-    def lost(self, packet: Packet) -> None: ...
-
-    def connected(self, node: str, peer: str) -> None: ...
-
-    def sent(self, packet: Packet) -> None: ...
-
-    def writes(self, node: str, write: Write, held: bool) -> None: ...
-
-    def durable(self, node: str, write: Write) -> None: ...
-
-    def stands(self, node: str, raft_state: RaftState) -> None: ...
-
-    def commits(self, node: str, first: int, last: int) -> None: ...
-
-    def refuses(self, node: str, error: PeerError) -> None: ...
-
-    def stops(self, node: str, error: InvariantError) -> None: ...
-
-    def reads(self, node: str, read: Read) -> None: ...
-
-    def read_index(self, node: str, answer: ReadIndex) -> None: ...
 
 
 class Cluster:
@@ -420,21 +375,3 @@ class Cluster:
             return
         for observer in self.observers:
             observer.lost(packet)
-
-
-def next_entry(log: EntryCacheView, term: int, position: int, body: bytes) -> Entry:
-    """The entry that continues a log."""
-    return build_entry(EntryKind.DATA, log.last_index + 1, term, position, log.chain_crc, (body,))
-
-
-def written_log(terms: Sequence[int], bodies: Sequence[str] = ()) -> list[Entry]:
-    """A log with one entry for each term given; equal beginnings give equal entries.
-
-    The body of an entry is ``index/term`` unless ``bodies`` has another for it.
-    """
-    log = EntryCache()
-    for index, term in enumerate(terms):
-        body = bodies[index] if index < len(bodies) else ""
-        text = (body or f"{index}/{term}").encode()
-        log.append(next_entry(log, term, log.end_position, text))
-    return list(log.entries(0, 1 << 30))

@@ -7,7 +7,8 @@ from dledger.raft.core import Raft
 from dledger.raft.messages import AppendAccepted, AppendRequest, VoteRequest, VoteResponse
 from dledger.raft.quorum import majority
 from dledger.raft.ready import Read, Write
-from tests.dledger.raft.core_cluster import Cluster, Observer, Packet, RaftState
+from tests.dledger.raft.core_cluster import Cluster
+from tests.dledger.raft.observer import Observer, Packet, RaftState
 
 
 class Invariants(Observer):

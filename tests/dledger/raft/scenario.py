@@ -60,8 +60,10 @@ from dledger.errors import ProposeError
 from dledger.raft.configuration import MemberAddress
 from dledger.raft.core import Raft
 from dledger.raft.health import OwnHealth
-from tests.dledger.raft.core_cluster import Cluster, Disk, Observer, Packet, written_log
+from tests.dledger.raft.core_cluster import Cluster, Disk
+from tests.dledger.raft.observer import Observer, Packet
 from tests.dledger.raft.transcript import Transcript, describe
+from tests.dledger.raft.written_log import written_log
 
 SCENARIOS = Path(__file__).parent / "scenarios"
 

@@ -13,7 +13,7 @@ from dledger.raft.entry_cache import EntryCache
 from dledger.raft.messages import Heartbeat, VoteRequest, VoteResponse
 from dledger.raft.raft_state import Role
 from dledger.raft.replication_evidence import MemberEvidence
-from tests.dledger.raft.core_cluster import written_log
+from tests.dledger.raft.written_log import written_log
 
 THREE = ("n0", "n1", "n2")
 FIVE = (*THREE, "n3", "n4")

@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 from dledger.raft.messages import AppendAccepted, AppendRejected, AppendRequest
 from store.log.entry import Entry
-from tests.dledger.raft.core_cluster import Cluster, Disk, Observer, Packet, written_log
+from tests.dledger.raft.core_cluster import Cluster, Disk
+from tests.dledger.raft.observer import Observer, Packet
+from tests.dledger.raft.written_log import written_log
 
 
 class Probes(Observer):

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from dledger.errors import InvariantError
 from dledger.raft.entry_cache import EntryCache
 from store.log.entry import Entry
-from tests.dledger.raft.core_cluster import next_entry, written_log
+from tests.dledger.raft.written_log import next_entry, written_log
 
 
 class LogModel(RuleBasedStateMachine):

@@ -9,7 +9,7 @@ from dledger.raft.configuration import Configuration, Configurations
 from dledger.raft.core import Raft
 from dledger.raft.entry_cache import EntryCache
 from dledger.raft.messages import NOTICE, AppendRequest, Envelope, Heartbeat, HeartbeatResponse
-from tests.dledger.raft.core_cluster import written_log
+from tests.dledger.raft.written_log import written_log
 
 
 def follower(*terms: int) -> Raft:

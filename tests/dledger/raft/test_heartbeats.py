@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dledger.config import RaftConfig
 from dledger.raft.messages import NOTICE, Heartbeat, HeartbeatResponse
-from tests.dledger.raft.core_cluster import Cluster, Observer, Packet
+from tests.dledger.raft.core_cluster import Cluster
+from tests.dledger.raft.observer import Observer, Packet
 
 INCARNATIONS = {"n0": 11, "n1": 12, "n2": 13}
 BEAT = RaftConfig().heartbeat_seconds

@@ -31,8 +31,9 @@ from dledger.raft.term_bound import JUMP_MAX, TERM_MAX
 from dledger.wire.codec import MessageEncoder, decode_message
 from dledger.wire.service_messages import ServiceMessage
 from store.log.entry import Entry, EntryKind, build_entry
-from tests.dledger.raft.core_cluster import Cluster, Observer
+from tests.dledger.raft.core_cluster import Cluster
 from tests.dledger.raft.invariants import Invariants, check_converged
+from tests.dledger.raft.observer import Observer
 
 T = TypeVar("T")
 NAMES = ("n0", "n1", "n2")

@@ -178,6 +178,7 @@ def test_an_old_copy_that_nobody_recognises_elects_a_leader_without_what_was_ack
         patch.undo()
 
 
+@pytest.mark.minutes
 @pytest.mark.parametrize(
     ("bug", "seeds"),
     [

@@ -31,8 +31,9 @@ from dledger.raft.messages import (
 )
 from dledger.raft.raft_state import Role
 from simulator.bugs import bug_by_id, planted
-from tests.dledger.raft.core_cluster import Cluster, Observer, Packet
+from tests.dledger.raft.core_cluster import Cluster
 from tests.dledger.raft.invariants import Invariants, check_converged
+from tests.dledger.raft.observer import Observer, Packet
 from tests.dledger.raft.reference_raft import (
     View,
     append_entries,
@@ -251,6 +252,7 @@ CoreMachine.TestCase.settings = searching(60, steps=40)
 TestCoreAgainstTheReference = CoreMachine.TestCase
 
 
+@pytest.mark.minutes
 @pytest.mark.parametrize("id_", ["A1c", "B1", "B2", "B7"])
 def test_the_reference_tells_a_core_without_one_of_its_defences(id_: str) -> None:
     bug = bug_by_id(id_)

@@ -21,7 +21,8 @@ from dledger.raft.messages import (
     VoteResponse,
 )
 from store.log.entry import Entry, EntryKind, build_entry
-from tests.dledger.raft.core_cluster import Cluster, next_entry, written_log
+from tests.dledger.raft.core_cluster import Cluster
+from tests.dledger.raft.written_log import next_entry, written_log
 
 
 def core(*terms: int, term: int = 9, commit_index: int = -1, segment_size: int = 200) -> Raft:

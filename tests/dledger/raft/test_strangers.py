@@ -29,8 +29,9 @@ from dledger.raft.raft_state import STRANGER_ELECTIONS, Role
 from dledger.raft.read_index import READS_WAITING_MAX
 from dledger.raft.replication_evidence import MemberEvidence
 from dledger.raft.term_bound import DISTANCE_MAX, JUMP_MAX, RISE_PER_SECOND, TERM_MAX
-from tests.dledger.raft.core_cluster import Cluster, next_entry, written_log
+from tests.dledger.raft.core_cluster import Cluster
 from tests.dledger.raft.invariants import Invariants
+from tests.dledger.raft.written_log import next_entry, written_log
 
 NOBODY_LEADS = STRANGER_ELECTIONS * RaftConfig().election_seconds
 

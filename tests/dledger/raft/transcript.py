@@ -22,7 +22,7 @@ from dledger.raft.messages import (
 from dledger.raft.ready import Read, ReadIndex, Write
 from dledger.wire.transport import Message
 from store.log.entry import Entry, EntryKind
-from tests.dledger.raft.core_cluster import Observer, Packet, RaftState
+from tests.dledger.raft.observer import Observer, Packet, RaftState
 
 
 class Transcript(Observer):

@@ -36,7 +36,7 @@ from dledger.wire.service_messages import (
     SnapshotNeededNotice,
 )
 from dledger.wire.transport import Message
-from tests.dledger.raft.core_cluster import written_log
+from tests.dledger.raft.written_log import written_log
 
 numbers = st.integers(-1, NUMBER_MAX)
 flags = st.booleans()

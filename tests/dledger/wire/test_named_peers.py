@@ -10,7 +10,8 @@ import pytest
 
 from dledger.wire.endpoint import join_host_port
 from dledger.wire.websocket_transport import WebSocketTransport
-from tests.dledger.wire.test_peer_listener import greeting, node_a, refusal
+from tests.dledger.wire.peer_node import node_a
+from tests.dledger.wire.test_peer_listener import greeting, refusal
 from tests.dledger.wire.test_websocket_transport import Recorder, free_ports
 
 NAME = "b.example.com"

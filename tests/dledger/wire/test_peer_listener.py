@@ -14,8 +14,7 @@ from aiohttp import web
 
 from dledger.config import PeerLimits
 from dledger.errors import PeerError
-from dledger.raft.messages import Heartbeat
-from dledger.wire.codec import MESSAGE_BYTES_MAX, MessageEncoder, seal
+from dledger.wire.codec import seal
 from dledger.wire.greeting import (
     PROTOCOL_VERSION,
     Greeting,
@@ -25,37 +24,13 @@ from dledger.wire.greeting import (
 )
 from dledger.wire.peer_link import PATH
 from dledger.wire.stranger_limits import StrangerLimits
-from dledger.wire.websocket_frames import BUFFER_SIZE, ROOM_BYTES, MessageReader, frame_header
 from dledger.wire.websocket_transport import WebSocketTransport
+from tests.dledger.wire.peer_node import LIMITS, node_a, until
 from tests.dledger.wire.test_websocket_transport import Recorder, free_ports
-
-LIMITS = PeerLimits(strangers_max=2, ungreeted_max=3, greeting_seconds=0.3, message_seconds=0.2)
 
 
 def greeting(node: object, address: object = "127.0.0.1:1", group: object = "g") -> bytes:
     return seal(msgpack.packb([PROTOCOL_VERSION, group, node, address]))
-
-
-@asynccontextmanager
-async def node_a(
-    limits: PeerLimits = LIMITS, peers: dict[str, str] | None = None
-) -> AsyncIterator[tuple[WebSocketTransport, Recorder, str]]:
-    [port] = free_ports(1)
-    a = WebSocketTransport(
-        group="g", node="a", host="127.0.0.1", port=port, peers=peers or {}, limits=limits
-    )
-    heard = Recorder()
-    await a.start(heard)
-    try:
-        yield a, heard, f"http://127.0.0.1:{port}{PATH}"
-    finally:
-        await a.stop()
-
-
-async def until(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
-        while not holds():  # noqa: ASYNC110 - nobody is told of it
-            await asyncio.sleep(0.01)
 
 
 async def refusal(session: aiohttp.ClientSession, url: str, sent: bytes) -> str:
@@ -313,104 +288,3 @@ async def test_a_peer_sends_nobody_elsewhere() -> None:
     finally:
         await runner.cleanup()
     assert set(asked) == {PATH}
-
-
-# --- messages
-
-
-class Inner(asyncio.Protocol):
-    """aiohttp's side of a connection."""
-
-
-def test_a_size_that_is_only_stated_takes_no_memory() -> None:
-    reader = MessageReader(Inner(), MESSAGE_BYTES_MAX, lambda _frame: True)
-    head = frame_header(MESSAGE_BYTES_MAX)
-    reader.get_buffer(-1)[: len(head)] = head
-    reader.buffer_updated(len(head))
-    assert len(reader._buffer) <= BUFFER_SIZE + 2 * ROOM_BYTES
-    arrived = len(head)
-    while arrived < 8 << 20:
-        room = len(reader.get_buffer(-1))
-        assert room > 0
-        reader.buffer_updated(room)
-        arrived += room
-        assert len(reader._buffer) <= 4 * arrived + 2 * ROOM_BYTES
-
-
-@pytest.mark.parametrize("size", [BUFFER_SIZE, 3 << 20, 17 << 20])
-def test_a_large_message_that_comes_in_parts_is_whole(size: int) -> None:
-    heard: list[bytes] = []
-
-    def received(frame: memoryview) -> bool:
-        heard.append(bytes(frame))
-        return True
-
-    reader = MessageReader(Inner(), MESSAGE_BYTES_MAX, received)
-    payload = bytes(range(256)) * (size // 256)
-    data = memoryview((frame_header(size) + payload) * 2)
-    while data:
-        buffer = reader.get_buffer(-1)
-        part = min(len(buffer), len(data), 300_001)
-        buffer[:part] = data[:part]
-        reader.buffer_updated(part)
-        data = data[part:]
-    assert [each == payload for each in heard] == [True, True]
-
-
-async def test_half_a_message_ends_the_link(caplog: pytest.LogCaptureFixture) -> None:
-    """And a whole one before it does not help."""
-    peers: dict[str, str] = {}
-
-    async def handshaken(request: web.Request) -> web.WebSocketResponse:
-        connection = web.WebSocketResponse()
-        await connection.prepare(request)
-        await connection.receive()
-        assert request.transport is not None
-        message = b"".join(MessageEncoder().encode(Heartbeat(1, 0)))
-        request.transport.write(frame_header(len(message)) + message + frame_header(100) + b"half")
-        await connection.receive()
-        return connection
-
-    app = web.Application()
-    app.router.add_get(PATH, handshaken)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    [(host, port)] = runner.addresses
-    peers["b"] = f"{host}:{port}"
-    try:
-        async with node_a(peers=peers):
-            await until(lambda: "half a message" in caplog.text)
-    finally:
-        await runner.cleanup()
-
-
-async def test_what_comes_early_is_bounded() -> None:
-    entry = b"".join(MessageEncoder().encode(Heartbeat(1, 0)))
-    done = asyncio.Event()
-
-    async def talkative(request: web.Request) -> web.WebSocketResponse:
-        connection = web.WebSocketResponse()
-        await connection.prepare(request)
-        await connection.receive()
-        for _ in range(200):
-            await connection.send_bytes(entry)
-        done.set()
-        await connection.receive()
-        return connection
-
-    app = web.Application()
-    app.router.add_get(PATH, talkative)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    [(host, port)] = runner.addresses
-    try:
-        limits = PeerLimits(early_bytes_max=len(entry) - 1)
-        async with node_a(limits, {"b": f"{host}:{port}"}) as (a, _, _):
-            await done.wait()
-            link = a._links["b"]
-            await until(lambda: link.reader is not None and link.reader.messages == 200)
-            assert not link.early
-    finally:
-        await runner.cleanup()

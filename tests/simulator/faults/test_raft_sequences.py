@@ -10,6 +10,7 @@ from simulator.runs.profiles import PROFILES
 from simulator.worlds.registry import Run
 
 
+@pytest.mark.minutes
 @pytest.mark.parametrize(
     ("kind", "nodes", "mark", "seed"),
     [

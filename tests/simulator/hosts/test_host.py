@@ -185,6 +185,7 @@ def test_a_slow_disk_changes_no_leader() -> None:
     assert run(script).last_term == 1
 
 
+@pytest.mark.minutes
 def test_a_full_disk_stops_nobody_and_passes() -> None:
     async def script(cluster: Cluster[Any]) -> None:
         leader = await serving(cluster)

@@ -130,6 +130,7 @@ def test_while_a_disk_is_full_a_node_goes_on_with_the_log_that_it_has(
     assert run(script, 1).marks["refilled by a peer"] == 1
 
 
+@pytest.mark.minutes
 def test_a_node_that_finds_no_room_at_the_end_of_a_refill_is_not_opened_again_and_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -32,6 +32,7 @@ HOST = bytes(8)
 QUEUE = MessageQueue("tasks", "broker-a", 0)
 
 
+@pytest.mark.minutes
 def test_consumers_fail_are_struck_and_moved_and_every_promise_is_kept() -> None:
     """Repeat it with ``Run(2, world=PUSHING, seconds=8.0, plan=plan).play(print)``."""
     plan = FaultPlan.of(("crash", "client crash", "partition"))

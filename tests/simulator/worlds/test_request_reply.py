@@ -19,6 +19,7 @@ def run(seed: int, plan: FaultPlan | None = None) -> tuple[RequestReply, Outcome
     return cluster.workload(RequestReply), outcome
 
 
+@pytest.mark.minutes
 @pytest.mark.parametrize("seed", [1, 2])
 def test_requests_are_answered_and_only_what_is_selected_is_delivered(seed: int) -> None:
     _, outcome = run(seed)
@@ -42,6 +43,7 @@ def test_all_clients_of_a_world_are_struck_by_faults_of_clients(world: str) -> N
     cluster.switch_off()
 
 
+@pytest.mark.minutes
 def test_nothing_moves_any_more_once_those_who_answer_have_left_their_group() -> None:
     """Who takes over a queue, and finds nothing that is selected in it, commits how far it is."""
     outcome = Run(3, world=ASKING, seconds=20.0).play()

@@ -23,6 +23,7 @@ def run(seed: int, plan: FaultPlan | None = None) -> tuple[ScheduledMessages, Ou
     return cluster.workload(ScheduledMessages), outcome
 
 
+@pytest.mark.minutes
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_what_waits_is_delivered_once_and_not_early(seed: int) -> None:
     waiting, outcome = run(seed)

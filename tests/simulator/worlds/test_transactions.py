@@ -12,6 +12,7 @@ from simulator.worlds.transactions import Transactions
 SECONDS = 8.0
 
 
+@pytest.mark.minutes
 @pytest.mark.parametrize("seed", [2, 3, 6])
 def test_transactions_are_published_once_and_as_decided(seed: int) -> None:
     """Repeat one with ``python -m simulator replay SEED --profile transactions --minutes 0.1334``,

@@ -171,6 +171,7 @@ READERS = {
     "store/log/log_reader.py": "the reader",
     "store/log/entry_index.py": "the entry index",
     "store/snapshot.py": "copies for a snapshot",
+    "store/restore.py": "copies of a snapshot",
     "store/state/checkpoint.py": "checkpoints",
     "store/index/": "derived files",
     "store/verify/files/": "a file system for the check, small files and rows",

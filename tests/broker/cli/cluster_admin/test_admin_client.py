@@ -28,13 +28,12 @@ from broker.remoting.protocol.codes import MISSING, RequestCode, ResponseCode
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.server import RemotingServer
 from dledger.wire.endpoint import Endpoint
-from tests.support.virtual_network import VirtualLoop, in_virtual_time
+from tests.support.virtual_network import NetworkedLoop
 
 ADDRESS = "10.0.0.1:10911"
 
 
-@in_virtual_time
-async def test_a_command_waits_for_a_slow_broker_and_a_view_does_not(loop: VirtualLoop) -> None:
+async def test_a_command_waits_for_a_slow_broker_and_a_view_does_not(loop: NetworkedLoop) -> None:
     def slow(connection: Connection, request: Frame) -> None:
         loop.call_later(ANSWER_SECONDS - 1, connection.respond, request)
 
@@ -77,8 +76,7 @@ ELECTING = (
 )
 
 
-@in_virtual_time
-async def test_a_command_outlives_an_election(loop: VirtualLoop) -> None:
+async def test_a_command_outlives_an_election(loop: NetworkedLoop) -> None:
     began, failures = loop.time(), list(ELECTING)
 
     async def work() -> str:
@@ -91,22 +89,19 @@ async def test_a_command_outlives_an_election(loop: VirtualLoop) -> None:
 
 
 @pytest.mark.parametrize("error", ELECTING)
-def test_a_group_that_elects_nobody_fails_a_command_in_the_end(error: CommandError) -> None:
-    @in_virtual_time
-    async def scenario(loop: VirtualLoop) -> None:
-        async def work() -> None:
-            raise error
+async def test_a_group_that_elects_nobody_fails_a_command_in_the_end(
+    loop: NetworkedLoop, error: CommandError
+) -> None:
+    async def work() -> None:
+        raise error
 
-        began = loop.time()
-        with pytest.raises(type(error)):
-            await when_led(work)
-        assert LEADER_SECONDS <= loop.time() - began < LEADER_SECONDS + 1
-
-    scenario()
+    began = loop.time()
+    with pytest.raises(type(error)):
+        await when_led(work)
+    assert LEADER_SECONDS <= loop.time() - began < LEADER_SECONDS + 1
 
 
-@in_virtual_time
-async def test_what_is_refused_for_good_is_not_asked_again(loop: VirtualLoop) -> None:
+async def test_what_is_refused_for_good_is_not_asked_again(loop: NetworkedLoop) -> None:
     async def work() -> None:
         raise RefusedError(ADDRESS, ResponseCode.TOPIC_NOT_EXIST, "no such topic")
 
@@ -117,30 +112,26 @@ async def test_what_is_refused_for_good_is_not_asked_again(loop: VirtualLoop) ->
 
 
 @pytest.mark.parametrize("addresses", [{}, {2: ADDRESS}])
-def test_a_message_is_not_called_unknown_while_who_may_have_it_has_no_leader(
-    addresses: dict[int, str], monkeypatch: pytest.MonkeyPatch
+async def test_a_message_is_not_called_unknown_while_who_may_have_it_has_no_leader(
+    loop: NetworkedLoop, addresses: dict[int, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broker_names(_: AdminClient) -> list[BrokerName]:
         return [BrokerName("broker-a", "DefaultCluster", addresses)]
 
     monkeypatch.setattr(AdminClient, "broker_names", broker_names)
 
-    @in_virtual_time
-    async def scenario(loop: VirtualLoop) -> None:
-        client = RemotingClient(loop)
-        with pytest.raises(NoLeaderError, match="broker-a, which may have it, has no leader now"):
-            await find_by_id(AdminClient(client, ADDRESS), "7F00000100002A9F0000000000001000")
-        await client.close()
-
-    scenario()
+    client = RemotingClient(loop)
+    with pytest.raises(NoLeaderError, match="broker-a, which may have it, has no leader now"):
+        await find_by_id(AdminClient(client, ADDRESS), "7F00000100002A9F0000000000001000")
+    await client.close()
 
 
 @pytest.mark.parametrize(
     ("ext", "told"),
     [({}, "refused: entry 5, byte 4160: body CRC .request failed."), ({MISSING: "true"}, None)],
 )
-def test_a_message_that_cannot_be_read_is_not_called_unknown(
-    ext: dict[str, str], told: str | None, monkeypatch: pytest.MonkeyPatch
+async def test_a_message_that_cannot_be_read_is_not_called_unknown(
+    loop: NetworkedLoop, ext: dict[str, str], told: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = "10.0.0.1:10912"
 
@@ -157,23 +148,19 @@ def test_a_message_that_cannot_be_read_is_not_called_unknown(
         remark = "can not find message"
         connection.respond(request, ResponseCode.SYSTEM_ERROR, remark, {MISSING: "true"})
 
-    @in_virtual_time
-    async def scenario(loop: VirtualLoop) -> None:
-        servers = [
-            RemotingServer(loop, *Endpoint.parse(address), answer)
-            for address, answer in ((ADDRESS, damaged), (other, missing))
-        ]
-        for server in servers:
-            await server.start()
-        client = RemotingClient(loop)
-        looking = find_by_id(AdminClient(client, ADDRESS), "0A00000100002A9F0000000000001000")
-        if told is None:
-            assert await looking == []
-        else:
-            with pytest.raises(RefusedError, match=told):
-                await looking
-        await client.close()
-        for server in servers:
-            await server.stop()
-
-    scenario()
+    servers = [
+        RemotingServer(loop, *Endpoint.parse(address), answer)
+        for address, answer in ((ADDRESS, damaged), (other, missing))
+    ]
+    for server in servers:
+        await server.start()
+    client = RemotingClient(loop)
+    looking = find_by_id(AdminClient(client, ADDRESS), "0A00000100002A9F0000000000001000")
+    if told is None:
+        assert await looking == []
+    else:
+        with pytest.raises(RefusedError, match=told):
+            await looking
+    await client.close()
+    for server in servers:
+        await server.stop()

@@ -16,7 +16,13 @@ from broker.cli.local_cluster.local_cluster import (
 )
 from broker.cli.local_cluster.local_member import local_cluster, retire
 from broker.cli.local_cluster.managed_processes import PID_FILE, ManagedProcess, end_processes
-from broker.cli.local_cluster.port_layout import FREE_PORTS, Ports, plan_cluster, plan_member
+from broker.cli.local_cluster.port_layout import (
+    FREE_PORTS,
+    Ports,
+    group_names,
+    plan_cluster,
+    plan_member,
+)
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.config.config_file import read_config
 from broker.config.node_addresses import Member
@@ -24,7 +30,7 @@ from dledger.wire.endpoint import Endpoint
 
 
 def test_the_addresses_are_counted_from_the_first_ports() -> None:
-    configs = plan_cluster(Path("/data"), 2, 2, Ports())
+    configs = plan_cluster(Path("/data"), 2, group_names(2), Ports())
 
     assert [config.name for config in configs] == [
         "broker-a/n0",
@@ -44,15 +50,18 @@ def test_the_addresses_are_counted_from_the_first_ports() -> None:
 
 
 def test_several_groups_prefer_leaders_on_different_nodes() -> None:
-    configs = plan_cluster(Path("/data"), 3, 4, Ports(0, 0, 0))
+    configs = plan_cluster(Path("/data"), 3, group_names(4), Ports(0, 0, 0))
     preferred = {config.group: config.preferred_leader for config in configs}
     assert list(preferred.values()) == ["n0", "n1", "n2", "n0"]
-    (alone,) = {each.preferred_leader for each in plan_cluster(Path("/data"), 3, 1, Ports(0, 0, 0))}
+    (alone,) = {
+        each.preferred_leader
+        for each in plan_cluster(Path("/data"), 3, group_names(1), Ports(0, 0, 0))
+    }
     assert alone == ""
 
 
 def test_free_ports_are_all_different_and_none_is_one_of_outgoing_connections() -> None:
-    configs = plan_cluster(Path("/data"), 3, 1, Ports(0, 0, 0))
+    configs = plan_cluster(Path("/data"), 3, group_names(1), Ports(0, 0, 0))
 
     ports = [endpoint.port for config in configs for endpoint in config.own.endpoints.values()]
     assert len(set(ports)) == 12
@@ -61,7 +70,7 @@ def test_free_ports_are_all_different_and_none_is_one_of_outgoing_connections() 
 
 def test_ports_beyond_the_last_are_refused() -> None:
     with pytest.raises(UsageError, match="the ports of node 2 would lie above 65535"):
-        plan_cluster(Path("/data"), 3, 1, Ports(9876, 65_530, 8080))
+        plan_cluster(Path("/data"), 3, group_names(1), Ports(9876, 65_530, 8080))
 
 
 def test_a_cluster_is_found_again_from_its_directory_alone(tmp_path: Path) -> None:
@@ -122,7 +131,7 @@ def test_ports_that_are_not_given_stay_as_they_are(tmp_path: Path) -> None:
 def test_a_free_port_is_none_of_those_that_are_taken() -> None:
     taken = set(FREE_PORTS[::2])
 
-    configs = plan_cluster(Path("/data"), 3, 1, Ports(0, 0, 0), taken)
+    configs = plan_cluster(Path("/data"), 3, group_names(1), Ports(0, 0, 0), taken)
 
     assert not taken & {end.port for config in configs for end in config.own.endpoints.values()}
 

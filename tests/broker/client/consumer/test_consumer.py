@@ -3,70 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from random import Random
 
 import orjson
 import pytest
 
-from broker.client.client_identity import ClientIdentity
 from broker.client.config import ConsumerConfig
 from broker.client.consumer.consumer import Consumer
 from broker.client.consumer.fetcher import StartFrom
 from broker.client.consumer.message_selector import Sql
 from broker.client.errors import ClosedError
-from broker.client.message import MessageQueue
 from broker.filter.subscription import ExpressionError
 from broker.remoting.connection import Connection
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.frame import Frame
-from tests.broker.client.fake_cluster import NAME_SERVER, NOW_MS, Broker, Cluster
-from tests.support.virtual_network import VirtualLoop, in_virtual_time
-
-TOPIC = "T"
-
-
-def new_consumer(
-    *,
-    number: int = 1,
-    tags: str | Sql = "*",
-    start_from: StartFrom = "earliest",
-    broadcast: bool = False,
-    config: ConsumerConfig | None = None,
-) -> Consumer:
-    return Consumer(
-        NAME_SERVER,
-        "G",
-        {TOPIC: tags},
-        start_from=start_from,
-        broadcast=broadcast,
-        config=config,
-        wall_clock=lambda: NOW_MS,
-        rng=Random(number),
-        identity=ClientIdentity("10.0.0.9", 77, number),
-    )
-
-
-async def start(loop: VirtualLoop, *, queues: int = 2, groups: int = 1) -> tuple[Cluster, Broker]:
-    cluster = Cluster(loop)
-    cluster.topics[TOPIC] = queues
-    broker, *_ = await cluster.start(groups)
-    return cluster, broker
-
-
-def queue(queue_id: int) -> MessageQueue:
-    return MessageQueue(TOPIC, "broker-a", queue_id)
-
-
-async def take(consumer: Consumer, count: int, *, acknowledge: bool = True) -> list[bytes]:
-    """The bodies of the next ``count`` messages; it must be whole batches."""
-    bodies: list[bytes] = []
-    while len(bodies) < count:
-        batch = await consumer.next_batch()
-        bodies += [message.body for message in batch]
-        if acknowledge:
-            consumer.acknowledge(batch.queue, batch.next_offset)
-    assert len(bodies) == count
-    return bodies
+from tests.broker.client.consumer.consumers import TOPIC, new_consumer, start, take
+from tests.broker.client.fake_cluster import NAME_SERVER, NOW_MS
+from tests.support.virtual_network import NetworkedLoop
 
 
 async def gets_nothing(consumer: Consumer, seconds: float = 5.0) -> bool:
@@ -78,8 +30,7 @@ async def gets_nothing(consumer: Consumer, seconds: float = 5.0) -> bool:
     return False
 
 
-@in_virtual_time
-async def test_a_new_group_reads_from_the_beginning_when_told_to(loop: VirtualLoop) -> None:
+async def test_a_new_group_reads_from_the_beginning_when_told_to(loop: NetworkedLoop) -> None:
     cluster, broker = await start(loop)
     broker.store(TOPIC, 0, b"a", b"b")
     broker.store(TOPIC, 1, b"c")
@@ -88,8 +39,7 @@ async def test_a_new_group_reads_from_the_beginning_when_told_to(loop: VirtualLo
     await cluster.close()
 
 
-@in_virtual_time
-async def test_a_new_group_reads_from_the_end_by_default(loop: VirtualLoop) -> None:
+async def test_a_new_group_reads_from_the_end_by_default(loop: NetworkedLoop) -> None:
     cluster, broker = await start(loop, queues=1)
     broker.store(TOPIC, 0, b"old")
     async with Consumer(NAME_SERVER, "G", {TOPIC: "*"}) as consumer:
@@ -101,29 +51,24 @@ async def test_a_new_group_reads_from_the_end_by_default(loop: VirtualLoop) -> N
 
 @pytest.mark.parametrize("broadcast", [False, True])
 @pytest.mark.parametrize("start_from", ["latest", NOW_MS + 2])
-def test_a_group_commits_where_it_began_although_it_got_nothing(
-    start_from: StartFrom, broadcast: bool
+async def test_a_group_commits_where_it_began_although_it_got_nothing(
+    loop: NetworkedLoop, start_from: StartFrom, broadcast: bool
 ) -> None:
-    @in_virtual_time
-    async def scenario(loop: VirtualLoop) -> None:
-        cluster, broker = await start(loop, queues=1)
-        broker.store(TOPIC, 0, b"old", b"older")
-        async with new_consumer(start_from=start_from, broadcast=broadcast) as consumer:
+    cluster, broker = await start(loop, queues=1)
+    broker.store(TOPIC, 0, b"old", b"older")
+    async with new_consumer(start_from=start_from, broadcast=broadcast) as consumer:
+        assert await gets_nothing(consumer)
+    assert broker.group.offsets == ({} if broadcast else {("G", TOPIC, 0): 2})
+    broker.store(TOPIC, 0, b"new")
+    async with new_consumer(start_from="latest") as consumer:
+        if broadcast:  # that kept its offsets to itself
             assert await gets_nothing(consumer)
-        assert broker.group.offsets == ({} if broadcast else {("G", TOPIC, 0): 2})
-        broker.store(TOPIC, 0, b"new")
-        async with new_consumer(start_from="latest") as consumer:
-            if broadcast:  # that kept its offsets to itself
-                assert await gets_nothing(consumer)
-            else:
-                assert await take(consumer, 1) == [b"new"]
-        await cluster.close()
-
-    scenario()
+        else:
+            assert await take(consumer, 1) == [b"new"]
+    await cluster.close()
 
 
-@in_virtual_time
-async def test_a_new_group_can_start_at_a_time(loop: VirtualLoop) -> None:
+async def test_a_new_group_can_start_at_a_time(loop: NetworkedLoop) -> None:
     cluster, broker = await start(loop, queues=1)
     broker.store(TOPIC, 0, b"a", b"b", b"c")
     async with new_consumer(start_from=NOW_MS + 2) as consumer:
@@ -131,8 +76,7 @@ async def test_a_new_group_can_start_at_a_time(loop: VirtualLoop) -> None:
     await cluster.close()
 
 
-@in_virtual_time
-async def test_a_held_pull_brings_a_new_message_at_once(loop: VirtualLoop) -> None:
+async def test_a_held_pull_brings_a_new_message_at_once(loop: NetworkedLoop) -> None:
     cluster, broker = await start(loop, queues=1)
     async with new_consumer() as consumer:
         await asyncio.sleep(3)
@@ -144,8 +88,7 @@ async def test_a_held_pull_brings_a_new_message_at_once(loop: VirtualLoop) -> No
     await cluster.close()
 
 
-@in_virtual_time
-async def test_closing_commits_what_was_acknowledged(loop: VirtualLoop) -> None:
+async def test_closing_commits_what_was_acknowledged(loop: NetworkedLoop) -> None:
     cluster, broker = await start(loop, queues=1)
     broker.store(TOPIC, 0, b"a", b"b", b"c")
     async with new_consumer() as consumer:
@@ -158,8 +101,7 @@ async def test_closing_commits_what_was_acknowledged(loop: VirtualLoop) -> None:
     await cluster.close()
 
 
-@in_virtual_time
-async def test_offsets_are_committed_every_few_seconds(loop: VirtualLoop) -> None:
+async def test_offsets_are_committed_every_few_seconds(loop: NetworkedLoop) -> None:
     cluster, broker = await start(loop, queues=1)
     broker.store(TOPIC, 0, b"a", b"b")
     async with new_consumer() as consumer:
@@ -171,8 +113,7 @@ async def test_offsets_are_committed_every_few_seconds(loop: VirtualLoop) -> Non
     await cluster.close()
 
 
-@in_virtual_time
-async def test_a_failover_neither_repeats_nor_loses_messages(loop: VirtualLoop) -> None:
+async def test_a_failover_neither_repeats_nor_loses_messages(loop: NetworkedLoop) -> None:
     cluster, broker = await start(loop, queues=2)
     bodies: list[bytes] = []
     async with new_consumer(config=ConsumerConfig(pull_messages_max=3)) as consumer:
@@ -187,8 +128,7 @@ async def test_a_failover_neither_repeats_nor_loses_messages(loop: VirtualLoop) 
     await cluster.close()
 
 
-@in_virtual_time
-async def test_a_pull_that_a_deposed_leader_holds_is_given_up(loop: VirtualLoop) -> None:
+async def test_a_pull_that_a_deposed_leader_holds_is_given_up(loop: NetworkedLoop) -> None:
     cluster, broker = await start(loop, queues=1)
     async with new_consumer() as consumer:
         await asyncio.sleep(1)
@@ -200,9 +140,8 @@ async def test_a_pull_that_a_deposed_leader_holds_is_given_up(loop: VirtualLoop)
     await cluster.close()
 
 
-@in_virtual_time
 async def test_a_broker_that_lags_behind_does_not_make_messages_come_again(
-    loop: VirtualLoop,
+    loop: NetworkedLoop,
 ) -> None:
     cluster, broker = await start(loop, queues=1)
     broker.store(TOPIC, 0, b"a", b"b", b"c")
@@ -218,8 +157,7 @@ async def test_a_broker_that_lags_behind_does_not_make_messages_come_again(
     await cluster.close()
 
 
-@in_virtual_time
-async def test_a_topic_that_was_made_anew_is_read_from_its_new_end(loop: VirtualLoop) -> None:
+async def test_a_topic_that_was_made_anew_is_read_from_its_new_end(loop: NetworkedLoop) -> None:
     cluster, broker = await start(loop, queues=1)
     broker.store(TOPIC, 0, b"a", b"b", b"c")
     async with new_consumer() as consumer:
@@ -234,8 +172,7 @@ async def test_a_topic_that_was_made_anew_is_read_from_its_new_end(loop: Virtual
     await cluster.close()
 
 
-@in_virtual_time
-async def test_expired_messages_are_skipped(loop: VirtualLoop) -> None:
+async def test_expired_messages_are_skipped(loop: NetworkedLoop) -> None:
     cluster, broker = await start(loop, queues=1)
     broker.group.offsets["G", TOPIC, 0] = 2
     broker.group.first_offsets[TOPIC, 0] = 10
@@ -246,79 +183,7 @@ async def test_expired_messages_are_skipped(loop: VirtualLoop) -> None:
     await cluster.close()
 
 
-@in_virtual_time
-async def test_members_share_the_queues(loop: VirtualLoop) -> None:
-    cluster, _ = await start(loop, queues=5)
-    async with new_consumer(number=1) as first:
-        await asyncio.sleep(1)
-        assert len(first.queues) == 5
-        async with new_consumer(number=2) as second:
-            await asyncio.sleep(3)
-            shares = [first.queues, second.queues]
-            assert sorted(map(len, shares)) == [2, 3]
-            assert sorted(shares[0] + shares[1]) == [queue(number) for number in range(5)]
-        await asyncio.sleep(3)
-        assert len(first.queues) == 5
-    await cluster.close()
-
-
-@in_virtual_time
-async def test_a_queue_changes_hands_with_its_offset(loop: VirtualLoop) -> None:
-    cluster, broker = await start(loop, queues=2)
-    async with new_consumer(number=1) as first:
-        broker.store(TOPIC, 0, b"a0")
-        broker.store(TOPIC, 1, b"a1")
-        assert sorted(await take(first, 2)) == [b"a0", b"a1"]
-        async with new_consumer(number=2) as second:
-            await asyncio.sleep(3)
-            broker.store(TOPIC, 0, b"b0")
-            broker.store(TOPIC, 1, b"b1")
-            assert sorted(await take(first, 1) + await take(second, 1)) == [b"b0", b"b1"]
-    await cluster.close()
-
-
-@in_virtual_time
-async def test_shares_stay_as_they_are_while_a_new_leader_meets_the_members(
-    loop: VirtualLoop,
-) -> None:
-    cluster, broker = await start(loop, queues=4)
-    async with new_consumer(number=1) as first, new_consumer(number=2) as second:
-        await asyncio.sleep(5)
-        before = [first.queues, second.queues]
-        leader = await cluster.fail_over(broker)
-        seen: list[list[list[MessageQueue]]] = []
-        for _ in range(100):
-            await asyncio.sleep(0.1)
-            seen.append([first.queues, second.queues])
-        assert all(shares == before for shares in seen)
-        assert len(leader.members) == 2
-    await cluster.close()
-
-
-@in_virtual_time
-async def test_a_restarted_broker_is_greeted_again(loop: VirtualLoop) -> None:
-    cluster, broker = await start(loop, queues=1)
-    async with new_consumer():
-        await asyncio.sleep(1)
-        await broker.kill()
-        await asyncio.sleep(0.2)
-        await broker.start()
-        await asyncio.sleep(1)
-        assert len(broker.members) == 1
-    await cluster.close()
-
-
-@in_virtual_time
-async def test_heartbeats_come_every_thirty_seconds(loop: VirtualLoop) -> None:
-    cluster, broker = await start(loop, queues=1)
-    async with new_consumer():
-        await asyncio.sleep(95)
-        assert broker.count(RequestCode.HEART_BEAT) == 4
-    await cluster.close()
-
-
-@in_virtual_time
-async def test_all_groups_of_brokers_are_read(loop: VirtualLoop) -> None:
+async def test_all_groups_of_brokers_are_read(loop: NetworkedLoop) -> None:
     cluster, _ = await start(loop, queues=1, groups=2)
     for broker in cluster.brokers:
         broker.store(TOPIC, 0, broker.group.name.encode())
@@ -327,8 +192,7 @@ async def test_all_groups_of_brokers_are_read(loop: VirtualLoop) -> None:
     await cluster.close()
 
 
-@in_virtual_time
-async def test_tags_are_filtered_and_what_was_left_out_is_committed(loop: VirtualLoop) -> None:
+async def test_tags_are_filtered_and_what_was_left_out_is_committed(loop: NetworkedLoop) -> None:
     cluster, broker = await start(loop, queues=1)
     for body, tags in ((b"1", b"A"), (b"2", b"B"), (b"3", b"C"), (b"4", b"B")):
         broker.store(TOPIC, 0, body, properties=b"TAGS\x01" + tags + b"\x02")
@@ -340,8 +204,7 @@ async def test_tags_are_filtered_and_what_was_left_out_is_committed(loop: Virtua
     await cluster.close()
 
 
-@in_virtual_time
-async def test_the_broker_alone_filters_by_an_sql92_expression(loop: VirtualLoop) -> None:
+async def test_the_broker_alone_filters_by_an_sql92_expression(loop: NetworkedLoop) -> None:
     cluster, broker = await start(loop, queues=1)
     for body, size in ((b"1", b"3"), (b"2", b"9"), (b"3", b"4")):
         broker.store(TOPIC, 0, body, properties=b"TAGS\x01A\x02size\x01" + size + b"\x02")
@@ -359,9 +222,8 @@ def test_an_expression_with_a_mistake_makes_no_selector() -> None:
         Sql("size <")
 
 
-@in_virtual_time
 async def test_what_was_left_out_does_not_commit_what_is_not_acknowledged(
-    loop: VirtualLoop,
+    loop: NetworkedLoop,
 ) -> None:
     cluster, broker = await start(loop, queues=1)
     broker.store(TOPIC, 0, b"1", properties=b"TAGS\x01A\x02")
@@ -373,8 +235,7 @@ async def test_what_was_left_out_does_not_commit_what_is_not_acknowledged(
     await cluster.close()
 
 
-@in_virtual_time
-async def test_broadcast_members_get_everything_and_commit_nothing(loop: VirtualLoop) -> None:
+async def test_broadcast_members_get_everything_and_commit_nothing(loop: NetworkedLoop) -> None:
     cluster, broker = await start(loop, queues=2)
     broker.store(TOPIC, 0, b"a")
     broker.store(TOPIC, 1, b"b")
@@ -388,64 +249,8 @@ async def test_broadcast_members_get_everything_and_commit_nothing(loop: Virtual
     await cluster.close()
 
 
-@in_virtual_time
-async def test_pulling_pauses_when_nobody_takes_what_came(loop: VirtualLoop) -> None:
-    cluster, broker = await start(loop, queues=1)
-    broker.store(TOPIC, 0, *(b"%d" % number for number in range(100)))
-    async with new_consumer(config=ConsumerConfig(pull_messages_max=10)) as consumer:
-        await asyncio.sleep(5)
-        assert broker.count(RequestCode.PULL_MESSAGE) == 2
-        assert await take(consumer, 100) == [b"%d" % number for number in range(100)]
-    await cluster.close()
-
-
-@in_virtual_time
-async def test_pulling_pauses_at_the_bound_of_all_queues_together(loop: VirtualLoop) -> None:
-    cluster, broker = await start(loop, queues=8)
-    for number in range(8):
-        broker.store(TOPIC, number, *[bytes(1000)] * 4)
-    config = ConsumerConfig(pull_messages_max=1, buffered_bytes_max=1)
-    async with new_consumer(config=config) as consumer:
-        await asyncio.sleep(5)
-        assert broker.count(RequestCode.PULL_MESSAGE) <= 8
-        assert len(await take(consumer, 32)) == 32
-    await cluster.close()
-
-
-@in_virtual_time
-async def test_an_answer_that_comes_too_soon_does_not_make_the_client_spin(
-    loop: VirtualLoop,
-) -> None:
-    def nothing(connection: Connection, request: Frame) -> None:
-        ext = {"nextBeginOffset": "0", "minOffset": "0", "maxOffset": "0"}
-        connection.respond(request, ResponseCode.PULL_NOT_FOUND, ext=ext)
-
-    cluster, broker = await start(loop, queues=1)
-    broker.overrides[RequestCode.PULL_MESSAGE] = nothing
-    async with new_consumer():
-        await asyncio.sleep(10)
-        assert broker.count(RequestCode.PULL_MESSAGE) <= 100
-    await cluster.close()
-
-
-@in_virtual_time
-async def test_nonsense_for_records_is_asked_for_again(loop: VirtualLoop) -> None:
-    cluster, broker = await start(loop, queues=1)
-    broker.store(TOPIC, 0, b"x")
-
-    def garble(connection: Connection, request: Frame) -> None:
-        del broker.overrides[RequestCode.PULL_MESSAGE]
-        connection.respond(request, ext={"nextBeginOffset": "1"}, body=(b"?" * 200,))
-
-    broker.overrides[RequestCode.PULL_MESSAGE] = garble
-    async with new_consumer() as consumer:
-        assert await take(consumer, 1) == [b"x"]
-    await cluster.close()
-
-
-@in_virtual_time
 async def test_a_silent_broker_does_not_mean_that_nothing_was_ever_committed(
-    loop: VirtualLoop,
+    loop: NetworkedLoop,
 ) -> None:
     cluster, broker = await start(loop, queues=1)
     broker.store(TOPIC, 0, b"a", b"b")
@@ -462,8 +267,7 @@ async def test_a_silent_broker_does_not_mean_that_nothing_was_ever_committed(
     await cluster.close()
 
 
-@in_virtual_time
-async def test_a_topic_is_waited_for(loop: VirtualLoop) -> None:
+async def test_a_topic_is_waited_for(loop: NetworkedLoop) -> None:
     cluster, broker = await start(loop, queues=1)
     del cluster.topics[TOPIC]
     async with new_consumer() as consumer:
@@ -474,8 +278,7 @@ async def test_a_topic_is_waited_for(loop: VirtualLoop) -> None:
     await cluster.close()
 
 
-@in_virtual_time
-async def test_new_queues_of_a_topic_are_found(loop: VirtualLoop) -> None:
+async def test_new_queues_of_a_topic_are_found(loop: NetworkedLoop) -> None:
     cluster, broker = await start(loop, queues=1)
     async with new_consumer() as consumer:
         await asyncio.sleep(1)
@@ -485,8 +288,7 @@ async def test_new_queues_of_a_topic_are_found(loop: VirtualLoop) -> None:
     await cluster.close()
 
 
-@in_virtual_time
-async def test_who_waits_for_a_closed_consumer_is_told(loop: VirtualLoop) -> None:
+async def test_who_waits_for_a_closed_consumer_is_told(loop: NetworkedLoop) -> None:
     cluster, _ = await start(loop)
     consumer = new_consumer()
     await consumer.start()
@@ -499,8 +301,7 @@ async def test_who_waits_for_a_closed_consumer_is_told(loop: VirtualLoop) -> Non
     await cluster.close()
 
 
-@in_virtual_time
-async def test_closing_is_not_held_up_by_a_broker_that_is_gone(loop: VirtualLoop) -> None:
+async def test_closing_is_not_held_up_by_a_broker_that_is_gone(loop: NetworkedLoop) -> None:
     cluster, broker = await start(loop, queues=1)
     broker.store(TOPIC, 0, b"x")
     consumer = new_consumer()

@@ -9,9 +9,9 @@ from broker.client.errors import RefusedError
 from broker.remoting.connection import Connection
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.frame import Frame
-from tests.broker.client.consumer.test_consumer import TOPIC, new_consumer, start
+from tests.broker.client.consumer.consumers import TOPIC, new_consumer, start
 from tests.broker.client.fake_cluster import NAME_SERVER, NOW_MS
-from tests.support.virtual_network import VirtualLoop, in_virtual_time
+from tests.support.virtual_network import NetworkedLoop
 
 
 async def take(consumer: Consumer, count: int) -> list[bytes]:
@@ -24,8 +24,7 @@ async def take(consumer: Consumer, count: int) -> list[bytes]:
     return bodies
 
 
-@in_virtual_time
-async def test_asking_for_the_next_message_acknowledges_the_one_before(loop: VirtualLoop) -> None:
+async def test_asking_for_the_next_message_acknowledges_the_one_before(loop: NetworkedLoop) -> None:
     cluster, broker = await start(loop, queues=1)
     broker.store(TOPIC, 0, b"a", b"b", b"c")
     async with new_consumer() as consumer:
@@ -34,8 +33,7 @@ async def test_asking_for_the_next_message_acknowledges_the_one_before(loop: Vir
     await cluster.close()
 
 
-@in_virtual_time
-async def test_another_loop_goes_on_behind_one_that_was_left(loop: VirtualLoop) -> None:
+async def test_another_loop_goes_on_behind_one_that_was_left(loop: NetworkedLoop) -> None:
     cluster, broker = await start(loop, queues=1)
     broker.store(TOPIC, 0, b"a", b"b", b"c")
     async with new_consumer() as consumer:
@@ -45,8 +43,7 @@ async def test_another_loop_goes_on_behind_one_that_was_left(loop: VirtualLoop) 
     await cluster.close()
 
 
-@in_virtual_time
-async def test_a_message_is_sent_back_to_the_leader_that_has_it(loop: VirtualLoop) -> None:
+async def test_a_message_is_sent_back_to_the_leader_that_has_it(loop: NetworkedLoop) -> None:
     cluster, broker = await start(loop, queues=1)
     broker.store(TOPIC, 0, b"a", b"b")
     answers = [ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SUCCESS]
@@ -72,8 +69,7 @@ async def test_a_message_is_sent_back_to_the_leader_that_has_it(loop: VirtualLoo
     await cluster.close()
 
 
-@in_virtual_time
-async def test_a_refusal_to_take_a_message_back_is_told(loop: VirtualLoop) -> None:
+async def test_a_refusal_to_take_a_message_back_is_told(loop: NetworkedLoop) -> None:
     cluster, broker = await start(loop, queues=1)
     broker.store(TOPIC, 0, b"a")
     broker.overrides[RequestCode.CONSUMER_SEND_MSG_BACK] = lambda connection, request: (
@@ -88,8 +84,9 @@ async def test_a_refusal_to_take_a_message_back_is_told(loop: VirtualLoop) -> No
     await cluster.close()
 
 
-@in_virtual_time
-async def test_what_was_sent_back_comes_again_from_its_first_message_on(loop: VirtualLoop) -> None:
+async def test_what_was_sent_back_comes_again_from_its_first_message_on(
+    loop: NetworkedLoop,
+) -> None:
     cluster, broker = await start(loop, queues=1)
     cluster.topics["%RETRY%G"] = 1
     broker.store("%RETRY%G", 0, b"again", properties=b"RETRY_TOPIC\x01T\x02")
@@ -100,8 +97,7 @@ async def test_what_was_sent_back_comes_again_from_its_first_message_on(loop: Vi
     await cluster.close()
 
 
-@in_virtual_time
-async def test_a_consumer_goes_back_to_a_time(loop: VirtualLoop) -> None:
+async def test_a_consumer_goes_back_to_a_time(loop: NetworkedLoop) -> None:
     cluster, broker = await start(loop, queues=1)
     broker.store(TOPIC, 0, b"a", b"b", b"c")
     async with new_consumer() as consumer:
@@ -112,7 +108,6 @@ async def test_a_consumer_goes_back_to_a_time(loop: VirtualLoop) -> None:
     await cluster.close()
 
 
-@in_virtual_time
-async def test_a_broadcast_is_not_sent_back(loop: VirtualLoop) -> None:
+async def test_a_broadcast_is_not_sent_back(loop: NetworkedLoop) -> None:
     with pytest.raises(ValueError, match="not sent back"):
         Consumer(NAME_SERVER, "G", {TOPIC: "*"}, broadcast=True, retries=True)

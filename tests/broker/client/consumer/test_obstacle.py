@@ -14,18 +14,17 @@ from broker.client.errors import (
     TopicNotFoundError,
 )
 from tests.broker.client.fake_cluster import NAME_SERVER, Cluster
-from tests.support.virtual_network import VirtualLoop, in_virtual_time
+from tests.support.virtual_network import NetworkedLoop
 
 
-async def start(loop: VirtualLoop) -> Cluster:
+async def start(loop: NetworkedLoop) -> Cluster:
     cluster = Cluster(loop)
     cluster.topics["T"] = 1
     await cluster.start()
     return cluster
 
 
-@in_virtual_time
-async def test_nothing_is_in_the_way_to_an_empty_topic(loop: VirtualLoop) -> None:
+async def test_nothing_is_in_the_way_to_an_empty_topic(loop: NetworkedLoop) -> None:
     cluster = await start(loop)
     async with Consumer(NAME_SERVER, "G", {"T": "*"}) as consumer:
         assert str(consumer.obstacle) == NOT_YET
@@ -34,8 +33,7 @@ async def test_nothing_is_in_the_way_to_an_empty_topic(loop: VirtualLoop) -> Non
     await cluster.close()
 
 
-@in_virtual_time
-async def test_nor_where_other_members_have_all_queues(loop: VirtualLoop) -> None:
+async def test_nor_where_other_members_have_all_queues(loop: NetworkedLoop) -> None:
     cluster = await start(loop)
     async with (
         Consumer(NAME_SERVER, "G", {"T": "*"}) as first,
@@ -47,9 +45,8 @@ async def test_nor_where_other_members_have_all_queues(loop: VirtualLoop) -> Non
     await cluster.close()
 
 
-@in_virtual_time
 async def test_a_queue_that_another_member_has_just_given_up_was_not_reached_yet(
-    loop: VirtualLoop,
+    loop: NetworkedLoop,
 ) -> None:
     cluster = await start(loop)
     cluster.topics["T"] = 2
@@ -64,8 +61,7 @@ async def test_a_queue_that_another_member_has_just_given_up_was_not_reached_yet
     await cluster.close()
 
 
-@in_virtual_time
-async def test_a_topic_that_nobody_has_is(loop: VirtualLoop) -> None:
+async def test_a_topic_that_nobody_has_is(loop: NetworkedLoop) -> None:
     cluster = await start(loop)
     async with Consumer(NAME_SERVER, "G", {"other": "*"}) as consumer:
         await asyncio.sleep(3)
@@ -73,8 +69,7 @@ async def test_a_topic_that_nobody_has_is(loop: VirtualLoop) -> None:
     await cluster.close()
 
 
-@in_virtual_time
-async def test_a_nameserver_that_is_gone_is(loop: VirtualLoop) -> None:
+async def test_a_nameserver_that_is_gone_is(loop: NetworkedLoop) -> None:
     cluster = await start(loop)
     await cluster.stop_name_server()
     async with Consumer(NAME_SERVER, "G", {"T": "*"}) as consumer:
@@ -84,23 +79,21 @@ async def test_a_nameserver_that_is_gone_is(loop: VirtualLoop) -> None:
 
 
 @pytest.mark.parametrize("broadcast", [False, True])
-def test_a_broker_that_is_gone_is_until_the_queue_is_begun(broadcast: bool) -> None:
-    @in_virtual_time
-    async def scenario(loop: VirtualLoop) -> None:
-        cluster = Cluster(loop)
-        cluster.topics["T"] = 1
-        broker, *_ = await cluster.start()
-        await broker.kill()
-        async with Consumer(NAME_SERVER, "G", {"T": "*"}, broadcast=broadcast) as consumer:
-            await asyncio.sleep(5)
-            assert consumer.obstacle is not None
-            assert not isinstance(consumer.obstacle, TopicNotFoundError | NoLeaderError)
-            leader = await cluster.fail_over(broker)
-            await asyncio.sleep(5)
-            assert consumer.obstacle is None
-            await leader.kill()
-            await asyncio.sleep(5)
-            assert consumer.obstacle is None
-        await cluster.close()
-
-    scenario()
+async def test_a_broker_that_is_gone_is_until_the_queue_is_begun(
+    loop: NetworkedLoop, broadcast: bool
+) -> None:
+    cluster = Cluster(loop)
+    cluster.topics["T"] = 1
+    broker, *_ = await cluster.start()
+    await broker.kill()
+    async with Consumer(NAME_SERVER, "G", {"T": "*"}, broadcast=broadcast) as consumer:
+        await asyncio.sleep(5)
+        assert consumer.obstacle is not None
+        assert not isinstance(consumer.obstacle, TopicNotFoundError | NoLeaderError)
+        leader = await cluster.fail_over(broker)
+        await asyncio.sleep(5)
+        assert consumer.obstacle is None
+        await leader.kill()
+        await asyncio.sleep(5)
+        assert consumer.obstacle is None
+    await cluster.close()

@@ -8,19 +8,13 @@ import pytest
 
 from broker.client.consumer.offset_reset_body import reset_offsets
 from broker.remoting.protocol.errors import FieldError
-from tests.broker.client.consumer.test_consumer import (
-    TOPIC,
-    gets_nothing,
-    new_consumer,
-    queue,
-    start,
-    take,
-)
-from tests.support.virtual_network import VirtualLoop, in_virtual_time
+from tests.broker.client.consumer.consumers import TOPIC, new_consumer, start, take
+from tests.broker.client.consumer.test_consumer import gets_nothing
+from tests.broker.client.consumer.test_consumer_members import queue
+from tests.support.virtual_network import NetworkedLoop
 
 
-@in_virtual_time
-async def test_messages_come_again_after_the_group_was_moved_back(loop: VirtualLoop) -> None:
+async def test_messages_come_again_after_the_group_was_moved_back(loop: NetworkedLoop) -> None:
     cluster, broker = await start(loop, queues=1)
     broker.store(TOPIC, 0, b"a", b"b", b"c")
     async with new_consumer() as consumer:
@@ -31,8 +25,7 @@ async def test_messages_come_again_after_the_group_was_moved_back(loop: VirtualL
     await cluster.close()
 
 
-@in_virtual_time
-async def test_messages_are_skipped_after_the_group_was_moved_on(loop: VirtualLoop) -> None:
+async def test_messages_are_skipped_after_the_group_was_moved_on(loop: NetworkedLoop) -> None:
     cluster, broker = await start(loop, queues=1)
     async with new_consumer() as consumer:
         await gets_nothing(consumer, 1.0)
@@ -44,8 +37,9 @@ async def test_messages_are_skipped_after_the_group_was_moved_on(loop: VirtualLo
     await cluster.close()
 
 
-@in_virtual_time
-async def test_what_came_before_the_reset_can_no_longer_be_acknowledged(loop: VirtualLoop) -> None:
+async def test_what_came_before_the_reset_can_no_longer_be_acknowledged(
+    loop: NetworkedLoop,
+) -> None:
     cluster, broker = await start(loop, queues=1)
     broker.store(TOPIC, 0, b"a", b"b", b"c")
     async with new_consumer() as consumer:
@@ -57,8 +51,7 @@ async def test_what_came_before_the_reset_can_no_longer_be_acknowledged(loop: Vi
     await cluster.close()
 
 
-@in_virtual_time
-async def test_the_reset_of_another_group_or_queue_changes_nothing(loop: VirtualLoop) -> None:
+async def test_the_reset_of_another_group_or_queue_changes_nothing(loop: NetworkedLoop) -> None:
     cluster, broker = await start(loop, queues=1)
     broker.store(TOPIC, 0, b"a")
     async with new_consumer() as consumer:

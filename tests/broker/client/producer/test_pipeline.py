@@ -17,7 +17,7 @@ from broker.client.producer.producer import Producer
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from store.message.java_hash import tags_code
 from tests.broker.client.fake_cluster import NAME_SERVER, NOW_MS, Broker, Cluster
-from tests.support.virtual_network import VirtualLoop, in_virtual_time, turns
+from tests.support.virtual_network import NetworkedLoop, turns
 
 TOPIC = "T"
 
@@ -25,7 +25,7 @@ TOPIC = "T"
 class Stream:
     """A cluster, a pipeline into it, and what was acknowledged."""
 
-    def __init__(self, loop: VirtualLoop, queues: int) -> None:
+    def __init__(self, loop: NetworkedLoop, queues: int) -> None:
         self.cluster = Cluster(loop)
         self.cluster.topics[TOPIC] = queues
         self.stored: list[bytes] = []
@@ -59,8 +59,7 @@ def numbered(first: int, end: int) -> list[Message]:
     return [Message(TOPIC, b"%06d" % number) for number in range(first, end)]
 
 
-@in_virtual_time
-async def test_everything_is_stored_once_and_in_order_in_each_queue(loop: VirtualLoop) -> None:
+async def test_everything_is_stored_once_and_in_order_in_each_queue(loop: NetworkedLoop) -> None:
     stream = await Stream(loop, 4).start(batch_messages=7)
     for first in range(0, 1000, 50):
         await stream.pipeline.put(numbered(first, first + 50))
@@ -74,8 +73,7 @@ async def test_everything_is_stored_once_and_in_order_in_each_queue(loop: Virtua
     await stream.close()
 
 
-@in_virtual_time
-async def test_what_is_there_goes_together_and_at_once(loop: VirtualLoop) -> None:
+async def test_what_is_there_goes_together_and_at_once(loop: NetworkedLoop) -> None:
     stream = await Stream(loop, 4).start()
     await stream.pipeline.put(numbered(0, 3))
     await stream.pipeline.put(numbered(3, 4))
@@ -86,8 +84,7 @@ async def test_what_is_there_goes_together_and_at_once(loop: VirtualLoop) -> Non
     await stream.close()
 
 
-@in_virtual_time
-async def test_order_survives_leaders_that_die_with_batches_under_way(loop: VirtualLoop) -> None:
+async def test_order_survives_leaders_that_die_with_batches_under_way(loop: NetworkedLoop) -> None:
     stream = await Stream(loop, 3).start(batch_messages=5)
 
     async def feed() -> None:
@@ -114,8 +111,7 @@ async def test_order_survives_leaders_that_die_with_batches_under_way(loop: Virt
     await stream.close()
 
 
-@in_virtual_time
-async def test_messages_of_one_key_stay_in_order_in_one_queue(loop: VirtualLoop) -> None:
+async def test_messages_of_one_key_stay_in_order_in_one_queue(loop: NetworkedLoop) -> None:
     stream = await Stream(loop, 4).start(ordered_by_key=True, batch_messages=5)
     rng = Random(7)
     keys = [f"key-{number}" for number in range(9)]
@@ -137,8 +133,7 @@ async def test_messages_of_one_key_stay_in_order_in_one_queue(loop: VirtualLoop)
     await stream.close()
 
 
-@in_virtual_time
-async def test_a_queue_has_one_request_under_way(loop: VirtualLoop) -> None:
+async def test_a_queue_has_one_request_under_way(loop: NetworkedLoop) -> None:
     stream = await Stream(loop, 2).start(batch_messages=1)
     await stream.pipeline.put(numbered(0, 1))
     await stream.pipeline.drain()
@@ -150,8 +145,7 @@ async def test_a_queue_has_one_request_under_way(loop: VirtualLoop) -> None:
     await stream.close()
 
 
-@in_virtual_time
-async def test_putting_waits_while_too_much_waits(loop: VirtualLoop) -> None:
+async def test_putting_waits_while_too_much_waits(loop: NetworkedLoop) -> None:
     stream = await Stream(loop, 2).start()
     stream.broker.mute = True
     big = Message(TOPIC, bytes(BACKLOG_BYTES_MAX // 8))
@@ -167,8 +161,7 @@ async def test_putting_waits_while_too_much_waits(loop: VirtualLoop) -> None:
     await stream.close()
 
 
-@in_virtual_time
-async def test_who_gives_up_waiting_takes_nothing_from_others(loop: VirtualLoop) -> None:
+async def test_who_gives_up_waiting_takes_nothing_from_others(loop: NetworkedLoop) -> None:
     stream = await Stream(loop, 1).start()
     stream.broker.mute = True
     big = Message(TOPIC, bytes(BACKLOG_BYTES_MAX // 8))
@@ -191,8 +184,7 @@ async def test_who_gives_up_waiting_takes_nothing_from_others(loop: VirtualLoop)
     await stream.close()
 
 
-@in_virtual_time
-async def test_delayed_messages_go_one_by_one(loop: VirtualLoop) -> None:
+async def test_delayed_messages_go_one_by_one(loop: NetworkedLoop) -> None:
     stream = await Stream(loop, 2).start()
     await stream.pipeline.put([Message(TOPIC, b"x", delay_level=1)] * 5)
     await stream.pipeline.drain()
@@ -200,8 +192,7 @@ async def test_delayed_messages_go_one_by_one(loop: VirtualLoop) -> None:
     await stream.close()
 
 
-@in_virtual_time
-async def test_a_batch_keeps_its_bounds(loop: VirtualLoop) -> None:
+async def test_a_batch_keeps_its_bounds(loop: NetworkedLoop) -> None:
     stream = await Stream(loop, 1).start(batch_messages=100, batch_bytes=1000)
     await stream.pipeline.put([Message(TOPIC, bytes(300))] * 10)
     await stream.pipeline.drain()
@@ -209,8 +200,7 @@ async def test_a_batch_keeps_its_bounds(loop: VirtualLoop) -> None:
     await stream.close()
 
 
-@in_virtual_time
-async def test_a_refused_message_stops_the_stream_and_is_raised(loop: VirtualLoop) -> None:
+async def test_a_refused_message_stops_the_stream_and_is_raised(loop: NetworkedLoop) -> None:
     stream = await Stream(loop, 1).start(batch_messages=1)
     await stream.pipeline.put(numbered(0, 2))
     await stream.pipeline.drain()
@@ -224,8 +214,7 @@ async def test_a_refused_message_stops_the_stream_and_is_raised(loop: VirtualLoo
     await stream.close()
 
 
-@in_virtual_time
-async def test_who_cannot_be_told_of_acknowledgements_ends_the_stream(loop: VirtualLoop) -> None:
+async def test_who_cannot_be_told_of_acknowledgements_ends_the_stream(loop: NetworkedLoop) -> None:
     stream = await Stream(loop, 2).start(batch_messages=1)
 
     def nobody_listens(result: SendResult, messages: Sequence[Message]) -> None:
@@ -238,8 +227,7 @@ async def test_who_cannot_be_told_of_acknowledgements_ends_the_stream(loop: Virt
     await stream.close()
 
 
-@in_virtual_time
-async def test_an_illegal_message_is_raised_too(loop: VirtualLoop) -> None:
+async def test_an_illegal_message_is_raised_too(loop: NetworkedLoop) -> None:
     stream = await Stream(loop, 1).start()
     await stream.pipeline.put([Message(TOPIC, bytes(5 * 1024 * 1024))])
     with pytest.raises(IllegalMessageError):
@@ -247,8 +235,7 @@ async def test_an_illegal_message_is_raised_too(loop: VirtualLoop) -> None:
     await stream.close()
 
 
-@in_virtual_time
-async def test_what_waits_behind_an_illegal_message_does_not_go_on(loop: VirtualLoop) -> None:
+async def test_what_waits_behind_an_illegal_message_does_not_go_on(loop: NetworkedLoop) -> None:
     stream = await Stream(loop, 2).start()
     await stream.pipeline.put([Message(TOPIC, bytes(5 * 1024 * 1024)), *numbered(0, 2)])
     with pytest.raises(IllegalMessageError):
@@ -257,8 +244,7 @@ async def test_what_waits_behind_an_illegal_message_does_not_go_on(loop: Virtual
     await stream.close()
 
 
-@in_virtual_time
-async def test_what_has_no_size_is_not_taken(loop: VirtualLoop) -> None:
+async def test_what_has_no_size_is_not_taken(loop: NetworkedLoop) -> None:
     stream = await Stream(loop, 1).start()
     sizeless = Message(TOPIC, None)  # type: ignore[arg-type]  # a caller's mistake
     with pytest.raises(TypeError):
@@ -271,8 +257,7 @@ async def test_what_has_no_size_is_not_taken(loop: VirtualLoop) -> None:
     await stream.close()
 
 
-@in_virtual_time
-async def test_an_error_that_nobody_foresaw_is_raised_too(loop: VirtualLoop) -> None:
+async def test_an_error_that_nobody_foresaw_is_raised_too(loop: NetworkedLoop) -> None:
     stream = await Stream(loop, 2).start()
     odd = Message(TOPIC, b"x")
     odd.flag = 2**31  # which its constructor would not have taken
@@ -293,8 +278,7 @@ async def test_an_error_that_nobody_foresaw_is_raised_too(loop: VirtualLoop) -> 
     await stream.close()
 
 
-@in_virtual_time
-async def test_whatever_is_wrong_with_who_is_told_ends_the_stream(loop: VirtualLoop) -> None:
+async def test_whatever_is_wrong_with_who_is_told_ends_the_stream(loop: NetworkedLoop) -> None:
     stream = await Stream(loop, 2).start(batch_messages=1)
 
     def stumble(result: SendResult, messages: Sequence[Message]) -> None:
@@ -308,8 +292,7 @@ async def test_whatever_is_wrong_with_who_is_told_ends_the_stream(loop: VirtualL
     await stream.close()
 
 
-@in_virtual_time
-async def test_a_message_of_another_topic_ends_the_stream(loop: VirtualLoop) -> None:
+async def test_a_message_of_another_topic_ends_the_stream(loop: NetworkedLoop) -> None:
     stream = await Stream(loop, 2).start()
     stream.cluster.topics["U"] = 2
     queues = await stream.producer.queues(TOPIC)
@@ -323,8 +306,7 @@ async def test_a_message_of_another_topic_ends_the_stream(loop: VirtualLoop) -> 
     await stream.close()
 
 
-@in_virtual_time
-async def test_the_deadline_ends_a_stream_without_a_leader(loop: VirtualLoop) -> None:
+async def test_the_deadline_ends_a_stream_without_a_leader(loop: NetworkedLoop) -> None:
     stream = await Stream(loop, 2).start(deadline_seconds=3.0)
     await stream.broker.kill()
     await stream.pipeline.put(numbered(0, 2000))

@@ -17,7 +17,7 @@ from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.ext_fields import ext_str
 from broker.remoting.protocol.frame import Frame
 from tests.broker.client.fake_cluster import NAME_SERVER, Broker, Cluster
-from tests.support.virtual_network import VirtualLoop, in_virtual_time
+from tests.support.virtual_network import NetworkedLoop
 
 CONSUMED_SECONDS = 0.05
 
@@ -46,7 +46,7 @@ def replies_to_known(broker: Broker) -> None:
     }
 
 
-async def started(loop: VirtualLoop, groups: int) -> tuple[Cluster, list[Broker], Producer]:
+async def started(loop: NetworkedLoop, groups: int) -> tuple[Cluster, list[Broker], Producer]:
     cluster = Cluster(loop)
     cluster.topics["T"] = 1
     brokers = await cluster.start(groups)
@@ -58,8 +58,7 @@ async def started(loop: VirtualLoop, groups: int) -> tuple[Cluster, list[Broker]
     return cluster, brokers, producer
 
 
-@in_virtual_time
-async def test_a_request_does_not_wait_for_a_host_without_power(loop: VirtualLoop) -> None:
+async def test_a_request_does_not_wait_for_a_host_without_power(loop: NetworkedLoop) -> None:
     cluster, (dead, _, _), producer = await started(loop, 3)
     await dead.kill()
     loop.unreachable.add(dead.port)
@@ -80,8 +79,7 @@ async def test_a_request_does_not_wait_for_a_host_without_power(loop: VirtualLoo
     await cluster.close()
 
 
-@in_virtual_time
-async def test_the_others_get_their_heartbeats_while_one_group_is_gone(loop: VirtualLoop) -> None:
+async def test_the_others_get_their_heartbeats_while_one_group_is_gone(loop: NetworkedLoop) -> None:
     cluster, (dead, alive), producer = await started(loop, 2)
     await producer.request(Message("T", b"?"), queue=MessageQueue("T", "broker-b", 0))
     await dead.kill()
@@ -94,28 +92,25 @@ async def test_the_others_get_their_heartbeats_while_one_group_is_gone(loop: Vir
 
 
 @pytest.mark.parametrize("remains", ["nothing", "the route"])
-def test_a_group_that_is_gone_for_good_is_looked_for_once_a_heartbeat(remains: str) -> None:
-    @in_virtual_time
-    async def run(loop: VirtualLoop) -> None:
-        cluster, (gone, _), producer = await started(loop, 2)
-        await producer.request(Message("T", b"?"), queue=MessageQueue("T", "broker-b", 0))
-        await gone.kill()
-        if remains == "nothing":
-            cluster.brokers.remove(gone)
-        await asyncio.sleep(3 * HEARTBEAT_SECONDS)
-        before = len(cluster.lookups)
-        await asyncio.sleep(100 * HEARTBEAT_SECONDS)
-        # One for the group, and one because known topics are looked up as often.
-        assert len(cluster.lookups) - before <= 202
-        await producer.close()
-        await cluster.close()
-
-    run()
+async def test_a_group_that_is_gone_for_good_is_looked_for_once_a_heartbeat(
+    loop: NetworkedLoop, remains: str
+) -> None:
+    cluster, (gone, _), producer = await started(loop, 2)
+    await producer.request(Message("T", b"?"), queue=MessageQueue("T", "broker-b", 0))
+    await gone.kill()
+    if remains == "nothing":
+        cluster.brokers.remove(gone)
+    await asyncio.sleep(3 * HEARTBEAT_SECONDS)
+    before = len(cluster.lookups)
+    await asyncio.sleep(100 * HEARTBEAT_SECONDS)
+    # One for the group, and one because known topics are looked up as often.
+    assert len(cluster.lookups) - before <= 202
+    await producer.close()
+    await cluster.close()
 
 
-@in_virtual_time
 async def test_a_group_that_comes_back_after_hours_is_greeted_when_a_request_goes_there(
-    loop: VirtualLoop,
+    loop: NetworkedLoop,
 ) -> None:
     cluster, (broker,), producer = await started(loop, 1)
     await producer.request(Message("T", b"?"))
@@ -128,8 +123,7 @@ async def test_a_group_that_comes_back_after_hours_is_greeted_when_a_request_goe
     await cluster.close()
 
 
-@in_virtual_time
-async def test_a_leader_that_refuses_heartbeats_is_tried_on(loop: VirtualLoop) -> None:
+async def test_a_leader_that_refuses_heartbeats_is_tried_on(loop: NetworkedLoop) -> None:
     def refuse(connection: Connection, request: Frame) -> None:
         connection.respond(request, ResponseCode.SYSTEM_BUSY, "later")
 

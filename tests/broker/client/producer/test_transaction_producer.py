@@ -22,8 +22,14 @@ from broker.client.received_message import ReceivedMessage
 from store.errors import DamagedError, StoreError
 from store.io.filesystem import Bytes
 from store.message.record import MessageRecord
-from tests.broker.client.real_broker import NAME_SERVER, TOPIC, break_connections, with_served
+from tests.broker.client.real_broker import (
+    NAME_SERVER,
+    TOPIC,
+    break_connections,
+    served_broker,
+)
 from tests.broker.single_broker import SingleBroker, messages
+from tests.support.virtual_network import NetworkedLoop
 
 TIMEOUT_SECONDS = 6
 
@@ -63,31 +69,32 @@ async def stored(broker: SingleBroker) -> list[bytes]:
     return [record.body for record in await records(broker)]
 
 
-def test_a_block_that_ends_well_publishes_its_message_and_one_that_raises_does_not(
-    tmp_path: Path,
+async def test_a_block_that_ends_well_publishes_its_message_and_one_that_raises_does_not(
+    broker: SingleBroker,
 ) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        async with payer(Books()) as producer:
-            async with producer.transaction(Message(TOPIC, b"paid", keys="k")) as transaction:
-                assert await stored(broker) == []
-            assert transaction.outcome is Outcome.COMMIT
-            with pytest.raises(ZeroDivisionError):
-                async with producer.transaction(Message(TOPIC, b"not paid")):
-                    raise ZeroDivisionError
-            async with producer.transaction(Message(TOPIC, b"not paid either")) as transaction:
-                await transaction.rollback()
-        (record,) = await records(broker)
-        assert (record.body, record.property_map["KEYS"]) == (b"paid", "k")
-        assert broker.broker.context.machine.state.transactions == {}
-
-    with_served(scenario, tmp_path)
+    async with payer(Books()) as producer:
+        async with producer.transaction(Message(TOPIC, b"paid", keys="k")) as transaction:
+            assert await stored(broker) == []
+        assert transaction.outcome is Outcome.COMMIT
+        with pytest.raises(ZeroDivisionError):
+            async with producer.transaction(Message(TOPIC, b"not paid")):
+                raise ZeroDivisionError
+        async with producer.transaction(Message(TOPIC, b"not paid either")) as transaction:
+            await transaction.rollback()
+    (record,) = await records(broker)
+    assert (record.body, record.property_map["KEYS"]) == (b"paid", "k")
+    assert broker.broker.context.machine.state.transactions == {}
 
 
-def test_a_producer_answers_what_another_of_its_group_left_open(tmp_path: Path) -> None:
+async def test_a_producer_answers_what_another_of_its_group_left_open(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
     large = b"x" * 5000
     books = Books({large: (Outcome.UNKNOWN, Outcome.COMMIT), b"c": (Outcome.ROLLBACK,)})
 
-    async def scenario(broker: SingleBroker) -> None:
+    async with served_broker(
+        loop, tmp_path, transaction_timeout_ms=TIMEOUT_SECONDS * 1000
+    ) as broker:
         async with payer(Books(), 1) as first:
             for body in (large, b"c"):
                 await first.transaction(Message(TOPIC, body)).begin()
@@ -99,13 +106,15 @@ def test_a_producer_answers_what_another_of_its_group_left_open(tmp_path: Path) 
         assert published == [True, True]
         assert sorted(books.asked) == [(TOPIC, b"c"), (TOPIC, large), (TOPIC, large)]
 
-    with_served(scenario, tmp_path, transaction_timeout_ms=TIMEOUT_SECONDS * 1000)
 
-
-def test_a_check_that_fails_is_made_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_check_that_fails_is_made_again(
+    loop: NetworkedLoop, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     books = Books({b"a": ()})
 
-    async def scenario(broker: SingleBroker) -> None:
+    async with served_broker(
+        loop, tmp_path, transaction_timeout_ms=TIMEOUT_SECONDS * 1000
+    ) as broker:
         async with payer(Books(), 1) as first:
             await first.transaction(Message(TOPIC, b"a")).begin()
         async with payer(books, 2) as second:
@@ -116,35 +125,38 @@ def test_a_check_that_fails_is_made_again(tmp_path: Path, caplog: pytest.LogCapt
             books.outcomes[b"a"].append(Outcome.COMMIT)
             await asyncio.sleep(60)
         assert sorted(await stored(broker)) == [b"a", b"b"]
-
-    with_served(scenario, tmp_path, transaction_timeout_ms=TIMEOUT_SECONDS * 1000)
     assert "the check of transaction" in caplog.text
 
 
-def test_a_transaction_that_was_dropped_is_asked_about(tmp_path: Path) -> None:
+async def test_a_transaction_that_was_dropped_is_asked_about(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
     books = Books({b"dropped": (Outcome.COMMIT,)})
 
-    async def scenario(broker: SingleBroker) -> None:
-        async with payer(books) as producer:
-            await producer.transaction(Message(TOPIC, b"dropped")).begin()
-            kept = producer.transaction(Message(TOPIC, b"kept"))
-            await kept.begin()
-            await asyncio.sleep(10 * TIMEOUT_SECONDS)
-            assert books.asked == [(TOPIC, b"dropped")]
-            assert await stored(broker) == [b"dropped"]
-            await kept.rollback()
+    async with (
+        served_broker(loop, tmp_path, transaction_timeout_ms=TIMEOUT_SECONDS * 1000) as broker,
+        payer(books) as producer,
+    ):
+        await producer.transaction(Message(TOPIC, b"dropped")).begin()
+        kept = producer.transaction(Message(TOPIC, b"kept"))
+        await kept.begin()
+        await asyncio.sleep(10 * TIMEOUT_SECONDS)
+        assert books.asked == [(TOPIC, b"dropped")]
+        assert await stored(broker) == [b"dropped"]
+        await kept.rollback()
 
-    with_served(scenario, tmp_path, transaction_timeout_ms=TIMEOUT_SECONDS * 1000)
 
-
-def test_a_slow_check_is_not_made_twice_at_a_time(tmp_path: Path) -> None:
+async def test_a_slow_check_is_not_made_twice_at_a_time(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
     answers: list[asyncio.Future[Outcome]] = []
 
     async def check(message: ReceivedMessage) -> Outcome:
         answers.append(asyncio.get_running_loop().create_future())
         return await answers[-1]
 
-    async def scenario(broker: SingleBroker) -> None:
+    settings = {"transaction_timeout_ms": 6_000, "transaction_check_interval_ms": 5_000}
+    async with served_broker(loop, tmp_path, **settings) as broker:
         books = Books()
         books.check = check  # type: ignore[method-assign]  # a double
         async with payer(books) as producer:
@@ -158,137 +170,114 @@ def test_a_slow_check_is_not_made_twice_at_a_time(tmp_path: Path) -> None:
             await asyncio.sleep(1)
             assert await stored(broker) == [b"a"]
 
-    settings = {"transaction_timeout_ms": 6_000, "transaction_check_interval_ms": 5_000}
-    with_served(scenario, tmp_path, **settings)
+
+async def test_a_block_that_runs_for_too_long_is_rolled_back_under_it(broker: SingleBroker) -> None:
+    async with payer(Books()) as producer:
+        with pytest.raises(TransactionEndedError, match="rolled back already"):
+            async with producer.transaction(Message(TOPIC, b"late")):
+                await asyncio.sleep(7.5 * 60 + 10)
+        async with producer.transaction(Message(TOPIC, b"in time")):
+            await asyncio.sleep(7.5 * 60 - 10)
+    assert await stored(broker) == [b"in time"]
 
 
-def test_a_block_that_runs_for_too_long_is_rolled_back_under_it(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        async with payer(Books()) as producer:
-            with pytest.raises(TransactionEndedError, match="rolled back already"):
-                async with producer.transaction(Message(TOPIC, b"late")):
-                    await asyncio.sleep(7.5 * 60 + 10)
-            async with producer.transaction(Message(TOPIC, b"in time")):
-                await asyncio.sleep(7.5 * 60 - 10)
-        assert await stored(broker) == [b"in time"]
-
-    with_served(scenario, tmp_path)
-
-
-def test_a_commit_whose_answer_was_lost_is_found_to_have_happened(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        async with payer(Books()) as producer:
-            transaction = producer.transaction(Message(TOPIC, b"paid"))
-            await transaction.begin()
-            broker.log_executor.hold()
-            committing = asyncio.ensure_future(transaction.commit())
-            await asyncio.sleep(0.01)
-            break_connections(broker)
-            broker.log_executor.release()
-            await committing
-            await transaction.commit()
-            with pytest.raises(TransactionEndedError, match="the other way"):
-                await transaction.rollback()
-        assert await stored(broker) == [b"paid"]
-
-    with_served(scenario, tmp_path)
+async def test_a_commit_whose_answer_was_lost_is_found_to_have_happened(
+    broker: SingleBroker,
+) -> None:
+    async with payer(Books()) as producer:
+        transaction = producer.transaction(Message(TOPIC, b"paid"))
+        await transaction.begin()
+        broker.log_executor.hold()
+        committing = asyncio.ensure_future(transaction.commit())
+        await asyncio.sleep(0.01)
+        break_connections(broker)
+        broker.log_executor.release()
+        await committing
+        await transaction.commit()
+        with pytest.raises(TransactionEndedError, match="the other way"):
+            await transaction.rollback()
+    assert await stored(broker) == [b"paid"]
 
 
 @pytest.mark.parametrize("after_seconds", [0.01, 10])
-def test_closing_the_producer_ends_a_commit_that_waits_for_a_leader(
-    tmp_path: Path, after_seconds: float
+async def test_closing_the_producer_ends_a_commit_that_waits_for_a_leader(
+    broker: SingleBroker, after_seconds: float
 ) -> None:
     """At first it waits for an answer, later for the outage to end."""
 
-    async def scenario(broker: SingleBroker) -> None:
-        async with payer(Books()) as producer:
-            transaction = producer.transaction(Message(TOPIC, b"paid"))
-            await transaction.begin()
-            await broker.server.stop()
-            if after_seconds > 1:
-                break_connections(broker)
-            else:
-                broker.log_executor.hold()
-            committing = asyncio.ensure_future(transaction.commit())
-            await asyncio.sleep(after_seconds)
-        await asyncio.wait((committing,))
-        assert isinstance(committing.exception(), ClosedError)
-        broker.log_executor.release()
-
-    with_served(scenario, tmp_path)
+    async with payer(Books()) as producer:
+        transaction = producer.transaction(Message(TOPIC, b"paid"))
+        await transaction.begin()
+        await broker.server.stop()
+        if after_seconds > 1:
+            break_connections(broker)
+        else:
+            broker.log_executor.hold()
+        committing = asyncio.ensure_future(transaction.commit())
+        await asyncio.sleep(after_seconds)
+    await asyncio.wait((committing,))
+    assert isinstance(committing.exception(), ClosedError)
+    broker.log_executor.release()
 
 
-def test_a_transaction_that_ended_the_other_way_says_so(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        async with payer(Books()) as producer:
-            first = producer.transaction(Message(TOPIC, b"a"))
-            await first.begin()
-            await first.rollback()
-            same = producer.transaction(first.message)
-            same.result = first.result
-            with pytest.raises(TransactionEndedError, match="rolled back already"):
-                await same.commit()
-
-    with_served(scenario, tmp_path)
+async def test_a_transaction_that_ended_the_other_way_says_so(broker: SingleBroker) -> None:
+    async with payer(Books()) as producer:
+        first = producer.transaction(Message(TOPIC, b"a"))
+        await first.begin()
+        await first.rollback()
+        same = producer.transaction(first.message)
+        same.result = first.result
+        with pytest.raises(TransactionEndedError, match="rolled back already"):
+            await same.commit()
 
 
 @pytest.mark.parametrize("outcome", [Outcome.COMMIT, Outcome.ROLLBACK])
-def test_a_half_message_that_cannot_be_read_for_a_while_is_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome
+async def test_a_half_message_that_cannot_be_read_for_a_while_is_tried_again(
+    broker: SingleBroker, monkeypatch: pytest.MonkeyPatch, outcome: Outcome
 ) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        async with payer(Books()) as producer:
-            transaction = producer.transaction(Message(TOPIC, b"paid"))
-            await transaction.begin()
-            with monkeypatch.context() as fault:
-                fault.setattr(broker.broker.context.lookup, "record", unreadable)
-                ending = transaction.commit if outcome is Outcome.COMMIT else transaction.rollback
-                trying = asyncio.ensure_future(ending())
-                await asyncio.sleep(2)
-                assert not trying.done()
-            await trying
-        assert broker.broker.context.machine.state.transactions == {}
-        assert await stored(broker) == ([b"paid"] if outcome is Outcome.COMMIT else [])
-
-    with_served(scenario, tmp_path)
+    async with payer(Books()) as producer:
+        transaction = producer.transaction(Message(TOPIC, b"paid"))
+        await transaction.begin()
+        with monkeypatch.context() as fault:
+            fault.setattr(broker.broker.context.lookup, "record", unreadable)
+            ending = transaction.commit if outcome is Outcome.COMMIT else transaction.rollback
+            trying = asyncio.ensure_future(ending())
+            await asyncio.sleep(2)
+            assert not trying.done()
+        await trying
+    assert broker.broker.context.machine.state.transactions == {}
+    assert await stored(broker) == ([b"paid"] if outcome is Outcome.COMMIT else [])
 
 
-def test_a_half_message_that_stays_unreadable_is_not_said_to_have_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_half_message_that_stays_unreadable_is_not_said_to_have_ended(
+    broker: SingleBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        monkeypatch.setattr(broker.broker.context.lookup, "record", unreadable)
-        async with payer(Books()) as producer:
-            transaction = producer.transaction(Message(TOPIC, b"paid"))
-            await transaction.begin()
-            with pytest.raises(DeadlineError, match="half message cannot be read now: log/0, byte"):
-                await transaction.rollback()
-            assert list(broker.broker.context.machine.state.transactions) == [0]
-
-    with_served(scenario, tmp_path)
+    monkeypatch.setattr(broker.broker.context.lookup, "record", unreadable)
+    async with payer(Books()) as producer:
+        transaction = producer.transaction(Message(TOPIC, b"paid"))
+        await transaction.begin()
+        with pytest.raises(DeadlineError, match="half message cannot be read now: log/0, byte"):
+            await transaction.rollback()
+        assert list(broker.broker.context.machine.state.transactions) == [0]
 
 
-def test_what_was_not_begun_or_may_not_be_is_refused_at_once(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        async with payer(Books()) as producer:
-            with pytest.raises(TransactionEndedError, match="not started"):
-                await producer.transaction(Message(TOPIC, b"a")).commit()
-            with pytest.raises(IllegalMessageError, match="delay level"):
-                await producer.transaction(Message(TOPIC, b"a", delay_level=3)).begin()
-
-    with_served(scenario, tmp_path)
+async def test_what_was_not_begun_or_may_not_be_is_refused_at_once(broker: SingleBroker) -> None:
+    async with payer(Books()) as producer:
+        with pytest.raises(TransactionEndedError, match="not started"):
+            await producer.transaction(Message(TOPIC, b"a")).commit()
+        with pytest.raises(IllegalMessageError, match="delay level"):
+            await producer.transaction(Message(TOPIC, b"a", delay_level=3)).begin()
 
 
-def test_a_leader_that_is_met_again_hears_of_the_producer_at_once(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        async with payer(Books()) as producer:
-            async with producer.transaction(Message(TOPIC, b"a")):
-                pass
-            producers = broker.broker.context.clients.producers
-            assert list(producers) == ["dledger-producer"]
-            break_connections(broker)
-            await asyncio.sleep(0.5)
-            assert list(producers) == ["dledger-producer"]
-        assert list(producers) == []
-
-    with_served(scenario, tmp_path)
+async def test_a_leader_that_is_met_again_hears_of_the_producer_at_once(
+    broker: SingleBroker,
+) -> None:
+    async with payer(Books()) as producer:
+        async with producer.transaction(Message(TOPIC, b"a")):
+            pass
+        producers = broker.broker.context.clients.producers
+        assert list(producers) == ["dledger-producer"]
+        break_connections(broker)
+        await asyncio.sleep(0.5)
+        assert list(producers) == ["dledger-producer"]
+    assert list(producers) == []

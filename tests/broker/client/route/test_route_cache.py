@@ -28,7 +28,7 @@ from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.server import RemotingServer
 from tests.broker.client.fake_cluster import NAME_SERVER, Broker, Cluster
-from tests.support.virtual_network import VirtualLoop, in_virtual_time
+from tests.support.virtual_network import NetworkedLoop
 
 BARE = (
     b'{"brokerDatas":[{"brokerAddrs":{0:"10.0.0.1:10911",2:"10.0.0.3:10911"},"brokerName":"b",'
@@ -43,7 +43,7 @@ def test_a_route_with_more_queues_than_there_can_be_is_refused(count: bytes) -> 
         decode_route("T", BARE.replace(b'"writeQueueNums":2', b'"writeQueueNums":%b' % count))
 
 
-async def start(loop: VirtualLoop, *extra: str) -> tuple[Cluster, Broker, Routes]:
+async def start(loop: NetworkedLoop, *extra: str) -> tuple[Cluster, Broker, Routes]:
     cluster = Cluster(loop)
     cluster.topics["T"] = 2
     (broker,) = await cluster.start()
@@ -68,8 +68,7 @@ def test_name_servers_are_separated_by_semicolons() -> None:
     assert parse_name_servers("a:1; b:2;") == ["a:1", "b:2"]
 
 
-@in_virtual_time
-async def test_lookups_at_the_same_time_are_one(loop: VirtualLoop) -> None:
+async def test_lookups_at_the_same_time_are_one(loop: NetworkedLoop) -> None:
     cluster, _, routes = await start(loop)
     found = await asyncio.gather(*(routes.get("T") for _ in range(50)))
     assert all(route is found[0] for route in found)
@@ -78,8 +77,7 @@ async def test_lookups_at_the_same_time_are_one(loop: VirtualLoop) -> None:
     await cluster.close()
 
 
-@in_virtual_time
-async def test_known_topics_are_looked_up_every_thirty_seconds(loop: VirtualLoop) -> None:
+async def test_known_topics_are_looked_up_every_thirty_seconds(loop: NetworkedLoop) -> None:
     cluster, _, routes = await start(loop)
     changes: list[TopicRoute] = []
     routes.start()
@@ -95,8 +93,7 @@ async def test_known_topics_are_looked_up_every_thirty_seconds(loop: VirtualLoop
     await cluster.close()
 
 
-@in_virtual_time
-async def test_another_name_server_is_asked_when_one_is_dead(loop: VirtualLoop) -> None:
+async def test_another_name_server_is_asked_when_one_is_dead(loop: NetworkedLoop) -> None:
     cluster, _, routes = await start(loop, "10.0.0.1:9000", "10.0.0.1:9001")
     route = await routes.get("T")
     assert route.leader("broker-a") == "10.0.0.1:10911"
@@ -105,9 +102,8 @@ async def test_another_name_server_is_asked_when_one_is_dead(loop: VirtualLoop) 
     await cluster.close()
 
 
-@in_virtual_time
 async def test_a_name_server_that_was_just_started_is_not_believed_alone(
-    loop: VirtualLoop,
+    loop: NetworkedLoop,
 ) -> None:
     def know_nothing(connection: Connection, request: Frame) -> None:
         connection.respond(request, ResponseCode.TOPIC_NOT_EXIST, "what?")
@@ -123,8 +119,7 @@ async def test_a_name_server_that_was_just_started_is_not_believed_alone(
     await cluster.close()
 
 
-@in_virtual_time
-async def test_all_dead_name_servers_are_named(loop: VirtualLoop) -> None:
+async def test_all_dead_name_servers_are_named(loop: NetworkedLoop) -> None:
     routes = Routes(loop, RemotingClient(loop), ["10.0.0.1:1", "10.0.0.1:2"], Random(1))
     with pytest.raises(NameServersUnreachableError) as caught:
         await routes.get("T")
@@ -133,8 +128,7 @@ async def test_all_dead_name_servers_are_named(loop: VirtualLoop) -> None:
     routes.close()
 
 
-@in_virtual_time
-async def test_nonsense_for_a_route_is_a_bad_answer(loop: VirtualLoop) -> None:
+async def test_nonsense_for_a_route_is_a_bad_answer(loop: NetworkedLoop) -> None:
     def babble(connection: Connection, request: Frame) -> None:
         connection.respond(request, body=(b'{"brokerDatas":7}',))
 
@@ -148,8 +142,7 @@ async def test_nonsense_for_a_route_is_a_bad_answer(loop: VirtualLoop) -> None:
     await server.stop()
 
 
-@in_virtual_time
-async def test_a_topic_whose_brokers_are_all_down_keeps_its_queues(loop: VirtualLoop) -> None:
+async def test_a_topic_whose_brokers_are_all_down_keeps_its_queues(loop: NetworkedLoop) -> None:
     cluster, _, routes = await start(loop)
     before = await routes.get("T")
     del cluster.topics["T"]
@@ -164,8 +157,7 @@ async def test_a_topic_whose_brokers_are_all_down_keeps_its_queues(loop: Virtual
     await cluster.close()
 
 
-@in_virtual_time
-async def test_waits_grow_with_the_outage_and_stay_bounded(loop: VirtualLoop) -> None:
+async def test_waits_grow_with_the_outage_and_stay_bounded(loop: NetworkedLoop) -> None:
     cluster, _, routes = await start(loop)
     await routes.get("T")
     waits: list[float] = []
@@ -182,8 +174,7 @@ async def test_waits_grow_with_the_outage_and_stay_bounded(loop: VirtualLoop) ->
     await cluster.close()
 
 
-@in_virtual_time
-async def test_topics_of_one_outage_are_looked_up_in_turn(loop: VirtualLoop) -> None:
+async def test_topics_of_one_outage_are_looked_up_in_turn(loop: NetworkedLoop) -> None:
     cluster, _, routes = await start(loop)
     cluster.topics["U"] = 2
     for _ in range(20):
@@ -194,8 +185,7 @@ async def test_topics_of_one_outage_are_looked_up_in_turn(loop: VirtualLoop) -> 
     await cluster.close()
 
 
-@in_virtual_time
-async def test_a_new_leader_is_found_for_all_topics_at_once(loop: VirtualLoop) -> None:
+async def test_a_new_leader_is_found_for_all_topics_at_once(loop: NetworkedLoop) -> None:
     cluster, broker, routes = await start(loop)
     cluster.topics["U"] = 2
     for topic in "TU":
@@ -212,9 +202,8 @@ async def test_a_new_leader_is_found_for_all_topics_at_once(loop: VirtualLoop) -
     await cluster.close()
 
 
-@in_virtual_time
 async def test_a_topic_that_was_just_not_found_is_not_asked_for_again_at_once(
-    loop: VirtualLoop,
+    loop: NetworkedLoop,
 ) -> None:
     cluster, _, routes = await start(loop)
     for _ in range(5):
@@ -230,8 +219,7 @@ async def test_a_topic_that_was_just_not_found_is_not_asked_for_again_at_once(
     await cluster.close()
 
 
-@in_virtual_time
-async def test_who_needs_a_leader_sleeps_until_there_is_one(loop: VirtualLoop) -> None:
+async def test_who_needs_a_leader_sleeps_until_there_is_one(loop: NetworkedLoop) -> None:
     cluster, broker, routes = await start(loop)
     await routes.get("T")
     topics = dict(cluster.topics)
@@ -252,8 +240,7 @@ async def test_who_needs_a_leader_sleeps_until_there_is_one(loop: VirtualLoop) -
     await cluster.close()
 
 
-@in_virtual_time
-async def test_who_sleeps_without_a_leader_keeps_the_look_ups_going(loop: VirtualLoop) -> None:
+async def test_who_sleeps_without_a_leader_keeps_the_look_ups_going(loop: NetworkedLoop) -> None:
     cluster, _, routes = await start(loop)
     await routes.get("T")
     topics = dict(cluster.topics)
@@ -280,8 +267,9 @@ async def test_who_sleeps_without_a_leader_keeps_the_look_ups_going(loop: Virtua
     await cluster.close()
 
 
-@in_virtual_time
-async def test_closing_tells_who_waits_for_the_look_up_of_another_topic(loop: VirtualLoop) -> None:
+async def test_closing_tells_who_waits_for_the_look_up_of_another_topic(
+    loop: NetworkedLoop,
+) -> None:
     loop.unreachable.add(9999)
     slow = Routes(loop, RemotingClient(loop), ["10.0.0.1:9999"], Random(1))
     early = asyncio.ensure_future(slow.recover("T", "broker-a"))
@@ -294,9 +282,8 @@ async def test_closing_tells_who_waits_for_the_look_up_of_another_topic(loop: Vi
     assert [type(each) for each in ended] == [ClosedError] * 3
 
 
-@in_virtual_time
 async def test_closing_tells_who_waits_that_it_is_closed_and_cancels_nobody(
-    loop: VirtualLoop,
+    loop: NetworkedLoop,
 ) -> None:
     cluster, _, routes = await start(loop)
     await routes.get("T")
@@ -323,9 +310,8 @@ async def test_closing_tells_who_waits_that_it_is_closed_and_cancels_nobody(
     await cluster.close()
 
 
-@in_virtual_time
 async def test_closing_finds_who_waits_though_another_outage_might_have_begun(
-    loop: VirtualLoop,
+    loop: NetworkedLoop,
 ) -> None:
     cluster, _, routes = await start(loop)
     await routes.recover("T", "broker-a")
@@ -341,9 +327,8 @@ async def test_closing_finds_who_waits_though_another_outage_might_have_begun(
     await cluster.close()
 
 
-@in_virtual_time
 async def test_a_wait_that_ends_while_the_client_is_being_closed_is_told_so(
-    loop: VirtualLoop,
+    loop: NetworkedLoop,
 ) -> None:
     loop.unreachable.add(9999)
     slow = Routes(loop, RemotingClient(loop), ["10.0.0.1:9999"], Random(1))
@@ -358,8 +343,7 @@ async def test_a_wait_that_ends_while_the_client_is_being_closed_is_told_so(
     assert [type(each) for each in ended] == [ClosedError] * 2
 
 
-@in_virtual_time
-async def test_who_is_cancelled_leaves_the_look_up_to_the_others(loop: VirtualLoop) -> None:
+async def test_who_is_cancelled_leaves_the_look_up_to_the_others(loop: NetworkedLoop) -> None:
     cluster, _, routes = await start(loop)
     first, second = (asyncio.ensure_future(routes.get("T")) for _ in range(2))
     await asyncio.sleep(0)
@@ -370,8 +354,7 @@ async def test_who_is_cancelled_leaves_the_look_up_to_the_others(loop: VirtualLo
     await cluster.close()
 
 
-@in_virtual_time
-async def test_after_quiet_times_a_failure_is_a_new_outage(loop: VirtualLoop) -> None:
+async def test_after_quiet_times_a_failure_is_a_new_outage(loop: NetworkedLoop) -> None:
     cluster, _, routes = await start(loop)
     for _ in range(20):
         await routes.recover("T", "broker-a")

@@ -15,9 +15,10 @@ from tests.broker.single_broker import (
     batched,
     messages,
     pull_ext,
+    running_broker,
     send_ext,
-    with_broker,
 )
+from tests.support.virtual_network import NetworkedLoop
 
 ILLEGAL, ERROR = ResponseCode.MESSAGE_ILLEGAL, ResponseCode.SYSTEM_ERROR
 NO_GROUP = ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
@@ -181,44 +182,47 @@ HANDLES = [
 ]
 
 
-def test_values_that_mean_nothing_are_refused_in_words(tmp_path: Path) -> None:
+async def test_values_that_mean_nothing_are_refused_in_words(broker: SingleBroker) -> None:
     cases = [*LEVELS, *QUEUES, *GROUPS, *TRANSACTIONS, *SIZES, *HANDLES]
 
-    async def scenario(broker: SingleBroker) -> None:
-        await broker.create_topic("orders", queues=2)
-        await broker.send("orders", 0, b"kept")
-        await broker.pull("orders", 0, 0)  # by which the group is known
-        await asyncio.sleep(1)
-        before = broker.broker.context.machine.applied_end
-        for case in cases:
-            answer = await broker.ask(case.code, case.ext, case.body)
-            assert answer.code == case.refused_with, (case, answer)
-            assert case.remark in (answer.remark or ""), (case, answer.remark)
-        assert broker.broker.context.machine.applied_end == before, "nothing was stored"
-
-    with_broker(scenario, tmp_path)
+    await broker.create_topic("orders", queues=2)
+    await broker.send("orders", 0, b"kept")
+    await broker.pull("orders", 0, 0)  # by which the group is known
+    await asyncio.sleep(1)
+    before = broker.broker.context.machine.applied_end
+    for case in cases:
+        answer = await broker.ask(case.code, case.ext, case.body)
+        assert answer.code == case.refused_with, (case, answer)
+        assert case.remark in (answer.remark or ""), (case, answer.remark)
+    assert broker.broker.context.machine.applied_end == before, "nothing was stored"
 
 
-def test_a_negative_queue_or_level_of_a_send_means_what_it_does_in_rocketmq(
-    tmp_path: Path,
+async def test_a_negative_queue_or_level_of_a_send_means_what_it_does_in_rocketmq(
+    broker: SingleBroker,
 ) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await broker.create_topic("orders", queues=1)
-        for queue_id, properties in ((-1, ""), (0, "DELAY\x01-1\x02")):
-            answer = await broker.send("orders", queue_id, b"x", properties)
-            assert (answer.code, answer.ext["queueId"]) == (ResponseCode.SUCCESS, "0")
-        assert len(messages(await broker.pull("orders", 0, 0))) == 2
-
-    with_broker(scenario, tmp_path)
+    await broker.create_topic("orders", queues=1)
+    for queue_id, properties in ((-1, ""), (0, "DELAY\x01-1\x02")):
+        answer = await broker.send("orders", queue_id, b"x", properties)
+        assert (answer.code, answer.ext["queueId"]) == (ResponseCode.SUCCESS, "0")
+    assert len(messages(await broker.pull("orders", 0, 0))) == 2
 
 
-def test_a_transaction_that_was_given_up_cannot_be_ended_any_more(tmp_path: Path) -> None:
+async def test_a_transaction_that_was_given_up_cannot_be_ended_any_more(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
     async def late(broker: SingleBroker, half: Frame) -> Frame:
         position = int(str(half.ext["msgId"])[-16:], 16)
         ext = end(tranStateTableOffset="0", commitLogOffset=str(position))
         return await broker.ask(RequestCode.END_TRANSACTION, ext)
 
-    async def scenario(broker: SingleBroker) -> None:
+    async with running_broker(
+        loop,
+        tmp_path,
+        clock_runs=True,
+        transaction_timeout_ms=1000,
+        transaction_check_interval_ms=1000,
+        transaction_check_max=2,
+    ) as broker:
         await broker.create_topic("orders", queues=1)
         marks = "TRAN_MSG\x01true\x02PGROUP\x01payers\x02"
         half = await broker.send("orders", 0, b"half", marks, f="4")
@@ -228,12 +232,3 @@ def test_a_transaction_that_was_given_up_cannot_be_ended_any_more(tmp_path: Path
         assert answer.code == ResponseCode.SYSTEM_ERROR
         assert "it has ended, or there never was one" in (answer.remark or "")
         assert messages(await broker.pull("orders", 0, 0)) == []
-
-    with_broker(
-        scenario,
-        tmp_path,
-        clock_runs=True,
-        transaction_timeout_ms=1_000,
-        transaction_check_interval_ms=1_000,
-        transaction_check_max=2,
-    )

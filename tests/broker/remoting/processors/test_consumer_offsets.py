@@ -16,7 +16,8 @@ from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.errors import RequestTimeoutError
 from broker.remoting.protocol.frame import Frame
 from broker.state.commands import CommitOffset
-from tests.broker.single_broker import ADDRESS, NOW_MS, SingleBroker, with_broker
+from tests.broker.single_broker import ADDRESS, NOW_MS, SingleBroker, running_broker
+from tests.support.virtual_network import NetworkedLoop
 
 PLACE = {"consumerGroup": "readers", "topic": "orders", "queueId": "0"}
 
@@ -43,87 +44,70 @@ async def queue_number(broker: SingleBroker, code: int, **ext: Any) -> tuple[int
     return answer.code, next(iter(answer.ext.values()), answer.remark)
 
 
-def test_a_committed_offset_is_what_the_group_is_told(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await stored(broker)
-        assert (await committed(broker, "7")).code == ResponseCode.SUCCESS
-        assert (await queried(broker)).ext == {"offset": "7"}
-
-    with_broker(scenario, tmp_path)
+async def test_a_committed_offset_is_what_the_group_is_told(broker: SingleBroker) -> None:
+    await stored(broker)
+    assert (await committed(broker, "7")).code == ResponseCode.SUCCESS
+    assert (await queried(broker)).ext == {"offset": "7"}
 
 
-def test_a_group_that_commits_exists(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await stored(broker)
-        await committed(broker, "7")
-        state = broker.broker.context.machine.state
-        assert state.groups.keys() == {"readers"}
-        assert (await committed(broker, "0", topic="%RETRY%readers")).code == ResponseCode.SUCCESS
-
-    with_broker(scenario, tmp_path)
+async def test_a_group_that_commits_exists(broker: SingleBroker) -> None:
+    await stored(broker)
+    await committed(broker, "7")
+    state = broker.broker.context.machine.state
+    assert state.groups.keys() == {"readers"}
+    assert (await committed(broker, "0", topic="%RETRY%readers")).code == ResponseCode.SUCCESS
 
 
-def test_the_offset_of_a_topic_that_nobody_created_is_refused(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        answer = await committed(broker, "0", topic="bills")
-        assert (answer.code, answer.remark) == (17, "topic[bills] not exist, apply first please!")
-        assert broker.broker.context.machine.state.offsets == {}
-
-    with_broker(scenario, tmp_path)
+async def test_the_offset_of_a_topic_that_nobody_created_is_refused(broker: SingleBroker) -> None:
+    answer = await committed(broker, "0", topic="bills")
+    assert (answer.code, answer.remark) == (17, "topic[bills] not exist, apply first please!")
+    assert broker.broker.context.machine.state.offsets == {}
 
 
 @pytest.mark.parametrize("offset", [9, 2**63 - 1])
-def test_an_offset_behind_the_end_is_refused_and_a_pull_passes_it_over(
-    tmp_path: Path, offset: int
+async def test_an_offset_behind_the_end_is_refused_and_a_pull_passes_it_over(
+    broker: SingleBroker, offset: int
 ) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await stored(broker)
-        answer = await committed(broker, offset)
-        assert answer.code == ResponseCode.SYSTEM_ERROR
-        assert (
-            answer.remark == f"the offset {offset} lies behind queue 0 of orders, which ends at 8"
-        )
-        ext = PLACE | {"commitOffset": str(offset)}
-        broker.client.push(ADDRESS, RequestCode.UPDATE_CONSUMER_OFFSET, ext)
-        found = await broker.pull("orders", 0, 7, sysFlag="5", commitOffset=str(offset))
-        assert found.code == ResponseCode.SUCCESS
-        await asyncio.sleep(5)
-        assert broker.broker.context.machine.state.offsets == {}
-        await broker.pull("orders", 0, 7, sysFlag="5", commitOffset="7")
-        await asyncio.sleep(5)
-        assert (await queried(broker)).ext == {"offset": "7"}
-        assert (await committed(broker, 8)).code == ResponseCode.SUCCESS
-
-    with_broker(scenario, tmp_path)
+    await stored(broker)
+    answer = await committed(broker, offset)
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert answer.remark == f"the offset {offset} lies behind queue 0 of orders, which ends at 8"
+    ext = PLACE | {"commitOffset": str(offset)}
+    broker.client.push(ADDRESS, RequestCode.UPDATE_CONSUMER_OFFSET, ext)
+    found = await broker.pull("orders", 0, 7, sysFlag="5", commitOffset=str(offset))
+    assert found.code == ResponseCode.SUCCESS
+    await asyncio.sleep(5)
+    assert broker.broker.context.machine.state.offsets == {}
+    await broker.pull("orders", 0, 7, sysFlag="5", commitOffset="7")
+    await asyncio.sleep(5)
+    assert (await queried(broker)).ext == {"offset": "7"}
+    assert (await committed(broker, 8)).code == ResponseCode.SUCCESS
 
 
-def test_a_pull_may_commit_the_end_of_what_is_proposed(tmp_path: Path) -> None:
+async def test_a_pull_may_commit_the_end_of_what_is_proposed(broker: SingleBroker) -> None:
     """A follower may have applied, and given out, what the leader has yet to apply."""
 
-    async def scenario(broker: SingleBroker) -> None:
-        await stored(broker)
-        broker.log_executor.hold()
-        sending = broker.loop.create_task(broker.send("orders", 0, b"x"))
-        await asyncio.sleep(0.1)
-        context = broker.broker.context
-        assert context.machine.end_offset("orders", 0) == 8
-        assert context.batcher.end_offset("orders", 0) == 9
-        committing = broker.loop.create_task(committed(broker, "9"))
-        await asyncio.sleep(0.1)
-        broker.log_executor.release()
-        assert ((await sending).code, (await committing).code) == (0, 0)
-
-    with_broker(scenario, tmp_path)
+    await stored(broker)
+    broker.log_executor.hold()
+    sending = broker.loop.create_task(broker.send("orders", 0, b"x"))
+    await asyncio.sleep(0.1)
+    context = broker.broker.context
+    assert context.machine.end_offset("orders", 0) == 8
+    assert context.batcher.end_offset("orders", 0) == 9
+    committing = broker.loop.create_task(committed(broker, "9"))
+    await asyncio.sleep(0.1)
+    broker.log_executor.release()
+    assert ((await sending).code, (await committing).code) == (0, 0)
 
 
-def test_offsets_have_a_limit_and_known_ones_move_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_offsets_have_a_limit_and_known_ones_move_on(
+    loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = replace(STATE, offsets_max=1)
     monkeypatch.setattr("broker.ingest.state_quota.STATE", few)
     monkeypatch.setattr("broker.delivery.fetch.STATE", few)
 
-    async def scenario(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path) as broker:
         await stored(broker)
         await committed(broker, "1")
         refused = await committed(broker, "0", queueId="1")
@@ -134,106 +118,85 @@ def test_offsets_have_a_limit_and_known_ones_move_on(
         await asyncio.sleep(5)
         assert broker.broker.context.machine.state.offsets == {("readers", "orders"): {0: 2}}
 
-    with_broker(scenario, tmp_path)
 
-
-def test_offsets_that_cannot_be_in_an_older_state_are_shown_as_the_end(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await stored(broker)
-        context = broker.broker.context
-        for queue_id in range(3):
-            context.batcher.add_command(CommitOffset("readers", "orders", queue_id, 2**63 - 1))
-        context.batcher.add_command(CommitOffset("readers", "gone", 0, 2**63 - 1))
-        await asyncio.sleep(1)
-        shown = orjson.loads(orjson.dumps(await groups_document(context)))["groups"]
-        (orders,) = [group for group in shown if group["topic"] == "orders"]
-        assert (orders["acknowledged"], orders["lag"]) == (8, 0)
-
-    with_broker(scenario, tmp_path)
-
-
-def test_a_leader_that_has_just_begun_takes_the_offsets_of_what_was_stored_before(
-    tmp_path: Path,
+async def test_offsets_that_cannot_be_in_an_older_state_are_shown_as_the_end(
+    broker: SingleBroker,
 ) -> None:
-    async def after(broker: SingleBroker) -> None:
+    await stored(broker)
+    context = broker.broker.context
+    for queue_id in range(3):
+        context.batcher.add_command(CommitOffset("readers", "orders", queue_id, 2**63 - 1))
+    context.batcher.add_command(CommitOffset("readers", "gone", 0, 2**63 - 1))
+    await asyncio.sleep(1)
+    shown = orjson.loads(orjson.dumps(await groups_document(context)))["groups"]
+    (orders,) = [group for group in shown if group["topic"] == "orders"]
+    assert (orders["acknowledged"], orders["lag"]) == (8, 0)
+
+
+async def test_a_leader_that_has_just_begun_takes_the_offsets_of_what_was_stored_before(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    async with running_broker(loop, tmp_path) as broker:
+        await stored(broker)
+    async with running_broker(loop, tmp_path) as broker:
         assert (await committed(broker, "8")).code == ResponseCode.SUCCESS
         assert (await committed(broker, "9")).code == ResponseCode.SYSTEM_ERROR
 
-    with_broker(stored, tmp_path)
-    with_broker(after, tmp_path)
+
+async def test_a_group_that_was_away_may_commit_what_has_expired(broker: SingleBroker) -> None:
+    await stored(broker)
+    await broker.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "orders"})
+    await broker.create_topic("orders")
+    assert (await committed(broker, "3")).code == ResponseCode.SUCCESS
 
 
-def test_a_group_that_was_away_may_commit_what_has_expired(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await stored(broker)
-        await broker.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "orders"})
-        await broker.create_topic("orders")
-        assert (await committed(broker, "3")).code == ResponseCode.SUCCESS
-
-    with_broker(scenario, tmp_path)
-
-
-def test_minus_one_is_taken_without_hiding_what_was_committed(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await stored(broker)
-        assert (await committed(broker, -1)).code == ResponseCode.SUCCESS
-        assert (await queried(broker)).ext == {"offset": "0"}
-        assert broker.broker.context.machine.state.offsets == {}
-        await committed(broker, 5)
-        assert (await committed(broker, -1)).code == ResponseCode.SUCCESS
-        assert (await queried(broker)).ext == {"offset": "5"}
-
-    with_broker(scenario, tmp_path)
+async def test_minus_one_is_taken_without_hiding_what_was_committed(broker: SingleBroker) -> None:
+    await stored(broker)
+    assert (await committed(broker, -1)).code == ResponseCode.SUCCESS
+    assert (await queried(broker)).ext == {"offset": "0"}
+    assert broker.broker.context.machine.state.offsets == {}
+    await committed(broker, 5)
+    assert (await committed(broker, -1)).code == ResponseCode.SUCCESS
+    assert (await queried(broker)).ext == {"offset": "5"}
 
 
-def test_a_new_group_begins_at_0_where_the_queue_does(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await broker.create_topic("orders")
-        answer = await queried(broker)
-        assert (answer.code, answer.ext) == (ResponseCode.SUCCESS, {"offset": "0"})
-
-    with_broker(scenario, tmp_path)
+async def test_a_new_group_begins_at_0_where_the_queue_does(broker: SingleBroker) -> None:
+    await broker.create_topic("orders")
+    answer = await queried(broker)
+    assert (answer.code, answer.ext) == (ResponseCode.SUCCESS, {"offset": "0"})
 
 
-def test_a_new_group_is_told_nothing_where_the_queue_has_lost_its_beginning(
-    tmp_path: Path,
+async def test_a_new_group_is_told_nothing_where_the_queue_has_lost_its_beginning(
+    broker: SingleBroker,
 ) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await broker.create_topic("orders")
-        await broker.send("orders", 0, b"gone")
-        await broker.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "orders"})
-        await broker.create_topic("orders")
-        answer = await queried(broker)
-        assert (answer.code, answer.ext) == (ResponseCode.QUERY_NOT_FOUND, {})
-
-    with_broker(scenario, tmp_path)
+    await broker.create_topic("orders")
+    await broker.send("orders", 0, b"gone")
+    await broker.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "orders"})
+    await broker.create_topic("orders")
+    answer = await queried(broker)
+    assert (answer.code, answer.ext) == (ResponseCode.QUERY_NOT_FOUND, {})
 
 
-def test_a_new_group_is_told_nothing_where_the_beginning_has_left_the_memory(
-    tmp_path: Path,
+async def test_a_new_group_is_told_nothing_where_the_beginning_has_left_the_memory(
+    loop: NetworkedLoop, tmp_path: Path
 ) -> None:
-    async def scenario(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path, follower_reads_percent=0) as broker:
         await broker.create_topic("orders")
         assert (await queried(broker)).code == ResponseCode.SUCCESS
         await broker.send("orders", 0, b"old")
         assert (await queried(broker)).code == ResponseCode.QUERY_NOT_FOUND
 
-    with_broker(scenario, tmp_path, follower_reads_percent=0)
 
-
-def test_a_one_way_commit_that_changes_nothing_makes_no_entry(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await stored(broker)
-        node = broker.broker.context.node
-        for offset, entries in (("7", 1), ("7", 0), ("8", 1)):
-            before = node.applied_index
-            ext = PLACE | {"commitOffset": offset}
-            broker.client.push(ADDRESS, RequestCode.UPDATE_CONSUMER_OFFSET, ext)
-            await asyncio.sleep(0.1)
-            assert node.applied_index - before == entries
-        assert (await queried(broker)).ext == {"offset": "8"}
-
-    with_broker(scenario, tmp_path)
+async def test_a_one_way_commit_that_changes_nothing_makes_no_entry(broker: SingleBroker) -> None:
+    await stored(broker)
+    node = broker.broker.context.node
+    for offset, entries in (("7", 1), ("7", 0), ("8", 1)):
+        before = node.applied_index
+        ext = PLACE | {"commitOffset": offset}
+        broker.client.push(ADDRESS, RequestCode.UPDATE_CONSUMER_OFFSET, ext)
+        await asyncio.sleep(0.1)
+        assert node.applied_index - before == entries
+    assert (await queried(broker)).ext == {"offset": "8"}
 
 
 @pytest.mark.parametrize(
@@ -245,91 +208,74 @@ def test_a_one_way_commit_that_changes_nothing_makes_no_entry(tmp_path: Path) ->
         ({"topic": ""}, "the topic has no name"),
     ],
 )
-def test_a_commit_that_makes_no_sense_is_refused(
-    tmp_path: Path, changed: dict[str, str], remark: str
+async def test_a_commit_that_makes_no_sense_is_refused(
+    broker: SingleBroker, changed: dict[str, str], remark: str
 ) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        answer = await committed(broker, "1", **changed)
-        assert answer.code == ResponseCode.SYSTEM_ERROR
-        assert remark in (answer.remark or "")
-
-    with_broker(scenario, tmp_path)
+    answer = await committed(broker, "1", **changed)
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert remark in (answer.remark or "")
 
 
-def test_a_node_that_does_not_lead_refuses_commits_and_keeps_silent_when_asked(
-    tmp_path: Path,
+async def test_a_node_that_does_not_lead_refuses_commits_and_keeps_silent_when_asked(
+    loop: NetworkedLoop, tmp_path: Path
 ) -> None:
-    async def scenario(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path, serving=False) as broker:
         assert (await committed(broker, "1")).code == ResponseCode.SERVICE_NOT_AVAILABLE
         broker.broker.context.batcher.close()
         with pytest.raises(RequestTimeoutError):
             await queried(broker)
 
-    with_broker(scenario, tmp_path, serving=False)
+
+async def test_an_offset_is_told_without_asking_the_disk(broker: SingleBroker) -> None:
+    await stored(broker)
+    await committed(broker, "7")
+    broker.log_executor.hold()
+    assert (await queried(broker)).ext == {"offset": "7"}
+    broker.log_executor.release()
 
 
-def test_an_offset_is_told_without_asking_the_disk(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await stored(broker)
-        await committed(broker, "7")
-        broker.log_executor.hold()
-        assert (await queried(broker)).ext == {"offset": "7"}
-        broker.log_executor.release()
-
-    with_broker(scenario, tmp_path)
-
-
-def test_a_node_without_a_leader_tells_queue_offsets_only_where_stale_ones_will_do(
-    tmp_path: Path,
+async def test_a_node_without_a_leader_tells_queue_offsets_only_where_stale_ones_will_do(
+    loop: NetworkedLoop, tmp_path: Path
 ) -> None:
-    async def scenario(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path / "a", serving=False) as broker:
         code, remark = await queue_number(broker, RequestCode.GET_MAX_OFFSET)
         assert code == ResponseCode.SERVICE_NOT_AVAILABLE
         assert "no leader confirmed in time" in remark
-
-    async def stale_scenario(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path / "b", serving=False, reads="stale") as broker:
         code, _ = await queue_number(broker, RequestCode.GET_MAX_OFFSET)
         assert code == ResponseCode.TOPIC_NOT_EXIST
-
-    with_broker(scenario, tmp_path / "a", serving=False)
-    with_broker(stale_scenario, tmp_path / "b", serving=False, reads="stale")
 
 
 # --- queues
 
 
-def test_min_and_max_bound_the_queue(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await broker.create_topic("orders")
-        for code in (RequestCode.GET_MIN_OFFSET, RequestCode.GET_MAX_OFFSET):
-            assert await queue_number(broker, code) == (0, "0")
-        await broker.send("orders", 0, b"x")
-        await broker.send("orders", 0, b"x")
-        assert await queue_number(broker, RequestCode.GET_MIN_OFFSET) == (0, "0")
-        assert await queue_number(broker, RequestCode.GET_MAX_OFFSET) == (0, "2")
-
-    with_broker(scenario, tmp_path)
+async def test_min_and_max_bound_the_queue(broker: SingleBroker) -> None:
+    await broker.create_topic("orders")
+    for code in (RequestCode.GET_MIN_OFFSET, RequestCode.GET_MAX_OFFSET):
+        assert await queue_number(broker, code) == (0, "0")
+    await broker.send("orders", 0, b"x")
+    await broker.send("orders", 0, b"x")
+    assert await queue_number(broker, RequestCode.GET_MIN_OFFSET) == (0, "0")
+    assert await queue_number(broker, RequestCode.GET_MAX_OFFSET) == (0, "2")
 
 
-def test_an_unknown_topic_or_queue_is_refused(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        code, remark = await queue_number(broker, RequestCode.GET_MAX_OFFSET)
-        assert (code, remark) == (17, "topic[orders] not exist, apply first please!")
-        await broker.create_topic("orders")
-        code, remark = await queue_number(broker, RequestCode.GET_MIN_OFFSET, queueId="9")
-        assert (code, remark) == (1, "the topic orders has no queue 9, its queues are 0 to 3")
-
-    with_broker(scenario, tmp_path)
+async def test_an_unknown_topic_or_queue_is_refused(broker: SingleBroker) -> None:
+    code, remark = await queue_number(broker, RequestCode.GET_MAX_OFFSET)
+    assert (code, remark) == (17, "topic[orders] not exist, apply first please!")
+    await broker.create_topic("orders")
+    code, remark = await queue_number(broker, RequestCode.GET_MIN_OFFSET, queueId="9")
+    assert (code, remark) == (1, "the topic orders has no queue 9, its queues are 0 to 3")
 
 
-def test_a_queue_is_searched_by_time_as_rocketmq_4_9_does(tmp_path: Path) -> None:
-    async def before(broker: SingleBroker) -> None:
+async def test_a_queue_is_searched_by_time_as_rocketmq_4_9_does(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    async with running_broker(loop, tmp_path) as broker:
         await broker.create_topic("orders")
         for seconds in (0, 10, 10, 20):
             broker.now_ms = NOW_MS + seconds * 1000
             await broker.send("orders", 0, b"x")
-
-    async def after(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path) as broker:
         for seconds, offset in ((-5, 0), (0, 0), (4, 0), (5, 0), (6, 1), (10, 1), (16, 3), (99, 3)):
             found = await queue_number(
                 broker,
@@ -340,15 +286,9 @@ def test_a_queue_is_searched_by_time_as_rocketmq_4_9_does(tmp_path: Path) -> Non
         earliest = await queue_number(broker, RequestCode.GET_EARLIEST_MSG_STORETIME)
         assert earliest == (0, str(NOW_MS))
 
-    with_broker(before, tmp_path)
-    with_broker(after, tmp_path)
 
-
-def test_an_empty_queue_has_no_time(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await broker.create_topic("orders")
-        assert await queue_number(broker, RequestCode.GET_EARLIEST_MSG_STORETIME) == (0, "-1")
-        found = await queue_number(broker, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, timestamp="5")
-        assert found == (0, "0")
-
-    with_broker(scenario, tmp_path)
+async def test_an_empty_queue_has_no_time(broker: SingleBroker) -> None:
+    await broker.create_topic("orders")
+    assert await queue_number(broker, RequestCode.GET_EARLIEST_MSG_STORETIME) == (0, "-1")
+    found = await queue_number(broker, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, timestamp="5")
+    assert found == (0, "0")

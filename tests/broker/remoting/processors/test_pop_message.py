@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from base64 import b64encode
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -13,10 +12,15 @@ import pytest
 from broker.limits import CONSUME
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.frame import Frame
-from tests.broker.pop.pop_client import run, sent
+from tests.broker.pop.pop_client import sent
 from tests.broker.single_broker import SingleBroker, messages
 
 PLACE = {"consumerGroup": "g", "topic": "orders", "queueId": "0"}
+
+
+@pytest.fixture
+def broker_settings() -> dict[str, Any]:
+    return {"clock_runs": True}
 
 
 async def pop(broker: SingleBroker, **changed: str) -> Frame:
@@ -51,53 +55,44 @@ async def ack(broker: SingleBroker, handle: str) -> Frame:
     return await broker.ask(RequestCode.ACK_MESSAGE, PLACE | offset)
 
 
-def test_messages_are_received_and_acknowledged(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await sent(broker, 3)
-        answer = await pop(broker, maxMsgNums="2")
-        assert (answer.code, answer.remark, answer.ext["restNum"]) == (0, "FOUND", "1")
-        assert [each.body for each in messages(answer)] == [b"0", b"1"]
-        zero, one = handles(answer)
-        assert (await ack(broker, one)).code == ResponseCode.SUCCESS
-        assert (await ack(broker, one)).code == ResponseCode.NO_MESSAGE
-        assert (await ack(broker, "0 1 2 3 0 broker-b 0 0")).code == ResponseCode.MESSAGE_ILLEGAL
-        await asyncio.sleep(11)
-        assert (await ack(broker, zero)).code == ResponseCode.NO_MESSAGE
-        again = messages(await pop(broker))
-        assert [(each.body, each.reconsume_times) for each in again] == [(b"0", 1), (b"2", 0)]
-
-    run(scenario, tmp_path)
+async def test_messages_are_received_and_acknowledged(broker: SingleBroker) -> None:
+    await sent(broker, 3)
+    answer = await pop(broker, maxMsgNums="2")
+    assert (answer.code, answer.remark, answer.ext["restNum"]) == (0, "FOUND", "1")
+    assert [each.body for each in messages(answer)] == [b"0", b"1"]
+    zero, one = handles(answer)
+    assert (await ack(broker, one)).code == ResponseCode.SUCCESS
+    assert (await ack(broker, one)).code == ResponseCode.NO_MESSAGE
+    assert (await ack(broker, "0 1 2 3 0 broker-b 0 0")).code == ResponseCode.MESSAGE_ILLEGAL
+    await asyncio.sleep(11)
+    assert (await ack(broker, zero)).code == ResponseCode.NO_MESSAGE
+    again = messages(await pop(broker))
+    assert [(each.body, each.reconsume_times) for each in again] == [(b"0", 1), (b"2", 0)]
 
 
-def test_messages_of_several_queues_have_a_start_each(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await broker.create_topic("orders")
-        for queue_id in (1, 1, 2):
-            await broker.send("orders", queue_id, b"x")
-        answer = await pop(broker, queueId="-1")
-        for handle in handles(answer):
-            *_, queue, offset = handle.split(" ")
-            ext = PLACE | {"extraInfo": handle, "queueId": queue, "offset": offset}
-            assert (await broker.ask(RequestCode.ACK_MESSAGE, ext)).code == 0
-        await asyncio.sleep(11)
-        assert (await pop(broker, queueId="-1")).code == ResponseCode.PULL_NOT_FOUND
-
-    run(scenario, tmp_path)
+async def test_messages_of_several_queues_have_a_start_each(broker: SingleBroker) -> None:
+    await broker.create_topic("orders")
+    for queue_id in (1, 1, 2):
+        await broker.send("orders", queue_id, b"x")
+    answer = await pop(broker, queueId="-1")
+    for handle in handles(answer):
+        *_, queue, offset = handle.split(" ")
+        ext = PLACE | {"extraInfo": handle, "queueId": queue, "offset": offset}
+        assert (await broker.ask(RequestCode.ACK_MESSAGE, ext)).code == 0
+    await asyncio.sleep(11)
+    assert (await pop(broker, queueId="-1")).code == ResponseCode.PULL_NOT_FOUND
 
 
-def test_a_changed_time_gives_a_new_handle(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await sent(broker, 1)
-        (handle,) = handles(await pop(broker))
-        fields = PLACE | {"extraInfo": handle, "offset": "0", "invisibleTime": "20000"}
-        answer = await broker.ask(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, fields)
-        assert answer.code == 0
-        assert (await ack(broker, handle)).code == ResponseCode.NO_MESSAGE
-        ext = answer.ext
-        new = f"0 {ext['popTime']} {ext['invisibleTime']} {ext['reviveQid']} 0 broker-a 0 0"
-        assert (await ack(broker, new)).code == 0
-
-    run(scenario, tmp_path)
+async def test_a_changed_time_gives_a_new_handle(broker: SingleBroker) -> None:
+    await sent(broker, 1)
+    (handle,) = handles(await pop(broker))
+    fields = PLACE | {"extraInfo": handle, "offset": "0", "invisibleTime": "20000"}
+    answer = await broker.ask(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, fields)
+    assert answer.code == 0
+    assert (await ack(broker, handle)).code == ResponseCode.NO_MESSAGE
+    ext = answer.ext
+    new = f"0 {ext['popTime']} {ext['invisibleTime']} {ext['reviveQid']} 0 broker-a 0 0"
+    assert (await ack(broker, new)).code == 0
 
 
 def batch(answer: Frame, bits: int, **changed: Any) -> dict[str, Any]:
@@ -120,18 +115,15 @@ async def ack_batch(broker: SingleBroker, *acks: dict[str, Any]) -> Frame:
     return await broker.ask(RequestCode.BATCH_ACK_MESSAGE, {}, body)
 
 
-def test_a_batch_acknowledges_messages_by_their_bits(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await sent(broker, 12)
-        await pop(broker, maxMsgNums="1")
-        answer = await pop(broker)
-        assert (await ack_batch(broker, batch(answer, 0b101_0000_0011))).code == 0
-        await asyncio.sleep(11)
-        left = [each.queue_offset for each in messages(await pop(broker))]
-        assert left == [0, 3, 4, 5, 6, 7, 8, 10]
-        assert (await ack_batch(broker, batch(answer, 1))).code == ResponseCode.NO_MESSAGE
-
-    run(scenario, tmp_path)
+async def test_a_batch_acknowledges_messages_by_their_bits(broker: SingleBroker) -> None:
+    await sent(broker, 12)
+    await pop(broker, maxMsgNums="1")
+    answer = await pop(broker)
+    assert (await ack_batch(broker, batch(answer, 0b101_0000_0011))).code == 0
+    await asyncio.sleep(11)
+    left = [each.queue_offset for each in messages(await pop(broker))]
+    assert left == [0, 3, 4, 5, 6, 7, 8, 10]
+    assert (await ack_batch(broker, batch(answer, 1))).code == ResponseCode.NO_MESSAGE
 
 
 @pytest.mark.parametrize(
@@ -147,55 +139,48 @@ def test_a_batch_acknowledges_messages_by_their_bits(tmp_path: Path) -> None:
         {"b": b64encode(bytes(9000) + b"\1")},
     ],
 )
-def test_a_batch_that_makes_no_sense_is_refused(tmp_path: Path, changed: dict[str, Any]) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await sent(broker, 1)
-        answer = await pop(broker)
-        told = {
-            name: value.decode() if isinstance(value, bytes) else value
-            for name, value in changed.items()
-        }
-        assert (await ack_batch(broker, batch(answer, 1, **told))).code == ResponseCode.SYSTEM_ERROR
-
-    run(scenario, tmp_path)
-
-
-def test_a_notification_tells_of_a_message_now_or_later(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await sent(broker, 0)
-        fields = PLACE | {"pollTime": "20000", "bornTime": "0"}
-        asking = asyncio.ensure_future(broker.ask(RequestCode.NOTIFICATION, fields))
-        await asyncio.sleep(1)
-        assert not asking.done()
-        await sent(broker, 1)
-        assert (await asking).ext["hasMsg"] == "true"
-        await pop(broker)
-        began = broker.loop.time()
-        assert (await broker.ask(RequestCode.NOTIFICATION, fields)).ext["hasMsg"] == "true"
-        assert broker.loop.time() - began == pytest.approx(10, abs=0.1)
-        answer = await broker.ask(RequestCode.NOTIFICATION, fields | {"pollTime": "0"})
-        assert answer.ext["hasMsg"] == "true"
-        await pop(broker)
-        answer = await broker.ask(RequestCode.NOTIFICATION, fields | {"pollTime": "0"})
-        assert answer.ext["hasMsg"] == "false"
-
-    run(scenario, tmp_path)
+async def test_a_batch_that_makes_no_sense_is_refused(
+    broker: SingleBroker, changed: dict[str, Any]
+) -> None:
+    await sent(broker, 1)
+    answer = await pop(broker)
+    told = {
+        name: value.decode() if isinstance(value, bytes) else value
+        for name, value in changed.items()
+    }
+    assert (await ack_batch(broker, batch(answer, 1, **told))).code == ResponseCode.SYSTEM_ERROR
 
 
-def test_a_wait_ends_with_its_time_or_its_connection(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await sent(broker, 0)
-        assert (await pop(broker, pollTime="3000")).code == ResponseCode.POLLING_TIMEOUT
-        held = broker.broker.context.pop.held
-        waiting = asyncio.ensure_future(pop(broker, pollTime="30000"))
-        await asyncio.sleep(1)
-        assert len(held) == 1
-        await broker.client.close()
-        await asyncio.gather(waiting, return_exceptions=True)
-        await asyncio.sleep(0.1)
-        assert len(held) == 0
+async def test_a_notification_tells_of_a_message_now_or_later(broker: SingleBroker) -> None:
+    await sent(broker, 0)
+    fields = PLACE | {"pollTime": "20000", "bornTime": "0"}
+    asking = asyncio.ensure_future(broker.ask(RequestCode.NOTIFICATION, fields))
+    await asyncio.sleep(1)
+    assert not asking.done()
+    await sent(broker, 1)
+    assert (await asking).ext["hasMsg"] == "true"
+    await pop(broker)
+    began = broker.loop.time()
+    assert (await broker.ask(RequestCode.NOTIFICATION, fields)).ext["hasMsg"] == "true"
+    assert broker.loop.time() - began == pytest.approx(10, abs=0.1)
+    answer = await broker.ask(RequestCode.NOTIFICATION, fields | {"pollTime": "0"})
+    assert answer.ext["hasMsg"] == "true"
+    await pop(broker)
+    answer = await broker.ask(RequestCode.NOTIFICATION, fields | {"pollTime": "0"})
+    assert answer.ext["hasMsg"] == "false"
 
-    run(scenario, tmp_path)
+
+async def test_a_wait_ends_with_its_time_or_its_connection(broker: SingleBroker) -> None:
+    await sent(broker, 0)
+    assert (await pop(broker, pollTime="3000")).code == ResponseCode.POLLING_TIMEOUT
+    held = broker.broker.context.pop.held
+    waiting = asyncio.ensure_future(pop(broker, pollTime="30000"))
+    await asyncio.sleep(1)
+    assert len(held) == 1
+    await broker.client.close()
+    await asyncio.gather(waiting, return_exceptions=True)
+    await asyncio.sleep(0.1)
+    assert len(held) == 0
 
 
 @pytest.mark.parametrize(
@@ -204,22 +189,18 @@ def test_a_wait_ends_with_its_time_or_its_connection(tmp_path: Path) -> None:
      {"exp": "a &&", "expType": "SQL92"}, {"expType": "XPATH"}, {"topic": "unknown"},
      {"consumerGroup": "?"}],
 )  # fmt: skip
-def test_a_request_that_makes_no_sense_is_refused(tmp_path: Path, changed: dict[str, str]) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await sent(broker, 1)
-        answer = await pop(broker, **changed)
-        assert answer.code not in {ResponseCode.SUCCESS, ResponseCode.PULL_NOT_FOUND}
-        assert answer.remark
+async def test_a_request_that_makes_no_sense_is_refused(
+    broker: SingleBroker, changed: dict[str, str]
+) -> None:
+    await sent(broker, 1)
+    answer = await pop(broker, **changed)
+    assert answer.code not in {ResponseCode.SUCCESS, ResponseCode.PULL_NOT_FOUND}
+    assert answer.remark
 
-    run(scenario, tmp_path)
 
-
-def test_fields_that_contradict_a_handle_are_refused(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await sent(broker, 1)
-        (handle,) = handles(await pop(broker))
-        ext = PLACE | {"extraInfo": handle, "offset": "5"}
-        answer = await broker.ask(RequestCode.ACK_MESSAGE, ext)
-        assert answer.code == ResponseCode.SYSTEM_ERROR
-
-    run(scenario, tmp_path)
+async def test_fields_that_contradict_a_handle_are_refused(broker: SingleBroker) -> None:
+    await sent(broker, 1)
+    (handle,) = handles(await pop(broker))
+    ext = PLACE | {"extraInfo": handle, "offset": "5"}
+    answer = await broker.ask(RequestCode.ACK_MESSAGE, ext)
+    assert answer.code == ResponseCode.SYSTEM_ERROR

@@ -19,8 +19,9 @@ from tests.broker.single_broker import (
     flip,
     messages,
     pull_ext,
-    with_broker,
+    running_broker,
 )
+from tests.support.virtual_network import NetworkedLoop
 
 FIELDS = {"suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset"}
 
@@ -53,26 +54,20 @@ def told(answer: Frame) -> tuple[int, int, int, int]:
         (-1, (21, 0, 0, 3), "OFFSET_TOO_SMALL"),
     ],
 )
-def test_a_pull_is_answered_by_where_its_offset_lies(
-    tmp_path: Path, offset: int, answer: tuple[int, int, int, int], remark: str
+async def test_a_pull_is_answered_by_where_its_offset_lies(
+    broker: SingleBroker, offset: int, answer: tuple[int, int, int, int], remark: str
 ) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await sent(broker, 3)
-        pulled = await broker.pull("orders", 0, offset)
-        assert (told(pulled), pulled.remark) == (answer, remark)
-
-    with_broker(scenario, tmp_path)
+    await sent(broker, 3)
+    pulled = await broker.pull("orders", 0, offset)
+    assert (told(pulled), pulled.remark) == (answer, remark)
 
 
 @pytest.mark.parametrize(("offset", "code"), [(0, 19), (5, 21)])
-def test_an_empty_queue_sends_whoever_asks_to_its_start(
-    tmp_path: Path, offset: int, code: int
+async def test_an_empty_queue_sends_whoever_asks_to_its_start(
+    broker: SingleBroker, offset: int, code: int
 ) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await broker.create_topic("orders")
-        assert told(await broker.pull("orders", 1, offset)) == (code, 0, 0, 0)
-
-    with_broker(scenario, tmp_path)
+    await broker.create_topic("orders")
+    assert told(await broker.pull("orders", 1, offset)) == (code, 0, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -100,122 +95,94 @@ def test_an_empty_queue_sends_whoever_asks_to_its_start(
         ),
     ],
 )
-def test_a_pull_that_cannot_be_served_says_why(
-    tmp_path: Path, topic: str, changed: dict[str, str], code: ResponseCode, remark: str
+async def test_a_pull_that_cannot_be_served_says_why(
+    broker: SingleBroker, topic: str, changed: dict[str, str], code: ResponseCode, remark: str
 ) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await broker.create_topic("orders")
-        await broker.create_topic("hidden", perm=2)
-        answer = await broker.pull(topic, 0, 0, **changed)
-        assert (answer.code, remark in (answer.remark or "")) == (code, True), answer.remark
-
-    with_broker(scenario, tmp_path)
+    await broker.create_topic("orders")
+    await broker.create_topic("hidden", perm=2)
+    answer = await broker.pull(topic, 0, 0, **changed)
+    assert (answer.code, remark in (answer.remark or "")) == (code, True), answer.remark
 
 
 @pytest.mark.parametrize(
     ("model", "code"),
     [("BROADCASTING", ResponseCode.NO_PERMISSION), ("CLUSTERING", ResponseCode.SUCCESS)],
 )
-def test_a_group_may_be_forbidden_to_broadcast(
-    tmp_path: Path, model: str, code: ResponseCode
+async def test_a_group_may_be_forbidden_to_broadcast(
+    broker: SingleBroker, model: str, code: ResponseCode
 ) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await sent(broker, 1)
-        body = b'{"groupName":"readers","consumeBroadcastEnable":false}'
-        await broker.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, body)
-        member = b'{"clientID":"c","consumerDataSet":[{"groupName":"readers","messageModel":"%b"}]}'
-        await broker.ask(RequestCode.HEART_BEAT, {}, member % model.encode())
-        assert (await broker.pull("orders", 0, 0)).code == code
-
-    with_broker(scenario, tmp_path)
+    await sent(broker, 1)
+    body = b'{"groupName":"readers","consumeBroadcastEnable":false}'
+    await broker.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, body)
+    member = b'{"clientID":"c","consumerDataSet":[{"groupName":"readers","messageModel":"%b"}]}'
+    await broker.ask(RequestCode.HEART_BEAT, {}, member % model.encode())
+    assert (await broker.pull("orders", 0, 0)).code == code
 
 
 # --- limits
 
 
-def test_a_client_like_rocketmqs_gets_32_messages_at_most(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await sent(broker, 40)
-        answer = await broker.pull("orders", 0, 0)
-        assert (len(messages(answer)), told(answer)[1]) == (32, 32)
-
-    with_broker(scenario, tmp_path)
+async def test_a_client_like_rocketmqs_gets_32_messages_at_most(broker: SingleBroker) -> None:
+    await sent(broker, 40)
+    answer = await broker.pull("orders", 0, 0)
+    assert (len(messages(answer)), told(answer)[1]) == (32, 32)
 
 
-def test_a_client_that_asks_for_more_than_32_gets_them(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await sent(broker, 40)
-        assert len(messages(await broker.pull("orders", 0, 0, maxMsgNums="1024"))) == 40
-
-    with_broker(scenario, tmp_path)
+async def test_a_client_that_asks_for_more_than_32_gets_them(broker: SingleBroker) -> None:
+    await sent(broker, 40)
+    assert len(messages(await broker.pull("orders", 0, 0, maxMsgNums="1024"))) == 40
 
 
-def test_an_answer_ends_before_256_kib(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await sent(broker, 6, size=60_000)
-        assert len(messages(await broker.pull("orders", 0, 0))) == 4
-
-    with_broker(scenario, tmp_path)
+async def test_an_answer_ends_before_256_kib(broker: SingleBroker) -> None:
+    await sent(broker, 6, size=60_000)
+    assert len(messages(await broker.pull("orders", 0, 0))) == 4
 
 
-def test_one_message_is_brought_however_large_it_is(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await sent(broker, 2, size=60_000)
-        answer = await broker.pull("orders", 0, 0, maxMsgBytes="100")
-        assert (len(messages(answer)), told(answer)[1]) == (1, 1)
-
-    with_broker(scenario, tmp_path)
+async def test_one_message_is_brought_however_large_it_is(broker: SingleBroker) -> None:
+    await sent(broker, 2, size=60_000)
+    answer = await broker.pull("orders", 0, 0, maxMsgBytes="100")
+    assert (len(messages(answer)), told(answer)[1]) == (1, 1)
 
 
 # --- tags
 
 
-def test_only_messages_with_a_wanted_tag_are_brought(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        for tag in ("a", "b", "c", "a", ""):
-            await sent(broker, 1, tag)
-        answer = await broker.pull("orders", 0, 0, subscription="a || c")
-        assert [record.queue_offset for record in messages(answer)] == [0, 2, 3]
-        assert told(answer) == (0, 5, 0, 5)
-
-    with_broker(scenario, tmp_path)
+async def test_only_messages_with_a_wanted_tag_are_brought(broker: SingleBroker) -> None:
+    for tag in ("a", "b", "c", "a", ""):
+        await sent(broker, 1, tag)
+    answer = await broker.pull("orders", 0, 0, subscription="a || c")
+    assert [record.queue_offset for record in messages(answer)] == [0, 2, 3]
+    assert told(answer) == (0, 5, 0, 5)
 
 
-def test_where_nothing_matches_the_client_goes_on_behind_it(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await sent(broker, 5, "a")
-        answer = await broker.pull("orders", 0, 0, subscription="b", sysFlag="6")
-        assert (told(answer), answer.body) == ((20, 5, 0, 5), b"")
-
-    with_broker(scenario, tmp_path)
+async def test_where_nothing_matches_the_client_goes_on_behind_it(broker: SingleBroker) -> None:
+    await sent(broker, 5, "a")
+    answer = await broker.pull("orders", 0, 0, subscription="b", sysFlag="6")
+    assert (told(answer), answer.body) == ((20, 5, 0, 5), b"")
 
 
-def test_a_filtered_pull_stops_before_the_match_that_it_cannot_bring(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        for tag in ("b", "a", "b", "a", "b", "a"):
-            await sent(broker, 1, tag)
-        answer = await broker.pull("orders", 0, 0, subscription="a", maxMsgNums="2")
-        assert [record.queue_offset for record in messages(answer)] == [1, 3]
-        assert told(answer)[1] == 5
+async def test_a_filtered_pull_stops_before_the_match_that_it_cannot_bring(
+    broker: SingleBroker,
+) -> None:
+    for tag in ("b", "a", "b", "a", "b", "a"):
+        await sent(broker, 1, tag)
+    answer = await broker.pull("orders", 0, 0, subscription="a", maxMsgNums="2")
+    assert [record.queue_offset for record in messages(answer)] == [1, 3]
+    assert told(answer)[1] == 5
 
-    with_broker(scenario, tmp_path)
 
-
-def test_without_a_subscription_that_of_the_heartbeat_counts(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await sent(broker, 1, "a")
-        await sent(broker, 1, "b")
-        heartbeat = (
-            b'{"clientID":"c","consumerDataSet":[{"groupName":"readers","subscriptionDataSet":['
-            b'{"topic":"orders","subString":"b","codeSet":[0,0],"subVersion":"7"}]}]}'
-        )
-        await broker.ask(RequestCode.HEART_BEAT, {}, heartbeat)
-        answer = await broker.pull("orders", 0, 0, sysFlag="0", subVersion="7")
-        assert [record.queue_offset for record in messages(answer)] == [1]
-        newer = await broker.pull("orders", 0, 0, sysFlag="0", subVersion="8")
-        assert newer.code == ResponseCode.SUBSCRIPTION_NOT_LATEST
-
-    with_broker(scenario, tmp_path)
+async def test_without_a_subscription_that_of_the_heartbeat_counts(broker: SingleBroker) -> None:
+    await sent(broker, 1, "a")
+    await sent(broker, 1, "b")
+    heartbeat = (
+        b'{"clientID":"c","consumerDataSet":[{"groupName":"readers","subscriptionDataSet":['
+        b'{"topic":"orders","subString":"b","codeSet":[0,0],"subVersion":"7"}]}]}'
+    )
+    await broker.ask(RequestCode.HEART_BEAT, {}, heartbeat)
+    answer = await broker.pull("orders", 0, 0, sysFlag="0", subVersion="7")
+    assert [record.queue_offset for record in messages(answer)] == [1]
+    newer = await broker.pull("orders", 0, 0, sysFlag="0", subVersion="8")
+    assert newer.code == ResponseCode.SUBSCRIPTION_NOT_LATEST
 
 
 # --- long polling
@@ -230,109 +197,93 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-def test_a_held_pull_is_answered_by_the_next_message(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await sent(broker, 1)
-        waiting = held_pull(broker, 1)
-        await settled()
-        assert not waiting.done()
-        asked_at = broker.loop.time()
-        await sent(broker, 1)
-        assert told(await waiting) == (0, 2, 0, 2)
-        assert broker.loop.time() - asked_at < 0.1
-
-    with_broker(scenario, tmp_path)
+async def test_a_held_pull_is_answered_by_the_next_message(broker: SingleBroker) -> None:
+    await sent(broker, 1)
+    waiting = held_pull(broker, 1)
+    await settled()
+    assert not waiting.done()
+    asked_at = broker.loop.time()
+    await sent(broker, 1)
+    assert told(await waiting) == (0, 2, 0, 2)
+    assert broker.loop.time() - asked_at < 0.1
 
 
-def test_a_message_of_another_tag_or_queue_does_not_end_the_wait(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await broker.create_topic("orders")
-        waiting = held_pull(broker, 0, subscription="b")
-        await settled()
-        await sent(broker, 1, "a")
-        await broker.send("orders", 1, b"x", "TAGS\x01b\x02")
-        await settled()
-        assert not waiting.done()
-        await sent(broker, 1, "b")
-        assert [record.queue_offset for record in messages(await waiting)] == [1]
-
-    with_broker(scenario, tmp_path)
-
-
-def test_a_held_pull_is_told_after_its_time_that_there_is_nothing(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await sent(broker, 1)
-        asked_at = broker.loop.time()
-        answer = await held_pull(broker, 1, suspendTimeoutMillis="15000")
-        assert told(answer) == (19, 1, 0, 1)
-        assert broker.loop.time() - asked_at == pytest.approx(15, abs=0.1)
-        assert len(broker.broker.context.delivery.long_polling) == 0
-
-    with_broker(scenario, tmp_path)
+async def test_a_message_of_another_tag_or_queue_does_not_end_the_wait(
+    broker: SingleBroker,
+) -> None:
+    await broker.create_topic("orders")
+    waiting = held_pull(broker, 0, subscription="b")
+    await settled()
+    await sent(broker, 1, "a")
+    await broker.send("orders", 1, b"x", "TAGS\x01b\x02")
+    await settled()
+    assert not waiting.done()
+    await sent(broker, 1, "b")
+    assert [record.queue_offset for record in messages(await waiting)] == [1]
 
 
-def test_a_pull_that_must_not_be_held_is_answered_at_once(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await sent(broker, 1)
-        asked_at = broker.loop.time()
-        assert told(await broker.pull("orders", 0, 1))[0] == ResponseCode.PULL_NOT_FOUND
-        assert broker.loop.time() == asked_at
+async def test_a_held_pull_is_told_after_its_time_that_there_is_nothing(
+    broker: SingleBroker,
+) -> None:
+    await sent(broker, 1)
+    asked_at = broker.loop.time()
+    answer = await held_pull(broker, 1, suspendTimeoutMillis="15000")
+    assert told(answer) == (19, 1, 0, 1)
+    assert broker.loop.time() - asked_at == pytest.approx(15, abs=0.1)
+    assert len(broker.broker.context.delivery.long_polling) == 0
 
-    with_broker(scenario, tmp_path)
+
+async def test_a_pull_that_must_not_be_held_is_answered_at_once(broker: SingleBroker) -> None:
+    await sent(broker, 1)
+    asked_at = broker.loop.time()
+    assert told(await broker.pull("orders", 0, 1))[0] == ResponseCode.PULL_NOT_FOUND
+    assert broker.loop.time() == asked_at
 
 
-def test_with_its_connection_a_held_pull_is_forgotten(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await sent(broker, 1)
-        waiting = held_pull(broker, 1)
-        await settled()
-        assert len(broker.broker.context.delivery.long_polling) == 1
-        broker.server.connections[0].abort()
-        await asyncio.gather(waiting, return_exceptions=True)
-        assert len(broker.broker.context.delivery.long_polling) == 0
-
-    with_broker(scenario, tmp_path)
+async def test_with_its_connection_a_held_pull_is_forgotten(broker: SingleBroker) -> None:
+    await sent(broker, 1)
+    waiting = held_pull(broker, 1)
+    await settled()
+    assert len(broker.broker.context.delivery.long_polling) == 1
+    broker.server.connections[0].abort()
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert len(broker.broker.context.delivery.long_polling) == 0
 
 
 # --- what else a pull does
 
 
-def test_the_offset_that_a_pull_carries_is_committed_within_a_second(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await sent(broker, 3)
-        await broker.pull("orders", 0, 3, sysFlag="5", commitOffset="3")
-        await asyncio.sleep(1.1)
-        assert broker.broker.context.machine.state.offset("readers", "orders", 0) == 3
-
-    with_broker(scenario, tmp_path)
-
-
-def test_a_negative_carried_offset_is_no_offset(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await sent(broker, 3)
-        await broker.pull("orders", 0, 3, sysFlag="5", commitOffset="-1")
-        await asyncio.sleep(1.1)
-        assert broker.broker.context.machine.state.offset("readers", "orders", 0) is None
-
-    with_broker(scenario, tmp_path)
+async def test_the_offset_that_a_pull_carries_is_committed_within_a_second(
+    broker: SingleBroker,
+) -> None:
+    await sent(broker, 3)
+    await broker.pull("orders", 0, 3, sysFlag="5", commitOffset="3")
+    await asyncio.sleep(1.1)
+    assert broker.broker.context.machine.state.offset("readers", "orders", 0) == 3
 
 
-def test_messages_that_are_no_longer_in_memory_come_from_the_log(tmp_path: Path) -> None:
-    async def before(broker: SingleBroker) -> None:
+async def test_a_negative_carried_offset_is_no_offset(broker: SingleBroker) -> None:
+    await sent(broker, 3)
+    await broker.pull("orders", 0, 3, sysFlag="5", commitOffset="-1")
+    await asyncio.sleep(1.1)
+    assert broker.broker.context.machine.state.offset("readers", "orders", 0) is None
+
+
+async def test_messages_that_are_no_longer_in_memory_come_from_the_log(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    async with running_broker(loop, tmp_path) as broker:
         await sent(broker, 10)
-
-    async def after(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path) as broker:
         assert len(messages(await broker.pull("orders", 0, 0))) == 10
 
-    with_broker(before, tmp_path)
-    with_broker(after, tmp_path)
 
-
-def test_the_loop_goes_on_while_a_pull_waits_for_the_disk(tmp_path: Path) -> None:
-    async def before(broker: SingleBroker) -> None:
+async def test_the_loop_goes_on_while_a_pull_waits_for_the_disk(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    async with running_broker(loop, tmp_path) as broker:
         await sent(broker, 1)
-
-    async def after(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path) as broker:
         broker.read_executor.hold()
         waiting = held_pull(broker, 0)
         assert (await broker.send("orders", 1, b"x")).code == ResponseCode.SUCCESS
@@ -340,17 +291,13 @@ def test_the_loop_goes_on_while_a_pull_waits_for_the_disk(tmp_path: Path) -> Non
         broker.read_executor.release()
         assert len(messages(await waiting)) == 1
 
-    with_broker(before, tmp_path)
-    with_broker(after, tmp_path)
 
-
-def test_a_pull_that_expiry_overtakes_is_sent_to_where_the_queue_begins_now(
-    tmp_path: Path,
+async def test_a_pull_that_expiry_overtakes_is_sent_to_where_the_queue_begins_now(
+    loop: NetworkedLoop, tmp_path: Path
 ) -> None:
-    async def before(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path) as broker:
         await sent(broker, 3)
-
-    async def after(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path) as broker:
         broker.read_executor.hold()
         waiting = held_pull(broker, 0)
         await settled()
@@ -361,22 +308,17 @@ def test_a_pull_that_expiry_overtakes_is_sent_to_where_the_queue_begins_now(
         broker.read_executor.release()
         assert told(await waiting) == (21, 3, 3, 3)
 
-    with_broker(before, tmp_path)
-    with_broker(after, tmp_path)
 
-
-def test_what_this_nodes_disk_does_not_have_yet_is_never_skipped(tmp_path: Path) -> None:
-    async def before(broker: SingleBroker) -> None:
+async def test_what_this_nodes_disk_does_not_have_yet_is_never_skipped(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    async with running_broker(loop, tmp_path) as broker:
         await sent(broker, 3)
-
-    async def after(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path) as broker:
         broker.broker.context.node.store.read_range = expired_read  # type: ignore[method-assign]  # a double
         answer = await broker.pull("orders", 0, 0)
         assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "not there")
         assert answer.ext == {}
-
-    with_broker(before, tmp_path)
-    with_broker(after, tmp_path)
 
 
 def expired_read(first_index: int, last_index: int, max_bytes: int) -> EntryRange:
@@ -384,11 +326,12 @@ def expired_read(first_index: int, last_index: int, max_bytes: int) -> EntryRang
 
 
 @pytest.mark.parametrize("byte", [20, 91, -3], ids=["queue offset", "body", "properties"])
-def test_a_record_that_rotted_is_given_to_nobody(tmp_path: Path, byte: int) -> None:
-    async def before(broker: SingleBroker) -> None:
+async def test_a_record_that_rotted_is_given_to_nobody(
+    loop: NetworkedLoop, tmp_path: Path, byte: int
+) -> None:
+    async with running_broker(loop, tmp_path) as broker:
         await sent(broker, 3)
-
-    async def after(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path) as broker:
         context = broker.broker.context
         queue = context.machine.queue("orders", 0)
         assert queue is not None
@@ -400,15 +343,9 @@ def test_a_record_that_rotted_is_given_to_nobody(tmp_path: Path, byte: int) -> N
         await settled()
         assert len(context.node.scrubber.damage) == 1
 
-    with_broker(before, tmp_path)
-    with_broker(after, tmp_path)
 
-
-def test_one_way_pulls_are_not_answered(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await sent(broker, 1)
-        broker.client.push(ADDRESS, RequestCode.PULL_MESSAGE, pull_ext("orders", 0, 0))
-        await settled()
-        assert (await broker.pull("orders", 0, 0)).code == ResponseCode.SUCCESS
-
-    with_broker(scenario, tmp_path)
+async def test_one_way_pulls_are_not_answered(broker: SingleBroker) -> None:
+    await sent(broker, 1)
+    broker.client.push(ADDRESS, RequestCode.PULL_MESSAGE, pull_ext("orders", 0, 0))
+    await settled()
+    assert (await broker.pull("orders", 0, 0)).code == ResponseCode.SUCCESS

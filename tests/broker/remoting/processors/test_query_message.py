@@ -10,7 +10,14 @@ import pytest
 
 from broker.remoting.protocol.codes import MISSING, RequestCode, ResponseCode
 from broker.remoting.protocol.frame import Frame
-from tests.broker.single_broker import NOW_MS, SingleBroker, flip, messages, with_broker
+from tests.broker.single_broker import (
+    NOW_MS,
+    SingleBroker,
+    flip,
+    messages,
+    running_broker,
+)
+from tests.support.virtual_network import NetworkedLoop
 
 
 async def viewed(broker: SingleBroker, position: int) -> Frame:
@@ -41,84 +48,72 @@ async def three_orders(broker: SingleBroker) -> list[int]:
     return positions
 
 
-def test_a_message_is_found_by_the_position_in_its_id(tmp_path: Path) -> None:
+async def test_a_message_is_found_by_the_position_in_its_id(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
     positions: list[int] = []
 
-    async def before(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path) as broker:
         positions.extend(await three_orders(broker))
-
-    async def after(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path) as broker:
         for position, body in zip(positions, (b"a", b"a b", b"c"), strict=True):
             (record,) = messages(await viewed(broker, position))
             assert (record.body, record.position) == (body, position)
 
-    with_broker(before, tmp_path)
-    with_broker(after, tmp_path)
-
 
 @pytest.mark.parametrize("shift", [-48, 1, 10**9])
-def test_a_position_where_no_message_begins_is_refused(tmp_path: Path, shift: int) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        position = (await three_orders(broker))[1]
-        answer = await viewed(broker, position + shift)
-        assert answer.code == ResponseCode.SYSTEM_ERROR
-        assert f"can not find message by the offset {position + shift}" in (answer.remark or "")
-        assert answer.ext[MISSING] == "true"
+async def test_a_position_where_no_message_begins_is_refused(
+    broker: SingleBroker, shift: int
+) -> None:
+    position = (await three_orders(broker))[1]
+    answer = await viewed(broker, position + shift)
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert f"can not find message by the offset {position + shift}" in (answer.remark or "")
+    assert answer.ext[MISSING] == "true"
 
-    with_broker(scenario, tmp_path)
 
-
-def test_a_message_that_is_damaged_on_the_disk_is_refused_and_not_denied(tmp_path: Path) -> None:
+async def test_a_message_that_is_damaged_on_the_disk_is_refused_and_not_denied(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
     positions: list[int] = []
 
-    async def before(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path) as broker:
         positions.extend(await three_orders(broker))
-
-    async def after(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path) as broker:
         flip(tmp_path / f"commitlog/{0:020d}", positions[1] + 88)
         answer = await viewed(broker, positions[1])
         assert (answer.code, MISSING in answer.ext) == (ResponseCode.SYSTEM_ERROR, False)
         assert "body CRC: expected" in (answer.remark or "")
         assert "can not find" not in (answer.remark or "")
 
-    with_broker(before, tmp_path)
-    with_broker(after, tmp_path)
 
-
-def test_a_message_that_the_own_disk_has_yet_to_get_is_refused_and_not_denied(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_message_that_the_own_disk_has_yet_to_get_is_refused_and_not_denied(
+    broker: SingleBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        position = (await three_orders(broker))[1]
-        context = broker.broker.context
-        monkeypatch.setattr(context.machine, "recent", lambda _position, _size: None)
-        monkeypatch.setattr(type(context.node.store), "end_position", position)
-        answer = await viewed(broker, position)
-        monkeypatch.undo()
-        assert (answer.code, MISSING in answer.ext) == (ResponseCode.SYSTEM_ERROR, False)
-        assert "does not go on to position" in (answer.remark or "")
-
-    with_broker(scenario, tmp_path)
+    position = (await three_orders(broker))[1]
+    context = broker.broker.context
+    monkeypatch.setattr(context.machine, "recent", lambda _position, _size: None)
+    monkeypatch.setattr(type(context.node.store), "end_position", position)
+    answer = await viewed(broker, position)
+    monkeypatch.undo()
+    assert (answer.code, MISSING in answer.ext) == (ResponseCode.SYSTEM_ERROR, False)
+    assert "does not go on to position" in (answer.remark or "")
 
 
-def test_messages_with_a_key_come_newest_first(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await three_orders(broker)
-        assert [r.body for r in messages(await queried(broker, "a"))] == [b"a b", b"a"]
-        assert [r.body for r in messages(await queried(broker, "a", maxNum="1"))] == [b"a b"]
-        assert [r.body for r in messages(await queried(broker, "b"))] == [b"a b"]
-
-    with_broker(scenario, tmp_path)
+async def test_messages_with_a_key_come_newest_first(broker: SingleBroker) -> None:
+    await three_orders(broker)
+    assert [r.body for r in messages(await queried(broker, "a"))] == [b"a b", b"a"]
+    assert [r.body for r in messages(await queried(broker, "a", maxNum="1"))] == [b"a b"]
+    assert [r.body for r in messages(await queried(broker, "b"))] == [b"a b"]
 
 
 @pytest.mark.parametrize("cut", [0, 40, 44, 72, 100])
-def test_keys_are_not_denied_while_their_file_is_cut_short_and_are_found_again(
-    tmp_path: Path, cut: int
+async def test_keys_are_not_denied_while_their_file_is_cut_short_and_are_found_again(
+    loop: NetworkedLoop, tmp_path: Path, cut: int
 ) -> None:
-    async def before(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path) as broker:
         await three_orders(broker)
-
-    async def after(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path, scrub_pass_seconds=1) as broker:
         (path,) = (tmp_path / "keyindex").iterdir()
         os.truncate(path, cut)
         answers = [await queried(broker, key) for key in ("a", "b", "c", "U0", "U1", "U2")]
@@ -131,46 +126,30 @@ def test_keys_are_not_denied_while_their_file_is_cut_short_and_are_found_again(
         await asyncio.sleep(3.0)  # a pass of the scrub
         assert [r.body for r in messages(await queried(broker, "a"))] == [b"a b", b"a"]
 
-    with_broker(before, tmp_path)
-    with_broker(after, tmp_path, scrub_pass_seconds=1)
+
+async def test_a_unique_key_is_a_key_too(broker: SingleBroker) -> None:
+    await three_orders(broker)
+    found = await queried(broker, "U2", _UNIQUE_KEY_QUERY="true")
+    assert [record.body for record in messages(found)] == [b"c"]
+    assert found.ext["indexLastUpdateTimestamp"] == str(NOW_MS + 20_000)
 
 
-def test_a_unique_key_is_a_key_too(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
+async def test_only_messages_of_the_asked_time_are_found(broker: SingleBroker) -> None:
+    await three_orders(broker)
+    late = await queried(broker, "a", beginTimestamp=str(NOW_MS + 5_000))
+    assert [record.body for record in messages(late)] == [b"a b"]
+
+
+async def test_a_key_that_nobody_used_is_not_found(broker: SingleBroker) -> None:
+    await three_orders(broker)
+    answer = await queried(broker, "z")
+    assert answer.code == ResponseCode.QUERY_NOT_FOUND
+    other = await queried(broker, "a", topic="bills")
+    assert other.code == ResponseCode.QUERY_NOT_FOUND
+
+
+async def test_keys_are_found_after_a_restart(loop: NetworkedLoop, tmp_path: Path) -> None:
+    async with running_broker(loop, tmp_path) as broker:
         await three_orders(broker)
-        found = await queried(broker, "U2", _UNIQUE_KEY_QUERY="true")
-        assert [record.body for record in messages(found)] == [b"c"]
-        assert found.ext["indexLastUpdateTimestamp"] == str(NOW_MS + 20_000)
-
-    with_broker(scenario, tmp_path)
-
-
-def test_only_messages_of_the_asked_time_are_found(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await three_orders(broker)
-        late = await queried(broker, "a", beginTimestamp=str(NOW_MS + 5_000))
-        assert [record.body for record in messages(late)] == [b"a b"]
-
-    with_broker(scenario, tmp_path)
-
-
-def test_a_key_that_nobody_used_is_not_found(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await three_orders(broker)
-        answer = await queried(broker, "z")
-        assert answer.code == ResponseCode.QUERY_NOT_FOUND
-        other = await queried(broker, "a", topic="bills")
-        assert other.code == ResponseCode.QUERY_NOT_FOUND
-
-    with_broker(scenario, tmp_path)
-
-
-def test_keys_are_found_after_a_restart(tmp_path: Path) -> None:
-    async def before(broker: SingleBroker) -> None:
-        await three_orders(broker)
-
-    async def after(broker: SingleBroker) -> None:
+    async with running_broker(loop, tmp_path) as broker:
         assert [r.body for r in messages(await queried(broker, "a"))] == [b"a b", b"a"]
-
-    with_broker(before, tmp_path)
-    with_broker(after, tmp_path)

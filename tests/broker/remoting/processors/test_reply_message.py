@@ -17,9 +17,10 @@ from tests.broker.single_broker import (
     NOW_MS,
     SingleBroker,
     messages,
+    running_broker,
     send_ext,
-    with_broker,
 )
+from tests.support.virtual_network import NetworkedLoop
 
 REPLY_TOPIC = "DefaultCluster_REPLY_TOPIC"
 REPLY = "MSG_TYPE\x01reply\x02CORRELATION_ID\x0142\x02REPLY_TO_CLIENT\x01asker"
@@ -49,48 +50,42 @@ async def reply(broker: SingleBroker, properties: str = REPLY, body: bytes = b"y
     return await broker.ask(RequestCode.SEND_REPLY_MESSAGE_V2, ext, body)
 
 
-def test_a_reply_is_passed_on_to_the_client_that_asked(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        asker = Asker(broker)
-        await asker.connect()
-        answer = await reply(broker)
-        assert answer.code == ResponseCode.SUCCESS
-        assert answer.ext.keys() >= {"msgId", "queueId", "queueOffset"}
-        (got,) = asker.got
-        assert (got.body, got.ext["topic"], got.ext["queueId"]) == (b"yes", REPLY_TOPIC, "0")
-        assert got.ext["storeHost"] == ADDRESS
-        assert decode_properties(str(got.ext["properties"]).encode()) == {
-            "MSG_TYPE": "reply",
-            "CORRELATION_ID": "42",
-            "REPLY_TO_CLIENT": "asker",
-            "PUSH_REPLY_TIME": str(NOW_MS),
-        }
-        await asker.client.close()
-
-    with_broker(scenario, tmp_path)
+async def test_a_reply_is_passed_on_to_the_client_that_asked(broker: SingleBroker) -> None:
+    asker = Asker(broker)
+    await asker.connect()
+    answer = await reply(broker)
+    assert answer.code == ResponseCode.SUCCESS
+    assert answer.ext.keys() >= {"msgId", "queueId", "queueOffset"}
+    (got,) = asker.got
+    assert (got.body, got.ext["topic"], got.ext["queueId"]) == (b"yes", REPLY_TOPIC, "0")
+    assert got.ext["storeHost"] == ADDRESS
+    assert decode_properties(str(got.ext["properties"]).encode()) == {
+        "MSG_TYPE": "reply",
+        "CORRELATION_ID": "42",
+        "REPLY_TO_CLIENT": "asker",
+        "PUSH_REPLY_TIME": str(NOW_MS),
+    }
+    await asker.client.close()
 
 
-def test_replies_with_long_names_are_taken_too(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        asker = Asker(broker)
-        await asker.connect()
-        ext = {
-            "producerGroup": "repliers",
-            "topic": REPLY_TOPIC,
-            "defaultTopic": "TBW102",
-            "defaultTopicQueueNums": "4",
-            "queueId": "0",
-            "sysFlag": "0",
-            "bornTimestamp": "1",
-            "flag": "7",
-            "properties": REPLY,
-        }
-        answer = await broker.ask(RequestCode.SEND_REPLY_MESSAGE, ext, b"yes")
-        assert answer.code == ResponseCode.SUCCESS
-        assert asker.got[0].ext["flag"] == "7"
-        await asker.client.close()
-
-    with_broker(scenario, tmp_path)
+async def test_replies_with_long_names_are_taken_too(broker: SingleBroker) -> None:
+    asker = Asker(broker)
+    await asker.connect()
+    ext = {
+        "producerGroup": "repliers",
+        "topic": REPLY_TOPIC,
+        "defaultTopic": "TBW102",
+        "defaultTopicQueueNums": "4",
+        "queueId": "0",
+        "sysFlag": "0",
+        "bornTimestamp": "1",
+        "flag": "7",
+        "properties": REPLY,
+    }
+    answer = await broker.ask(RequestCode.SEND_REPLY_MESSAGE, ext, b"yes")
+    assert answer.code == ResponseCode.SUCCESS
+    assert asker.got[0].ext["flag"] == "7"
+    await asker.client.close()
 
 
 @pytest.mark.parametrize(
@@ -100,63 +95,50 @@ def test_replies_with_long_names_are_taken_too(tmp_path: Path) -> None:
         ("REPLY_TO_CLIENT\x01nobody\x02", "channel of <nobody> not found"),
     ],
 )
-def test_a_reply_to_nobody_is_refused(tmp_path: Path, properties: str, remark: str) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        answer = await reply(broker, properties)
-        assert (answer.code, remark in (answer.remark or "")) == (ResponseCode.SYSTEM_ERROR, True)
-
-    with_broker(scenario, tmp_path)
+async def test_a_reply_to_nobody_is_refused(
+    broker: SingleBroker, properties: str, remark: str
+) -> None:
+    answer = await reply(broker, properties)
+    assert (answer.code, remark in (answer.remark or "")) == (ResponseCode.SYSTEM_ERROR, True)
 
 
 @pytest.mark.parametrize(
     ("code", "remark"), [(ResponseCode.SYSTEM_ERROR, "as the test wants"), (None, "in time")]
 )
-def test_a_reply_that_the_asker_does_not_take_has_failed(
-    tmp_path: Path, code: int | None, remark: str
+async def test_a_reply_that_the_asker_does_not_take_has_failed(
+    broker: SingleBroker, code: int | None, remark: str
 ) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        asker = Asker(broker, code)
-        await asker.connect()
-        answer = await reply(broker)
-        assert (answer.code, remark in (answer.remark or "")) == (ResponseCode.SYSTEM_ERROR, True)
-        await asker.client.close()
-
-    with_broker(scenario, tmp_path)
+    asker = Asker(broker, code)
+    await asker.connect()
+    answer = await reply(broker)
+    assert (answer.code, remark in (answer.remark or "")) == (ResponseCode.SYSTEM_ERROR, True)
+    await asker.client.close()
 
 
-def test_an_asker_whose_connection_closed_is_not_found_any_more(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        asker = Asker(broker)
-        await asker.connect()
-        await asker.client.close()
-        await asyncio.sleep(0.01)
-        assert "not found" in ((await reply(broker)).remark or "")
-
-    with_broker(scenario, tmp_path)
+async def test_an_asker_whose_connection_closed_is_not_found_any_more(broker: SingleBroker) -> None:
+    asker = Asker(broker)
+    await asker.connect()
+    await asker.client.close()
+    await asyncio.sleep(0.01)
+    assert "not found" in ((await reply(broker)).remark or "")
 
 
-def test_a_reply_that_is_too_large_is_refused(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        answer = await reply(broker, body=b"x" * (64 * 1024 + 1))
-        assert answer.code == ResponseCode.MESSAGE_ILLEGAL
-
-    with_broker(scenario, tmp_path)
+async def test_a_reply_that_is_too_large_is_refused(broker: SingleBroker) -> None:
+    answer = await reply(broker, body=b"x" * (64 * 1024 + 1))
+    assert answer.code == ResponseCode.MESSAGE_ILLEGAL
 
 
-def test_who_consumes_a_request_learns_where_to_reply(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
-        await broker.create_topic("orders")
-        await broker.send("orders", 0, b"?", "CORRELATION_ID\x0142\x02REPLY_TO_CLIENT\x01asker\x02")
-        (request,) = messages(await broker.pull("orders", 0, 0))
-        assert request.property_map["CLUSTER"] == "DefaultCluster"
-        announced = broker.broker.announcements.current().topics[REPLY_TOPIC]
-        assert announced["writeQueueNums"] == 1
-
-    with_broker(scenario, tmp_path)
+async def test_who_consumes_a_request_learns_where_to_reply(broker: SingleBroker) -> None:
+    await broker.create_topic("orders")
+    await broker.send("orders", 0, b"?", "CORRELATION_ID\x0142\x02REPLY_TO_CLIENT\x01asker\x02")
+    (request,) = messages(await broker.pull("orders", 0, 0))
+    assert request.property_map["CLUSTER"] == "DefaultCluster"
+    announced = broker.broker.announcements.current().topics[REPLY_TOPIC]
+    assert announced["writeQueueNums"] == 1
 
 
-def test_a_node_that_does_not_lead_passes_nothing_on(tmp_path: Path) -> None:
-    async def scenario(broker: SingleBroker) -> None:
+async def test_a_node_that_does_not_lead_passes_nothing_on(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    async with running_broker(loop, tmp_path, serving=False) as broker:
         assert (await reply(broker)).code == ResponseCode.SERVICE_NOT_AVAILABLE
-
-    with_broker(scenario, tmp_path, serving=False)

@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
+import pytest
+
 from broker.state.broker_state import BrokerState
 from broker.state.commands import Command, PutTopic
 from broker.state.state_machine import BrokerStateMachine
@@ -104,6 +106,7 @@ async def is_proved_again(cluster: Unwatched, host: BrokerHost, boot: int) -> No
     assert not wrong(host)
 
 
+@pytest.mark.minutes
 def test_who_has_a_wrong_state_says_so_within_a_second_and_takes_it_again_leaders_too() -> None:
     async def script(cluster: Unwatched) -> None:
         leader, follower = leader_and_follower(cluster)
@@ -234,6 +237,7 @@ def test_verify_finds_a_checkpoint_that_is_not_what_the_log_proves() -> None:
     run(script)
 
 
+@pytest.mark.minutes
 def test_who_cannot_apply_the_log_rightly_gets_the_state_of_a_peer() -> None:
     patch = Patch()
     ends: list[int] = []

@@ -1,0 +1,60 @@
+"""Which snapshots are restored: whole ones, and of each group the one that holds most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from broker.cli.terminal.command_error import CommandError, UsageError
+from broker.cli.terminal.progress import Progress
+from store.errors import DataFormatError, DataLockedError, StoreError
+from store.io.filesystem import FileSystem
+from store.restore import SnapshotSource
+from store.verify import log_size, verify_replicas
+from store.verify.plan.targets import find_replicas
+
+
+def find_snapshots(fs: FileSystem, directories: Iterable[Path]) -> list[SnapshotSource]:
+    """The snapshots of replicas in these directories and below.
+
+    Raises :class:`UsageError` if one of them is none.
+    """
+    try:
+        found = [
+            SnapshotSource.open(fs, replica)
+            for directory in directories
+            for replica in find_replicas(fs, str(directory.absolute()))
+        ]
+    except (StoreError, OSError) as error:
+        raise UsageError(str(error)) from error
+    return found
+
+
+def check_whole(fs: FileSystem, snapshots: Sequence[SnapshotSource]) -> None:
+    """Checks them as ``dledger verify`` does. Raises :class:`CommandError` for any finding."""
+    total = sum(log_size(fs, snapshot.directory) for snapshot in snapshots)
+    progress = Progress("bytes of log checked", total=total)
+    try:
+        found = verify_replicas(fs, [each.directory for each in snapshots], progress.add).findings
+    except (DataLockedError, DataFormatError) as error:
+        raise UsageError(str(error)) from error
+    except (StoreError, OSError) as error:
+        raise CommandError(f"the check could not be finished: {error}") from error
+    finally:
+        progress.end()
+    if found:
+        raise CommandError(
+            f"nothing is restored: {found[0]} ({len(found)} finding(s) in all; `dledger verify` "
+            "tells them; name the directories of whole replicas only)"
+        )
+
+
+def newest_of_each_group(snapshots: Iterable[SnapshotSource]) -> dict[str, SnapshotSource]:
+    """By group the one with most entries. All of them are committed."""
+    newest: dict[str, SnapshotSource] = {}
+    for snapshot in sorted(snapshots, key=lambda each: each.directory):
+        group = snapshot.identity.group
+        known = newest.get(group)
+        if known is None or snapshot.manifest.commit_index > known.manifest.commit_index:
+            newest[group] = snapshot
+    return dict(sorted(newest.items()))

@@ -1,0 +1,25 @@
+"""The options that say where the servers of a local cluster listen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from broker.cli.local_cluster.port_layout import DEFAULT_PORTS
+from broker.cli.terminal.numbers import PORT
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def port_options(command: F) -> F:
+    """The parameters ``namesrv_port``, ``port`` and ``http_port``; None if not given."""
+    for name, what, usual in (
+        ("--http-port", "The first broker's HTTP port", DEFAULT_PORTS.http),
+        ("--port", "The first broker's port", DEFAULT_PORTS.remoting),
+        ("--namesrv-port", "The NameServer's port", DEFAULT_PORTS.namesrv),
+    ):
+        told = f"{what} (default: {usual}, or as it was; 0: any that is free)."
+        command = click.option(name, type=PORT, metavar="PORT", help=told)(command)
+    return command

@@ -1,0 +1,240 @@
+"""Planted bugs S: somebody does what he may not do, or may not do what he may."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+import broker.security.access_control
+import broker.security.authorize
+import broker.server.broker
+from broker.maintenance.account_changes import AccountChanges, Done
+from broker.nameserver import server as name_server
+from broker.remoting import forwarder
+from broker.remoting.access_guard import Classifier, guarded
+from broker.remoting.connection import Connection, Handler
+from broker.remoting.forwarded_frame import ForwardedFrame, pack_forwarded
+from broker.remoting.processors.request_access import BROKER_ACCESS
+from broker.remoting.protocol.codes import RequestCode
+from broker.remoting.protocol.frame import Frame
+from broker.security.access_control import AccessControl
+from broker.security.accounts import Account
+from broker.security.authorize import DESCRIBE, Access, Action, Caller
+from broker.security.permissions import Permission
+from broker.security.signature import CALLER_FIELDS, SIGNATURE, is_signed_by
+from broker.state.broker_state import BrokerState
+from broker.state.commands import PutAccess
+from simulator.bugs.broker.state_divergence import obeys_otherwise
+from simulator.bugs.planted_bug import Bug, Patch
+from simulator.worlds.registry import ACCOUNTS
+
+
+def wrong_signature_taken(patch: Patch) -> None:
+    """A signature must be there, and is not compared."""
+
+    def careless(_secret_key: bytes, ext: Mapping[str, object], _body: bytes) -> bool:
+        return SIGNATURE in ext
+
+    patch.set(broker.security.access_control, "is_signed_by", careless)
+
+
+def body_not_signed(patch: Patch) -> None:
+    """A signature that was right once is right with any body."""
+    right: set[tuple[bytes, object]] = set()
+
+    def remembering(secret_key: bytes, ext: Mapping[str, object], body: bytes) -> bool:
+        known = secret_key, ext.get(SIGNATURE)
+        if is_signed_by(secret_key, ext, body):
+            right.add(known)
+        return known in right
+
+    patch.set(broker.security.access_control, "is_signed_by", remembering)
+
+
+def unsigned_request_taken(patch: Patch) -> None:
+    """A request that is not signed is the one of the account that it names."""
+    signed = AccessControl.signed
+
+    def trusting(
+        control: AccessControl, ext: Mapping[str, object], body: bytes, host: str
+    ) -> Caller:
+        if SIGNATURE not in ext and "AccessKey" in ext:
+            found = control._find(str(ext["AccessKey"]), host)
+            return found if isinstance(found, Caller) else Caller("unsigned", found[1])
+        return signed(control, ext, body, host)
+
+    patch.set(AccessControl, "signed", trusting)
+
+
+def permission_not_checked_on_one_door(patch: Patch) -> None:
+    """Request 10 needs an account and no permission, unlike 310."""
+    _with_rows(patch, {RequestCode.SEND_MESSAGE: lambda _request: DESCRIBE})
+
+
+def admin_requests_for_everybody(patch: Patch) -> None:
+    """Whoever has an account makes accounts and topics."""
+
+    def row(_request: Frame) -> Iterable[Access]:
+        return DESCRIBE
+
+    codes = RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, RequestCode.UPDATE_AND_CREATE_TOPIC
+    _with_rows(patch, dict.fromkeys(codes, row))
+
+
+def anybody_forwards(patch: Patch) -> None:
+    """Whoever has an account may name the client whose request it forwards."""
+    _with_rows(patch, {RequestCode.FORWARD: lambda _request: DESCRIBE})
+
+
+def _with_rows(patch: Patch, rows: Mapping[int, Classifier]) -> None:
+    patch.set(broker.server.broker, "BROKER_ACCESS", {**BROKER_ACCESS, **rows})
+
+
+def group_not_checked(patch: Patch) -> None:
+    """Who may consume a topic may do it as a member of any group."""
+    authorize = broker.security.authorize.authorize
+
+    def careless(caller: Caller, access: Access) -> str:
+        return "" if access.group and caller.account else authorize(caller, access)
+
+    patch.set(broker.security.access_control, "authorize", careless)
+
+
+def any_permission_is_enough(patch: Patch) -> None:
+    """Who may consume a topic may send to it."""
+    authorize = broker.security.authorize.authorize
+
+    def careless(caller: Caller, access: Access) -> str:
+        why = authorize(caller, access)
+        if why and access.action is Action.PUBLISH:
+            return authorize(caller, access._replace(action=Action.CONSUME))
+        return why
+
+    patch.set(broker.security.access_control, "authorize", careless)
+
+
+def default_before_the_named_permission(patch: Patch) -> None:
+    """What an account may do with all topics, it may do with one that is denied by name."""
+
+    def generous(account: Account, name: str) -> Permission:
+        return account.topics.get(name, Permission.DENY) | account.default_topic
+
+    patch.set(Account, "topic_permission", generous)
+
+
+def forwarded_request_not_checked(patch: Patch) -> None:
+    """A leader believes that the follower has checked what it forwards."""
+
+    def believing(
+        dispatch: Handler,
+        access: AccessControl,
+        needs: Mapping[int, Classifier],
+        *,
+        always: Collection[int] = (),
+        without: Collection[int] = (),
+    ) -> Handler:
+        guard = guarded(dispatch, access, needs, always=always, without=without)
+
+        def check(connection: Connection, request: Frame) -> None:
+            (dispatch if isinstance(request, ForwardedFrame) else guard)(connection, request)
+
+        return check
+
+    patch.set(broker.server.broker, "guarded", believing)
+
+
+def forwarded_request_loses_its_caller(patch: Patch) -> None:
+    """A follower forwards a request without the fields that say who asks."""
+    packed = pack_forwarded
+
+    def anonymous(request: Frame, client: str) -> Mapping[str, str]:
+        ext = {name: value for name, value in request.ext.items() if name not in CALLER_FIELDS}
+        return packed(Frame(request.code, request.opaque, ext=ext, body=request.body), client)
+
+    patch.set(forwarder, "pack_forwarded", anonymous)
+
+
+def replaced_key_goes_on(patch: Patch) -> None:
+    """A node goes on with the account as it knew it first."""
+    find = AccessControl._find
+
+    def forgetful(
+        control: AccessControl, access_key: str, host: str
+    ) -> Caller | tuple[bytes, Account]:
+        known = control._known.get(access_key)
+        if known is not None:
+            return known.secret_key, known.account
+        return find(control, access_key, host)
+
+    patch.set(AccessControl, "_find", forgetful)
+
+
+def change_told_before_it_is_committed(patch: Patch) -> None:
+    """An admin is told that an account is changed when the change is proposed."""
+    propose = AccountChanges._propose
+
+    def hasty(changes: AccountChanges, make: Callable[[], PutAccess], done: Done) -> None:
+        propose(changes, make, lambda _error: None)
+        done(None)
+
+    patch.set(AccountChanges, "_propose", hasty)
+
+
+def accounts_not_in_checkpoints(patch: Patch) -> None:
+    """A restart begins without accounts."""
+    packed = BrokerState.to_bytes
+
+    def without(state: BrokerState) -> bytes:
+        access, state.access = state.access, {}
+        try:
+            return packed(state)
+        finally:
+            state.access = access
+
+    patch.set(BrokerState, "to_bytes", without)
+
+
+def everybody_registers(patch: Patch) -> None:
+    """A NameServer takes registrations from whoever reaches it."""
+    patch.set(name_server, "READS", name_server.READS | {RequestCode.REGISTER_BROKER})
+
+
+def one_replica_misses_changes(patch: Patch) -> None:
+    """One replica does not apply changes of accounts."""
+    obeys_otherwise(
+        patch,
+        lambda _machine, commands: [each for each in commands if not isinstance(each, PutAccess)],
+    )
+
+
+SERVED = "is served, though | is stored in | what no admin has asked for"
+REFUSED = "is refused, though"
+
+
+def _bug(id_: str, plant: Callable[[Patch], None], says: str, seeds: int, *kinds: str) -> Bug:
+    kinds = kinds or ("client pause", "stop")
+    return Bug(id_, plant, says, seeds, seconds=8.0, world=ACCOUNTS, kinds=kinds)
+
+
+BUGS = (
+    _bug("S1x", wrong_signature_taken, SERVED, 5),
+    _bug("S2x", body_not_signed, SERVED, 5),
+    _bug("S3x", unsigned_request_taken, SERVED, 5),
+    _bug("S4x", permission_not_checked_on_one_door, SERVED, 5),
+    _bug("S5x", admin_requests_for_everybody, SERVED, 5),
+    _bug("S6x", anybody_forwards, SERVED, 40),
+    _bug("S7x", group_not_checked, SERVED, 5),
+    _bug("S8x", any_permission_is_enough, SERVED, 5),
+    _bug("S9x", default_before_the_named_permission, SERVED, 5),
+    _bug("S10x", forwarded_request_not_checked, SERVED, 100, "partition", "pause", "delay"),
+    _bug("S11x", forwarded_request_loses_its_caller, REFUSED, 5),
+    _bug("S12x", replaced_key_goes_on, f"{SERVED} | {REFUSED}", 5),
+    _bug("S13x", change_told_before_it_is_committed, "is changed, and the log lacks it", 5),
+    _bug("S14x", accounts_not_in_checkpoints, "that nobody had | gives up a state", 10, "crash"),
+    _bug("S15x", everybody_registers, SERVED, 5),
+    _bug(
+        "S16x",
+        one_replica_misses_changes,
+        f"{REFUSED} | has another state in settings, and says so in time",
+        10,
+    ),
+)

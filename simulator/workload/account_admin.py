@@ -1,0 +1,158 @@
+"""An admin that changes accounts, and what it has in common with those who hold them."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+
+from broker.remoting.client import RemotingClient
+from broker.remoting.protocol.codes import RequestCode
+from broker.remoting.protocol.errors import CallError
+from broker.security.credentials import Credentials
+from simulator.hosts.client_host import ClientHost
+from simulator.workload.account_requests import (
+    ADMIN,
+    AccountHistory,
+    AccountRequest,
+    Definition,
+)
+
+TOPICS = ("ledgers", "wages")
+GROUPS = ("clerks", "guests")
+HOLDERS = ("alice-1", "bobby-2", "carol-3")
+PERMISSIONS = ("DENY", "PUB", "SUB", "PUB|SUB")
+GROUP_PERMISSIONS = ("DENY", "SUB")
+REMOVED_SHARE, NEW_KEY_SHARE, ADMIN_SHARE, WHITE_SHARE = 0.15, 0.3, 0.1, 0.2
+KEY_VALUE_SHARE = 0.2
+ADMIN_PAUSE_SECONDS = (0.2, 0.8)
+SUCCESS = 0
+
+
+def body_of(number: int) -> bytes:
+    """Of a message: it names its request."""
+    return b"request %d" % number
+
+
+class AccountClient(ABC):
+    """What an admin and a holder have in common."""
+
+    def __init__(
+        self,
+        history: AccountHistory,
+        rng: Random,
+        addresses: Callable[[], Sequence[str]],
+        name_server: str,
+    ) -> None:
+        """``addresses`` are those of the brokers that must run."""
+        self.history = history
+        self.rng = rng
+        self.addresses = addresses
+        self.name_server = name_server
+        self.working = True
+
+    @abstractmethod
+    async def main(self, client_host: ClientHost) -> None:
+        """The process of the client."""
+
+    def stop(self) -> None:
+        """Asks for nothing new."""
+        self.working = False
+
+    def request(
+        self,
+        client_host: ClientHost,
+        code: int,
+        ext: Mapping[str, str],
+        body: bytes | None = None,
+        *,
+        address: str = "",
+        keys: Credentials | None = None,
+    ) -> AccountRequest:
+        """A new request, signed with ``keys``; by default a message for a broker by chance."""
+        number = self.history.next_number()
+        said = body_of(number) if body is None else body
+        return AccountRequest(
+            number,
+            client_host.name,
+            client_host.ip,
+            address or self.rng.choice(self.addresses()),
+            code,
+            ext if keys is None else keys.sign(ext, (said,)),
+            said,
+        )
+
+    async def ask(
+        self, client_host: ClientHost, remoting: RemotingClient, request: AccountRequest
+    ) -> bool:
+        """Whether it was answered with success."""
+        try:
+            answer = await self.history.send(client_host, remoting, request)
+        except CallError:
+            return False
+        return answer.code == SUCCESS
+
+
+class AccountAdmin(AccountClient):
+    """Makes, changes and removes accounts; in the end all may do everything."""
+
+    finished = False
+    """Nothing changes accounts any more, so they stay what they are."""
+
+    async def main(self, client_host: ClientHost) -> None:
+        """The process of the admin. The next process begins with what this one left."""
+        remoting = RemotingClient(asyncio.get_running_loop())
+        while self.working:
+            await asyncio.sleep(self.rng.uniform(*ADMIN_PAUSE_SECONDS))
+            access_key = self.rng.choice(HOLDERS)
+            if self.rng.random() < REMOVED_SHARE:
+                code, ext = RequestCode.DELETE_ACL_CONFIG, {"accessKey": access_key}
+                asked = self.request(client_host, code, ext, b"", keys=ADMIN)
+                await self.ask(client_host, remoting, asked)
+            else:
+                await self._put(client_host, remoting, access_key, self._drawn(access_key))
+            if self.rng.random() < KEY_VALUE_SHARE:
+                ext = {"namespace": "numbers", "key": "one", "value": "1"}
+                code, address = RequestCode.PUT_KV_CONFIG, self.name_server
+                asked = self.request(client_host, code, ext, b"", address=address, keys=ADMIN)
+                await self.ask(client_host, remoting, asked)
+        # An account that was an admin for a while may have changed others; this may be stored late.
+        while not self.finished:
+            for place, access_key in enumerate(HOLDERS):
+                definition = Definition(f"last-secret-{place}", False, "PUB|SUB", "SUB")
+                await self._put(client_host, remoting, access_key, definition)
+            await asyncio.sleep(0.5)
+
+    def _drawn(self, access_key: str) -> Definition:
+        rng, before = self.rng, self.history.keys.get(access_key)
+        if before is None or rng.random() < NEW_KEY_SHARE:
+            secret_key = f"secret-{access_key}-{rng.getrandbits(40):010x}"
+        else:
+            secret_key = before[-1]
+        return Definition(
+            secret_key,
+            rng.random() < ADMIN_SHARE,
+            rng.choice(PERMISSIONS),
+            rng.choice(GROUP_PERMISSIONS),
+            tuple((topic, rng.choice(PERMISSIONS)) for topic in TOPICS if rng.random() < 0.6),
+            tuple((group, rng.choice(GROUP_PERMISSIONS)) for group in GROUPS if rng.random() < 0.6),
+            white_address_of(access_key) if rng.random() < WHITE_SHARE else "",
+        )
+
+    async def _put(
+        self,
+        client_host: ClientHost,
+        remoting: RemotingClient,
+        access_key: str,
+        definition: Definition,
+    ) -> None:
+        self.history.keys.setdefault(access_key, []).append(definition.secret_key)
+        code, ext = RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, definition.fields(access_key)
+        asked = self.request(client_host, code, ext, b"", keys=ADMIN)
+        await self.ask(client_host, remoting, asked)
+
+
+def white_address_of(access_key: str) -> str:
+    """The address in the white list of an account. No client has it."""
+    return f"10.0.99.{HOLDERS.index(access_key) + 1}"

@@ -1,0 +1,82 @@
+"""Brokers and a NameServer with access control: an admin, and clients with accounts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from simulator.hosts.broker_host import BrokerHost
+from simulator.hosts.client_host import ClientHost
+from simulator.invariants.broker.access_decisions import AccessDecisions
+from simulator.workload.account_admin import HOLDERS, TOPICS, AccountAdmin
+from simulator.workload.account_holders import AccountHolder
+from simulator.workload.account_requests import AccountHistory
+from simulator.worlds.cluster import Cluster
+from simulator.worlds.name_service import NAME_SERVERS
+from simulator.worlds.workload import Workload
+
+PAUSE_MAX = 0.15
+
+
+class Accounts(Workload):
+    """See the module. ``a0`` is the admin, the others hold an account each."""
+
+    targets = ("a0", *(f"h{place}" for place in range(len(HOLDERS))))
+
+    def __init__(self, cluster: Cluster[BrokerHost]) -> None:
+        super().__init__()
+        self._cluster = cluster
+        self.history = AccountHistory()
+        stream = cluster.streams.stream
+        self._admin = AccountAdmin(self.history, stream("admin"), self._addresses, NAME_SERVERS)
+        self._holders = [
+            AccountHolder(
+                access_key,
+                self.history,
+                stream(f"holder {access_key}"),
+                self._addresses,
+                NAME_SERVERS,
+                pause_max=cluster.settings.added_pauses * PAUSE_MAX,
+            )
+            for access_key in HOLDERS
+        ]
+        clients = (self._admin, *self._holders)
+        self.client_hosts = [
+            cluster.client_host(name, f"10.0.6.{place}", client.main)
+            for place, (name, client) in enumerate(zip(self.targets, clients, strict=True), 1)
+        ]
+        self.decisions = AccessDecisions(cluster.hosts, self.history, TOPICS, NAME_SERVERS)
+        self.history.listeners.append(self.decisions)
+        self.invariants = [self.decisions]
+
+    def _addresses(self) -> Sequence[str]:
+        return [host.addresses[1] for host in self._cluster.hosts_that_must_run()]
+
+    def client_ended(self, client_host: ClientHost) -> None:
+        """See :class:`Workload`."""
+        self.history.client_ended(client_host.name)
+
+    def stop(self) -> None:
+        """See :class:`Workload`."""
+        for client in (self._admin, *self._holders):
+            client.stop()
+
+    def open_calls(self) -> int:
+        """See :class:`Workload`."""
+        return len(self.history.open)
+
+    def counts(self) -> tuple[int, int]:
+        """See :class:`Workload`."""
+        return self.history.answered, self.history.unknown
+
+    async def heal(self) -> None:
+        """See :class:`Workload`."""
+        cluster = self._cluster
+        await cluster.until(
+            lambda: all(each.served_in_the_end for each in self._holders),
+            "every account is served at every broker",
+        )
+        self._admin.finished = True
+        await cluster.until(lambda: not cluster.open_calls(), "every call ends")
+        if self.decisions.refused:
+            cluster.trace.coverage_mark("request of an account refused")
+        await cluster.pass_time(3.0)

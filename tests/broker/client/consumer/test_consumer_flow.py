@@ -1,0 +1,63 @@
+"""How much a consumer pulls, and how often."""
+
+from __future__ import annotations
+
+import asyncio
+
+from broker.client.config import ConsumerConfig
+from broker.remoting.connection import Connection
+from broker.remoting.protocol.codes import RequestCode, ResponseCode
+from broker.remoting.protocol.frame import Frame
+from tests.broker.client.consumer.consumers import TOPIC, new_consumer, start, take
+from tests.support.virtual_network import NetworkedLoop
+
+
+async def test_pulling_pauses_when_nobody_takes_what_came(loop: NetworkedLoop) -> None:
+    cluster, broker = await start(loop, queues=1)
+    broker.store(TOPIC, 0, *(b"%d" % number for number in range(100)))
+    async with new_consumer(config=ConsumerConfig(pull_messages_max=10)) as consumer:
+        await asyncio.sleep(5)
+        assert broker.count(RequestCode.PULL_MESSAGE) == 2
+        assert await take(consumer, 100) == [b"%d" % number for number in range(100)]
+    await cluster.close()
+
+
+async def test_pulling_pauses_at_the_bound_of_all_queues_together(loop: NetworkedLoop) -> None:
+    cluster, broker = await start(loop, queues=8)
+    for number in range(8):
+        broker.store(TOPIC, number, *[bytes(1000)] * 4)
+    config = ConsumerConfig(pull_messages_max=1, buffered_bytes_max=1)
+    async with new_consumer(config=config) as consumer:
+        await asyncio.sleep(5)
+        assert broker.count(RequestCode.PULL_MESSAGE) <= 8
+        assert len(await take(consumer, 32)) == 32
+    await cluster.close()
+
+
+async def test_an_answer_that_comes_too_soon_does_not_make_the_client_spin(
+    loop: NetworkedLoop,
+) -> None:
+    def nothing(connection: Connection, request: Frame) -> None:
+        ext = {"nextBeginOffset": "0", "minOffset": "0", "maxOffset": "0"}
+        connection.respond(request, ResponseCode.PULL_NOT_FOUND, ext=ext)
+
+    cluster, broker = await start(loop, queues=1)
+    broker.overrides[RequestCode.PULL_MESSAGE] = nothing
+    async with new_consumer():
+        await asyncio.sleep(9.95)
+        assert broker.count(RequestCode.PULL_MESSAGE) <= 100
+    await cluster.close()
+
+
+async def test_nonsense_for_records_is_asked_for_again(loop: NetworkedLoop) -> None:
+    cluster, broker = await start(loop, queues=1)
+    broker.store(TOPIC, 0, b"x")
+
+    def garble(connection: Connection, request: Frame) -> None:
+        del broker.overrides[RequestCode.PULL_MESSAGE]
+        connection.respond(request, ext={"nextBeginOffset": "1"}, body=(b"?" * 200,))
+
+    broker.overrides[RequestCode.PULL_MESSAGE] = garble
+    async with new_consumer() as consumer:
+        assert await take(consumer, 1) == [b"x"]
+    await cluster.close()

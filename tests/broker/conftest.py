@@ -1,0 +1,47 @@
+"""A broker that is alone, and what it serves, each from its start to its stop.
+
+A test that sets something else than its module does takes the fixture ``loop``, and
+``running_broker``, ``running_site`` or ``running_service``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.broker.grpc.single_service import SingleService, service_of
+from tests.broker.http.site import Site, served
+from tests.broker.single_broker import SingleBroker, running_broker
+from tests.support.virtual_network import NetworkedLoop
+
+
+@pytest.fixture
+def broker_settings() -> dict[str, Any]:
+    """Of the broker, besides the usual ones; a module or a folder may have its own."""
+    return {}
+
+
+@pytest.fixture
+async def broker(
+    loop: NetworkedLoop, tmp_path: Path, broker_settings: dict[str, Any]
+) -> AsyncIterator[SingleBroker]:
+    """A broker that serves."""
+    async with running_broker(loop, tmp_path, **broker_settings) as broker:
+        yield broker
+
+
+@pytest.fixture
+async def site(broker: SingleBroker) -> AsyncIterator[Site]:
+    """Its HTTP port."""
+    async with served(broker) as site:
+        yield site
+
+
+@pytest.fixture
+async def service(broker: SingleBroker) -> AsyncIterator[SingleService]:
+    """Its gRPC service."""
+    async with service_of(broker) as service:
+        yield service

@@ -1,0 +1,39 @@
+"""Offsets that may wait are committed with what comes next."""
+
+from __future__ import annotations
+
+from broker.state.commands import CommitOffset, decode_commands
+from tests.broker.group_commit.room import Room
+
+
+def test_lazy_offsets_travel_with_the_next_entry(room: Room) -> None:
+    room.batcher.add_lazy_offset("g", "t", 0, 1)
+    room.batcher.add_lazy_offset("g", "t", 0, 2)
+    room.turn()
+    assert room.node.batches == []
+    room.add(b"x")
+    room.turn()
+    assert decode_commands(room.node.batches[0].commands) == [CommitOffset("g", "t", 0, 2)]
+
+
+def test_lazy_offsets_wait_no_longer_than_a_second(room: Room) -> None:
+    room.batcher.add_lazy_offset("g", "t", 0, 2)
+    room.turn(1.001)
+    room.turn()
+    assert decode_commands(room.node.batches[0].commands) == [CommitOffset("g", "t", 0, 2)]
+    room.turn(5)
+    assert len(room.node.batches) == 1
+
+
+def test_a_lazy_offset_that_is_committed_already_makes_no_entry(room: Room) -> None:
+    room.applied.state.apply(CommitOffset("g", "t", 0, 2))
+    room.batcher.add_lazy_offset("g", "t", 0, 2)
+    room.turn(5)
+    assert room.node.batches == []
+
+
+def test_an_offset_committed_by_request_replaces_a_lazy_one(room: Room) -> None:
+    room.batcher.add_lazy_offset("g", "t", 0, 2)
+    room.batcher.add_command(CommitOffset("g", "t", 0, 9))
+    room.turn()
+    assert decode_commands(room.node.batches[0].commands) == [CommitOffset("g", "t", 0, 9)]
