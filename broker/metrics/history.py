@@ -1,16 +1,16 @@
-"""Figures of the last hours, for charts: a ring of samples, in memory and bounded."""
+"""Figures of the last hours, for charts: samples, in memory and bounded."""
 
 from __future__ import annotations
 
-from array import array
+from collections import deque
 from collections.abc import Iterator
+from struct import Struct
 from typing import NamedTuple
+
+from broker.limits import METRICS
 
 STEP_SECONDS = 10
 """Between two samples."""
-
-SAMPLES_MAX = 2_160
-"""Six hours of them, some 100 KiB."""
 
 
 class HistorySample(NamedTuple):
@@ -30,31 +30,23 @@ class HistorySample(NamedTuple):
     """Messages that consumer groups have still to consume; -1 where it is not known."""
 
 
-_WIDTH = len(HistorySample._fields)
+_PACKED = Struct(f"<{len(HistorySample._fields)}q")
 
 
 class History:
-    """The newest :data:`SAMPLES_MAX` samples."""
+    """The newest samples."""
 
-    def __init__(self, samples_max: int = SAMPLES_MAX) -> None:
-        self._max = samples_max
-        self._values = array("q", bytes(8 * _WIDTH * samples_max))
-        self._count = 0
-        """Of all that were ever added."""
+    def __init__(self, samples_max: int = METRICS.samples_max) -> None:
+        self._packed: deque[bytes] = deque(maxlen=samples_max)
 
     def __len__(self) -> int:
-        return min(self._count, self._max)
+        return len(self._packed)
 
     def add(self, sample: HistorySample) -> None:
-        """Puts it in the place of the oldest, once the ring is full."""
-        start = _WIDTH * (self._count % self._max)
-        self._values[start : start + _WIDTH] = array("q", sample)
-        self._count += 1
+        """Puts it in the place of the oldest, once there are so many."""
+        self._packed.append(_PACKED.pack(*sample))
 
     def since(self, time_ms: int) -> Iterator[HistorySample]:
         """The samples that are not older, the oldest first."""
-        for number in range(self._count - len(self), self._count):
-            start = _WIDTH * (number % self._max)
-            sample = HistorySample(*self._values[start : start + _WIDTH])
-            if sample.time_ms >= time_ms:
-                yield sample
+        samples = map(HistorySample._make, map(_PACKED.unpack, self._packed))
+        return (sample for sample in samples if sample.time_ms >= time_ms)

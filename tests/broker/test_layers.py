@@ -101,15 +101,15 @@ ROOMS: dict[str, frozenset[str]] = {
         ),
         # The console, which a server loads by name when somebody looks at it.
         "console/visits": (
-            "cli/cluster_admin cli/terminal client client/producer config context http remoting"
-            " remoting/protocol security"
+            "cli/cluster_admin cli/terminal client client/producer config context http limits"
+            " remoting remoting/protocol security"
         ),
         "console/actions": (
             "cli/cluster_admin cli/terminal client config console/visits limits topics_and_groups"
         ),
         "console/pages": (
             "cli/cluster_admin cli/terminal client console/actions console/visits http limits"
-            " remoting/protocol topics_and_groups"
+            " metrics remoting/protocol topics_and_groups"
         ),
         "console": "admin cli/terminal console/actions console/pages console/visits context http",
         "cli/local_cluster": "bench cli/cluster_admin cli/terminal config remoting/protocol system",

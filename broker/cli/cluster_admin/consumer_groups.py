@@ -11,6 +11,9 @@ from broker.remoting.protocol.codes import RequestCode
 from broker.remoting.protocol.java_json import encode_json
 from broker.topics_and_groups import dead_letter_topic
 
+RETRIES_MAX = 10_000
+"""Setting: the attempts before a message of a group is a dead letter."""
+
 
 class GroupDeletion:
     """Deletes a group with its offsets and retries. It may be tried again after a failure."""

@@ -21,6 +21,7 @@ from broker.cli.cluster_admin.consumer_group_views import (
     group_names,
 )
 from broker.cli.cluster_admin.consumer_groups import (
+    RETRIES_MAX,
     GroupDeletion,
     group_configs,
     put_group,
@@ -41,7 +42,7 @@ from broker.cli.terminal.time_arguments import TIME, TIME_HELP, place_in_time
 from broker.limits import STATE
 from broker.topics_and_groups import dead_letter_topic
 
-RETRIES = click.IntRange(-1, 10_000)
+RETRIES = click.IntRange(-1, RETRIES_MAX)
 """-1 is the broker's default."""
 RETRY_QUEUES = click.IntRange(1, STATE.queues_max)
 

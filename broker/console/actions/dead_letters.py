@@ -16,10 +16,8 @@ from broker.client.received_message import ReceivedMessage
 from broker.console.actions.action import Action, Field, Preview, Values, checked, whole
 from broker.console.visits.templating import plural, size
 from broker.console.visits.visit import Visit
+from broker.limits import CONSOLE
 from broker.topics_and_groups import dead_letter_topic, retry_topic
-
-SHOWN_MAX = 20
-LAST_MAX = 100
 
 
 class ResendDeadLetters(Action):
@@ -33,7 +31,7 @@ class ResendDeadLetters(Action):
             "last",
             "Only the last",
             "number",
-            hint=f"So many of them, at most {LAST_MAX}. Empty: all.",
+            hint=f"So many of them, at most {CONSOLE.dead_letters_last_max}. Empty: all.",
         ),
         Field(
             "to",
@@ -52,7 +50,7 @@ class ResendDeadLetters(Action):
             if not MESSAGE_ID.fullmatch(values["id"]):
                 raise UsageError("an id has 32 hexadecimal digits")
             words += ["--id", values["id"]]
-        last = whole(values, "last", 1, LAST_MAX)
+        last = whole(values, "last", 1, CONSOLE.dead_letters_last_max)
         if last is not None:
             words += ["--last", str(last)]
         if values.get("to"):
@@ -64,7 +62,7 @@ class ResendDeadLetters(Action):
         count = 0
         async for message in self._chosen(visit, values):
             count += 1
-            if count <= SHOWN_MAX:
+            if count <= CONSOLE.preview_rows_max:
                 sent_to = message.properties.get(PROPERTY_RETRY_TOPIC, "")
                 rows.append((message.message_id, sent_to, size(len(message.raw_body))))
         if not count:
@@ -89,7 +87,7 @@ class ResendDeadLetters(Action):
 
     def _chosen(self, visit: Visit, values: Values) -> AsyncIterator[ReceivedMessage]:
         """One after the other: there may be more than this node has memory for."""
-        window = Window(last=whole(values, "last", 1, LAST_MAX))
+        window = Window(last=whole(values, "last", 1, CONSOLE.dead_letters_last_max))
         ids = [values["id"]] if values.get("id") else []
         return dead_letters(visit.admin, values["group"], window, ids)
 

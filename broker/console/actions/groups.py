@@ -6,7 +6,12 @@ from collections.abc import Sequence
 
 from broker.cli.cluster_admin.admin_client import when_led
 from broker.cli.cluster_admin.consumer_group_views import find_group
-from broker.cli.cluster_admin.consumer_groups import GroupDeletion, group_configs, put_group
+from broker.cli.cluster_admin.consumer_groups import (
+    RETRIES_MAX,
+    GroupDeletion,
+    group_configs,
+    put_group,
+)
 from broker.cli.cluster_admin.offset_resets import foresee_offsets, reset_offsets
 from broker.cli.terminal.command_error import UsageError
 from broker.cli.terminal.name_arguments import group_name, topic_name
@@ -23,8 +28,6 @@ from broker.console.actions.action import (
 )
 from broker.console.visits.templating import NOTHING, number, plural
 from broker.console.visits.visit import Visit
-
-RETRIES_MAX = 10_000
 
 _SETTINGS = (
     Field("retry_max", "Attempts before a dead letter", "number", hint="Usually 16."),

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from broker.console.visits.visit import Visit
+from broker.limits import CONSOLE
+from broker.metrics.history import STEP_SECONDS, HistorySample
 
 HOURS = (1, 3, 6)
-POINTS_MAX = 360
-FIELDS = ("time_ms", "stored", "delivered", "log_bytes", "commit_us", "lag")
+FIELDS = HistorySample._fields
 
 
 async def charts(visit: Visit) -> dict[str, list[float | None]]:
@@ -22,19 +23,21 @@ async def charts(visit: Visit) -> dict[str, list[float | None]]:
     since_ms = now_ms - hours * 3_600_000
     nodes = (await visit.view.nodes())["nodes"]
     told = await visit.view.of_nodes(f"/history?since={since_ms}", nodes)
-    return merged(told, max(hours * 3600 // POINTS_MAX, 10), now_ms)
+    step = max(hours * 3600 // CONSOLE.chart_points_max, STEP_SECONDS)
+    return merged(told, step, since_ms, now_ms)
 
 
 def merged(
-    histories: Iterable[Mapping[str, Any]], step: int, now_ms: int
+    histories: Iterable[Mapping[str, Any]], step: int, since_ms: int, now_ms: int
 ) -> dict[str, list[float | None]]:
-    """One row for each ``step`` seconds of which a node tells. Whatever others tell is checked."""
+    """One row for each ``step`` seconds of which a node tells, between the two times. Whatever
+    others tell is checked."""
     buckets: dict[int, dict[str, Any]] = {}
     for history in histories:
         group = str(history.get("group"))
         for sample in _samples(history):
             time_ms, stored, delivered, log_bytes, commit_us, lag = sample
-            if not 0 <= time_ms <= now_ms + 60_000:
+            if not since_ms <= time_ms <= now_ms:
                 continue
             bucket = buckets.setdefault(
                 time_ms // (1000 * step),

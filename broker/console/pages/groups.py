@@ -11,8 +11,9 @@ from broker.cli.cluster_admin.consumer_groups import group_configs
 from broker.cli.cluster_admin.peeking import Peek, Window
 from broker.client.message import PROPERTY_RETRY_TOPIC
 from broker.client.received_message import ReceivedMessage
-from broker.console.pages.messages import BYTES_MAX, PREVIEW_SIZE, preview
+from broker.console.pages.messages import PREVIEW_SIZE, preview
 from broker.console.visits.visit import Page, Visit
+from broker.limits import CONSOLE
 from broker.topics_and_groups import DLQ_PREFIX, RETRY_PREFIX, dead_letter_topic
 
 DEAD_SHOWN = 50
@@ -93,7 +94,7 @@ async def dead_letters_of(visit: Visit, name: str) -> Page:
     topic = dead_letter_topic(name)
     found: list[ReceivedMessage] = []
     try:
-        peek = Peek(visit.admin, topic, Window(last=DEAD_SHOWN, bytes_max=BYTES_MAX))
+        peek = Peek(visit.admin, topic, Window(last=DEAD_SHOWN, bytes_max=CONSOLE.page_bytes_max))
         found = [message async for message in peek.messages()]
     except NoTopicError:
         pass

@@ -26,16 +26,13 @@ from broker.client.errors import UndecodableBodyError
 from broker.client.received_message import ReceivedMessage
 from broker.console.actions.action import checked, one_of, whole
 from broker.console.visits.visit import Page, Visit
-from broker.limits import STATE
+from broker.limits import CONSOLE, STATE
 from broker.remoting.protocol.ext_fields import INT64_MAX
 
 COUNTS = (20, 50, 200)
-BYTES_MAX = 16 << 20
-"""Of the bodies that one page looks at: they are in the memory of this node."""
 BY = ("latest", "offset", "time", "key", "id")
 FORMS = ("text", "json", "hex")
 PREVIEW_SIZE = 120
-BODY_SHOWN_MAX = 64 << 10
 _HEX_COLUMNS = 16
 
 
@@ -99,7 +96,9 @@ async def _find(visit: Visit, query: Mapping[str, str]) -> list[ReceivedMessage]
         except ValueError as error:
             raise UsageError(str(error)) from None
         return await _peeked(visit, topic, Window(start, queue=queue), count)
-    found = await _peeked(visit, topic, Window(last=count, queue=queue, bytes_max=BYTES_MAX), count)
+    found = await _peeked(
+        visit, topic, Window(last=count, queue=queue, bytes_max=CONSOLE.page_bytes_max), count
+    )
     return found[::-1]
 
 
@@ -123,7 +122,7 @@ async def _peeked(visit: Visit, topic: str, window: Window, count: int) -> list[
         async for message in looking:
             found.append(message)
             size += len(message.raw_body)
-            if len(found) >= count or size > BYTES_MAX:
+            if len(found) >= count or size > CONSOLE.page_bytes_max:
                 break
     finally:
         await looking.aclose()
@@ -176,8 +175,8 @@ async def message(visit: Visit) -> Page:
         note = f"{error}; this is the body as stored"
     else:
         note = ""
-    if len(body) > BODY_SHOWN_MAX:
-        note = f"the first {BODY_SHOWN_MAX:,} of {len(body):,} bytes"
+    if len(body) > CONSOLE.body_bytes_shown_max:
+        note = f"the first {CONSOLE.body_bytes_shown_max:,} of {len(body):,} bytes"
     form = one_of(query, "as", FORMS) or ("json" if as_json(body) else "text")
     return Page(
         "message.html",
@@ -198,7 +197,7 @@ async def message(visit: Visit) -> Page:
 
 def as_json(body: bytes) -> str:
     """The body, if it is JSON, with a line for each of its parts; else empty."""
-    if len(body) > BODY_SHOWN_MAX or body[:1] not in (b"{", b"["):
+    if len(body) > CONSOLE.body_bytes_shown_max or body[:1] not in (b"{", b"["):
         return ""
     try:
         return json.dumps(json.loads(body), indent=2, ensure_ascii=False)
@@ -209,10 +208,10 @@ def as_json(body: bytes) -> str:
 def body_as(form: str, body: bytes) -> str:
     """The body in one of :data:`FORMS`."""
     if form == "hex":
-        return hex_dump(body[:BODY_SHOWN_MAX])
+        return hex_dump(body[: CONSOLE.body_bytes_shown_max])
     if form == "json":
         return as_json(body) or "(this body is no JSON object or list)"
-    return body[:BODY_SHOWN_MAX].decode(errors="replace")
+    return body[: CONSOLE.body_bytes_shown_max].decode(errors="replace")
 
 
 def hex_dump(data: bytes) -> str:

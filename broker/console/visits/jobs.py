@@ -9,6 +9,7 @@ from itertools import count
 
 from broker.cli.terminal.command_error import CommandError
 from broker.client.errors import ClientError
+from broker.limits import CONSOLE
 from broker.remoting.protocol.errors import CallError
 from dledger.errors import ProposeError
 from store.errors import StoreError
@@ -16,9 +17,6 @@ from store.quoting import shortened
 
 AT_ONCE_SECONDS = 1.5
 """So long an answer waits for the end of a change."""
-
-JOBS_MAX = 50
-"""Changes of which the end is remembered."""
 
 FAILURES = (CommandError, CallError, ClientError, ProposeError, StoreError, OSError, ValueError)
 """What may go wrong at a cluster; anything else is a fault of this program."""
@@ -61,14 +59,18 @@ class Jobs:
         self._numbers = count(1)
 
     async def begin(self, title: str, owner: str, work: Coroutine[None, None, str]) -> Job:
-        """Returns when it is done, or after a moment."""
+        """Returns when it is done, or after a moment. Raises
+        :class:`~broker.cli.terminal.command_error.CommandError` where too many are in progress."""
+        done = [number for number, each in self._jobs.items() if each.done]
+        for number in done[: max(len(self._jobs) + 1 - CONSOLE.changes_max, 0)]:
+            del self._jobs[number]
+        if len(self._jobs) >= CONSOLE.changes_max:
+            work.close()
+            raise CommandError(f"{len(self._jobs)} changes are in progress; try again later")
         task = asyncio.ensure_future(work)
         task.add_done_callback(_retrieved)
         job = Job(next(self._numbers), title, owner, task)
         self._jobs[job.number] = job
-        done = [number for number, each in self._jobs.items() if each.done]
-        for number in done[: max(len(self._jobs) - JOBS_MAX, 0)]:
-            del self._jobs[number]
         await asyncio.wait([task], timeout=AT_ONCE_SECONDS)
         return job
 

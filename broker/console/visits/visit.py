@@ -14,11 +14,9 @@ from broker.config.client_security import client_security
 from broker.context import BrokerContext
 from broker.http.cluster_view import ClusterView
 from broker.http.console import Visitor
+from broker.limits import CONSOLE
 from broker.remoting.client import RemotingClient
 from broker.security.credentials import ClientSecurity
-
-CLIENTS_MAX = 16
-"""Accounts whose connections are kept; the one that asked longest ago gives way."""
 
 
 class Page(NamedTuple):
@@ -72,7 +70,7 @@ class Clients:
         if client is None:
             client = RemotingClient(self._context.loop, security=security)
         self._clients[security] = client
-        if len(self._clients) > CLIENTS_MAX:
+        if len(self._clients) > CONSOLE.visitors_max:
             oldest = self._clients.pop(next(iter(self._clients)))
             task = asyncio.ensure_future(oldest.close())
             self._closing.add(task)

@@ -10,7 +10,6 @@ from broker.console.pages.charts import FIELDS, merged
 from broker.console.pages.messages import as_json, body_as, hex_dump
 from broker.console.pages.overview import health_of, overall
 from broker.console.visits.templating import moment, render, size, span
-from broker.metrics.history import HistorySample
 
 GOOD: dict[str, Any] = {
     "group": "broker-a",
@@ -64,13 +63,12 @@ def history(group: str, *samples: tuple[int, ...]) -> dict[str, Any]:
 
 
 def test_charts_add_up_nodes_and_steps() -> None:
-    assert HistorySample._fields == FIELDS
     told = [
         history("a", (1_000, 10, 1, 100, 2000, 5), (11_000, 20, 2, 200, -1, 6)),
         history("a", (2_000, 0, 0, 0, 3000, -1)),
         history("b", (3_000, 30, 3, 300, -1, 7)),
     ]
-    assert merged(told, 10, 20_000) == {
+    assert merged(told, 10, 0, 20_000) == {
         "time": [0.0, 10.0],
         "stored": [4.0, 2.0],
         "delivered": [0.4, 0.2],
@@ -78,7 +76,7 @@ def test_charts_add_up_nodes_and_steps() -> None:
         "commit": [3.0, None],
         "lag": [12, 6],
     }
-    assert merged(told, 10, 19_999)["time"] == [0.0], "the last step has only begun"
+    assert merged(told, 10, 0, 19_999)["time"] == [0.0], "the last step has only begun"
 
 
 @pytest.mark.parametrize(
@@ -87,11 +85,11 @@ def test_charts_add_up_nodes_and_steps() -> None:
         {},
         {"group": 1, "fields": None, "samples": 3},
         {"fields": list(FIELDS), "samples": [[1, 2], "x", None, [1, 2, 3, 4, 5, "6"]]},
-        {"fields": list(FIELDS), "samples": [[10**17, 1, 1, 1, 1, 1], [-5, 1, 1, 1, 1, 1]]},
+        {"fields": list(FIELDS), "samples": [[10**17, 1, 1, 1, 1, 1], [999, 1, 1, 1, 1, 1]]},
     ],
 )
 def test_what_no_node_tells_is_left_out(told: dict[str, Any]) -> None:
-    assert merged([told], 10, 20_000)["time"] == []
+    assert merged([told], 10, 1_000, 20_000)["time"] == []
 
 
 def test_a_body_is_shown_as_text_json_and_hex() -> None:
