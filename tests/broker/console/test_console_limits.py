@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from broker.cli.cluster_admin.peeking import Window
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.console.actions import dead_letters
 from broker.console.actions.dead_letters import ResendDeadLetters
@@ -89,8 +90,8 @@ async def test_a_page_looks_at_so_many_bytes(monkeypatch: pytest.MonkeyPatch) ->
     found = letters(b"x" * 60, b"x" * 60, b"x")
     monkeypatch.setattr(messages, "Peek", lambda *_: SimpleNamespace(messages=found))
     asked: Any = SimpleNamespace(admin=None)
-    assert len(await messages._peeked(asked, "orders", messages.Window(), 3)) == 2
-    assert len(await messages._peeked(asked, "orders", messages.Window(), 1)) == 1
+    assert len(await messages._peeked(asked, "orders", Window(), 3)) == 2
+    assert len(await messages._peeked(asked, "orders", Window(), 1)) == 1
 
 
 @pytest.mark.parametrize("form", ["text", "hex"])
