@@ -95,27 +95,27 @@ ROOMS: dict[str, frozenset[str]] = {
         "bench": "client client/consumer client/producer remoting/protocol system",
         # The command line.
         "cli/terminal": "client delivery remoting/protocol security system topics_and_groups",
-        "cli/cluster_admin": (
+        "cluster_admin": (
             "admin cli/terminal client client/consumer client/producer filter remoting"
             " remoting/protocol security topics_and_groups"
         ),
         # The console, which a server loads by name when somebody looks at it.
         "console/visits": (
-            "cli/cluster_admin cli/terminal client client/producer config context http limits"
+            "cluster_admin cli/terminal client client/producer config context http limits"
             " remoting remoting/protocol security"
         ),
         "console/actions": (
-            "cli/cluster_admin cli/terminal client config console/visits limits topics_and_groups"
+            "cluster_admin cli/terminal client config console/visits limits topics_and_groups"
         ),
         "console/pages": (
-            "cli/cluster_admin cli/terminal client console/actions console/visits http limits"
+            "cluster_admin cli/terminal client console/actions console/visits http limits"
             " metrics remoting/protocol topics_and_groups"
         ),
         "console": "admin cli/terminal console/actions console/pages console/visits context http",
-        "cli/local_cluster": "bench cli/cluster_admin cli/terminal config remoting/protocol system",
-        "cli/backup": "admin cli/cluster_admin cli/local_cluster cli/terminal config",
+        "cli/local_cluster": "bench cluster_admin cli/terminal config remoting/protocol system",
+        "cli/backup": "admin cluster_admin cli/local_cluster cli/terminal config",
         "cli/commands": (
-            "admin bench cli/backup cli/cluster_admin cli/local_cluster cli/terminal client"
+            "admin bench cli/backup cluster_admin cli/local_cluster cli/terminal client"
             " client/consumer certificates client/producer config delivery filter limits nameserver"
             " remoting/protocol security server system topics_and_groups"
         ),

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli.cluster_admin.admin_client import AdminClient, run_admin
+from broker.cluster_admin.admin_client import AdminClient, run_admin
 from broker.config.config_file import read_config
 from broker.remoting.protocol.codes import RequestCode
 from tests.cluster.running_cluster import RunningCluster, free_address

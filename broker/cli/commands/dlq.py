@@ -8,19 +8,6 @@ from typing import Any, TypeVar
 
 import click
 
-from broker.cli.cluster_admin.admin_client import (
-    AdminClient,
-    NoTopicError,
-    run_admin,
-    run_on_leaders,
-)
-from broker.cli.cluster_admin.dead_letters import (
-    dead_letter_counts,
-    find_dead_letters,
-    send_again,
-)
-from broker.cli.cluster_admin.peeking import Peek, Window
-from broker.cli.cluster_admin.topics import delete_topic
 from broker.cli.terminal.client_session import run_session
 from broker.cli.terminal.command_error import CommandError
 from broker.cli.terminal.message_printer import (
@@ -47,6 +34,19 @@ from broker.cli.terminal.time_arguments import TIME, TIME_HELP, timestamp_ms
 from broker.client.message import PROPERTY_RETRY_TOPIC
 from broker.client.producer.producer import Producer
 from broker.client.received_message import ReceivedMessage
+from broker.cluster_admin.admin_client import (
+    AdminClient,
+    NoTopicError,
+    run_admin,
+    run_on_leaders,
+)
+from broker.cluster_admin.dead_letters import (
+    dead_letter_counts,
+    find_dead_letters,
+    send_again,
+)
+from broker.cluster_admin.peeking import Peek, Window
+from broker.cluster_admin.topics import delete_topic
 from broker.topics_and_groups import dead_letter_topic, retry_topic
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -9,24 +9,6 @@ from typing import Any, TypeVar
 
 import click
 
-from broker.cli.cluster_admin.admin_client import (
-    AdminClient,
-    run_admin,
-    run_on_leaders,
-)
-from broker.cli.cluster_admin.consumer_group_views import (
-    ConsumerGroupView,
-    UnknownGroupError,
-    find_group,
-    group_names,
-)
-from broker.cli.cluster_admin.consumer_groups import (
-    RETRIES_MAX,
-    GroupDeletion,
-    group_configs,
-    put_group,
-)
-from broker.cli.cluster_admin.offset_resets import foresee_offsets, reset_offsets
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.name_arguments import group_name, topic_name
 from broker.cli.terminal.options import (
@@ -39,6 +21,24 @@ from broker.cli.terminal.options import (
 from broker.cli.terminal.output import Output, print_table
 from broker.cli.terminal.program import Group
 from broker.cli.terminal.time_arguments import TIME, TIME_HELP, place_in_time
+from broker.cluster_admin.admin_client import (
+    AdminClient,
+    run_admin,
+    run_on_leaders,
+)
+from broker.cluster_admin.consumer_group_views import (
+    ConsumerGroupView,
+    UnknownGroupError,
+    find_group,
+    group_names,
+)
+from broker.cluster_admin.consumer_groups import (
+    RETRIES_MAX,
+    GroupDeletion,
+    group_configs,
+    put_group,
+)
+from broker.cluster_admin.offset_resets import foresee_offsets, reset_offsets
 from broker.limits import STATE
 from broker.topics_and_groups import dead_letter_topic
 

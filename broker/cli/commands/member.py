@@ -9,8 +9,6 @@ from typing import Any
 
 import click
 
-from broker.cli.cluster_admin.admin_client import AdminClient, run_admin
-from broker.cli.cluster_admin.member_changes import GroupMembers
 from broker.cli.local_cluster.local_cluster import LocalCluster
 from broker.cli.local_cluster.local_member import local_cluster, put_aside, retire, start_member
 from broker.cli.local_cluster.readiness import wait_until_answering
@@ -25,6 +23,8 @@ from broker.cli.terminal.options import (
 from broker.cli.terminal.output import Output, print_table
 from broker.cli.terminal.program import Group
 from broker.cli.terminal.progress import waiting
+from broker.cluster_admin.admin_client import AdminClient, run_admin
+from broker.cluster_admin.member_changes import GroupMembers
 from broker.config.node_config import NODE_NAME
 from dledger.wire.endpoint import Endpoint, EndpointError
 

@@ -9,17 +9,6 @@ from datetime import UTC, datetime
 import click
 
 from broker.admin.message_trace import TRACE_TOPIC
-from broker.cli.cluster_admin.admin_client import run_on_leaders
-from broker.cli.cluster_admin.message_lookup import (
-    EVENTS,
-    MESSAGE_ID,
-    OUTCOMES,
-    QUERY_MESSAGES,
-    find_by_id,
-    find_by_key,
-    find_by_unique_key,
-    trace_events,
-)
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.name_arguments import topic_name
 from broker.cli.terminal.numbers import COUNT
@@ -29,6 +18,17 @@ from broker.cli.terminal.program import Group
 from broker.cli.terminal.time_arguments import TIME, TIME_HELP, timestamp_ms
 from broker.client.errors import UndecodableBodyError
 from broker.client.received_message import ReceivedMessage
+from broker.cluster_admin.admin_client import run_on_leaders
+from broker.cluster_admin.message_lookup import (
+    EVENTS,
+    MESSAGE_ID,
+    OUTCOMES,
+    QUERY_MESSAGES,
+    find_by_id,
+    find_by_key,
+    find_by_unique_key,
+    trace_events,
+)
 from broker.delivery.message_json import message_json
 from broker.remoting.protocol.ext_fields import INT64_MAX
 from store.quoting import quoted

@@ -8,13 +8,24 @@ from typing import Any, TypeVar
 
 import click
 
-from broker.cli.cluster_admin.admin_client import (
+from broker.cli.terminal.command_error import UsageError
+from broker.cli.terminal.name_arguments import server_address, topic_name
+from broker.cli.terminal.options import (
+    DEFAULT_CLUSTER,
+    ask_first,
+    json_option,
+    namesrv_option,
+    yes_option,
+)
+from broker.cli.terminal.output import Output, print_table
+from broker.cli.terminal.program import Group
+from broker.cluster_admin.admin_client import (
     AdminClient,
     document_of,
     run_admin,
     run_on_leaders,
 )
-from broker.cli.cluster_admin.topics import (
+from broker.cluster_admin.topics import (
     MESSAGE_TYPE,
     PERMISSIONS,
     QUEUES_USUAL,
@@ -28,17 +39,6 @@ from broker.cli.cluster_admin.topics import (
     topic_configs,
     view_queues,
 )
-from broker.cli.terminal.command_error import UsageError
-from broker.cli.terminal.name_arguments import server_address, topic_name
-from broker.cli.terminal.options import (
-    DEFAULT_CLUSTER,
-    ask_first,
-    json_option,
-    namesrv_option,
-    yes_option,
-)
-from broker.cli.terminal.output import Output, print_table
-from broker.cli.terminal.program import Group
 from broker.limits import STATE
 from broker.remoting.protocol.codes import RequestCode
 from broker.topics_and_groups import MESSAGE_TYPES

@@ -10,7 +10,6 @@ from pathlib import Path
 import click
 
 from broker.admin.group_health import LEADER
-from broker.cli.cluster_admin.cluster_view import GroupView
 from broker.cli.commands.status import print_groups
 from broker.cli.local_cluster.forked_servers import CommandLine, forking
 from broker.cli.local_cluster.local_cluster import LocalCluster, design_cluster
@@ -23,6 +22,7 @@ from broker.cli.terminal.program import Command
 from broker.cli.terminal.progress import waiting
 from broker.cli.terminal.signals import handled_signals, interrupt_on_ending
 from broker.cli.terminal.standard_streams import drop_output
+from broker.cluster_admin.cluster_view import GroupView
 from broker.config.node_config import FLUSH_MODES
 
 EXAMPLES = """\

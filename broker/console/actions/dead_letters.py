@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 
-from broker.cli.cluster_admin.admin_client import when_led
-from broker.cli.cluster_admin.dead_letters import dead_letters, send_again
-from broker.cli.cluster_admin.message_lookup import MESSAGE_ID
-from broker.cli.cluster_admin.peeking import Window
-from broker.cli.cluster_admin.topics import delete_topic, view_queues
 from broker.cli.terminal.command_error import UsageError
 from broker.cli.terminal.name_arguments import group_name, topic_name
 from broker.client.message import PROPERTY_RETRY_TOPIC
 from broker.client.received_message import ReceivedMessage
+from broker.cluster_admin.admin_client import when_led
+from broker.cluster_admin.dead_letters import dead_letters, send_again
+from broker.cluster_admin.message_lookup import MESSAGE_ID
+from broker.cluster_admin.peeking import Window
+from broker.cluster_admin.topics import delete_topic, view_queues
 from broker.console.actions.action import Action, Field, Preview, Values, checked, whole
 from broker.console.visits.templating import plural, size
 from broker.console.visits.visit import Visit

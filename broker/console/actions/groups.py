@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker.cli.cluster_admin.admin_client import when_led
-from broker.cli.cluster_admin.consumer_group_views import find_group
-from broker.cli.cluster_admin.consumer_groups import (
+from broker.cli.terminal.command_error import UsageError
+from broker.cli.terminal.name_arguments import group_name, topic_name
+from broker.cli.terminal.time_arguments import place_in_time
+from broker.cluster_admin.admin_client import when_led
+from broker.cluster_admin.consumer_group_views import find_group
+from broker.cluster_admin.consumer_groups import (
     RETRIES_MAX,
     GroupDeletion,
     group_configs,
     put_group,
 )
-from broker.cli.cluster_admin.offset_resets import foresee_offsets, reset_offsets
-from broker.cli.terminal.command_error import UsageError
-from broker.cli.terminal.name_arguments import group_name, topic_name
-from broker.cli.terminal.time_arguments import place_in_time
+from broker.cluster_admin.offset_resets import foresee_offsets, reset_offsets
 from broker.console.actions.action import (
     Action,
     Field,

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from broker.cli.cluster_admin.admin_client import when_led
-from broker.cli.cluster_admin.topics import (
+from broker.cli.terminal.command_error import UsageError
+from broker.cli.terminal.name_arguments import topic_name
+from broker.cli.terminal.options import DEFAULT_CLUSTER
+from broker.cluster_admin.admin_client import when_led
+from broker.cluster_admin.topics import (
     MESSAGE_TYPE,
     PERMISSIONS,
     QUEUES_USUAL,
@@ -19,9 +22,6 @@ from broker.cli.cluster_admin.topics import (
     topic_configs,
     view_queues,
 )
-from broker.cli.terminal.command_error import UsageError
-from broker.cli.terminal.name_arguments import topic_name
-from broker.cli.terminal.options import DEFAULT_CLUSTER
 from broker.console.actions.action import (
     Action,
     Field,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from broker.cli.cluster_admin.admin_client import NoTopicError, when_led
-from broker.cli.cluster_admin.consumer_group_views import find_group
-from broker.cli.cluster_admin.consumer_groups import group_configs
-from broker.cli.cluster_admin.peeking import Peek, Window
 from broker.client.message import PROPERTY_RETRY_TOPIC
 from broker.client.received_message import ReceivedMessage
+from broker.cluster_admin.admin_client import NoTopicError, when_led
+from broker.cluster_admin.consumer_group_views import find_group
+from broker.cluster_admin.consumer_groups import group_configs
+from broker.cluster_admin.peeking import Peek, Window
 from broker.console.pages.messages import PREVIEW_SIZE, preview
 from broker.console.visits.visit import Page, Visit
 from broker.limits import CONSOLE

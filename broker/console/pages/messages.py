@@ -9,7 +9,12 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from broker.cli.cluster_admin.message_lookup import (
+from broker.cli.terminal.command_error import CommandError, UsageError
+from broker.cli.terminal.name_arguments import topic_name
+from broker.cli.terminal.time_arguments import timestamp_ms
+from broker.client.errors import UndecodableBodyError
+from broker.client.received_message import ReceivedMessage
+from broker.cluster_admin.message_lookup import (
     EVENTS,
     MESSAGE_ID,
     OUTCOMES,
@@ -18,12 +23,7 @@ from broker.cli.cluster_admin.message_lookup import (
     find_by_unique_key,
     trace_events,
 )
-from broker.cli.cluster_admin.peeking import Peek, Window
-from broker.cli.terminal.command_error import CommandError, UsageError
-from broker.cli.terminal.name_arguments import topic_name
-from broker.cli.terminal.time_arguments import timestamp_ms
-from broker.client.errors import UndecodableBodyError
-from broker.client.received_message import ReceivedMessage
+from broker.cluster_admin.peeking import Peek, Window
 from broker.console.actions.action import checked, one_of, whole
 from broker.console.visits.visit import Page, Visit
 from broker.limits import CONSOLE, STATE

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from broker.cli.cluster_admin.admin_client import when_led
-from broker.cli.cluster_admin.topics import (
+from broker.cluster_admin.admin_client import when_led
+from broker.cluster_admin.topics import (
     MESSAGE_TYPE,
     READ_QUEUES,
     WRITE_QUEUES,

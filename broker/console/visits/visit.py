@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from broker.cli.cluster_admin.admin_client import AdminClient
 from broker.client.config import ProducerConfig
 from broker.client.producer.producer import Producer
+from broker.cluster_admin.admin_client import AdminClient
 from broker.config.client_security import client_security
 from broker.context import BrokerContext
 from broker.http.cluster_view import ClusterView

@@ -14,11 +14,11 @@ import orjson
 import pytest
 
 import broker
-from broker.cli.cluster_admin.admin_client import AdminClient
-from broker.cli.cluster_admin.cluster_view import view_groups
-from broker.cli.cluster_admin.consumer_group_views import UnknownGroupError, find_group, group_names
-from broker.cli.cluster_admin.topics import view_queues
 from broker.cli.commands.group import group_json
+from broker.cluster_admin.admin_client import AdminClient
+from broker.cluster_admin.cluster_view import view_groups
+from broker.cluster_admin.consumer_group_views import UnknownGroupError, find_group, group_names
+from broker.cluster_admin.topics import view_queues
 from broker.http.cluster_view import ClusterView
 from broker.nameserver.server import NameServer
 from broker.remoting.client import RemotingClient

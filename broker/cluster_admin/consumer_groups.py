@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from broker.cli.cluster_admin.admin_client import AdminClient, NoTopicError, document_of
-from broker.cli.cluster_admin.consumer_group_views import ConsumerGroupView, find_group
+from broker.cluster_admin.admin_client import AdminClient, NoTopicError, document_of
+from broker.cluster_admin.consumer_group_views import ConsumerGroupView, find_group
 from broker.remoting.protocol.codes import RequestCode
 from broker.remoting.protocol.java_json import encode_json
 from broker.topics_and_groups import dead_letter_topic

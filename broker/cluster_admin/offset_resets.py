@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from broker.cli.cluster_admin.admin_client import AdminClient, RefusedError
-from broker.cli.cluster_admin.topics import QueueView, view_queues
 from broker.client.consumer.offset_reset_body import reset_offsets as reset_offsets_of
+from broker.cluster_admin.admin_client import AdminClient, RefusedError
+from broker.cluster_admin.topics import QueueView, view_queues
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 
 EARLIEST, LATEST = "earliest", "latest"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli.cluster_admin.snapshot_fetch import NotHereError, fetch_snapshot
+from broker.cluster_admin.snapshot_fetch import NotHereError, fetch_snapshot
 from store.state.snapshot_manifest import Manifest, encode_manifest
 
 MANIFEST = Manifest("broker-a", "n0", 1, 0, 7, 4096, 99, 1_700_000_000_000)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from broker.cli.cluster_admin.cluster_view import assemble_group
+from broker.cluster_admin.cluster_view import assemble_group
 
 
 def told(

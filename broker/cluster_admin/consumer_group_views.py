@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from broker.cli.cluster_admin.admin_client import AdminClient, document_of
 from broker.cli.terminal.command_error import CommandError
+from broker.cluster_admin.admin_client import AdminClient, document_of
 from broker.remoting.protocol.codes import RequestCode
 
 

@@ -7,12 +7,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from broker.cli.cluster_admin.admin_client import (
+from broker.cli.terminal.command_error import CommandError
+from broker.cluster_admin.admin_client import (
     AdminClient,
     RefusedError,
     document_of,
 )
-from broker.cli.terminal.command_error import CommandError
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.topics_and_groups import AUTO_CREATE_TOPIC, MESSAGE_TYPES, PERM_READ, PERM_WRITE
 

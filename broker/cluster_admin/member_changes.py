@@ -8,15 +8,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from broker.cli.cluster_admin.admin_client import (
+from broker.cli.terminal.command_error import CommandError, UsageError
+from broker.cluster_admin.admin_client import (
     AdminClient,
     NoLeaderError,
     RefusedError,
     UnreachableError,
     document_of,
 )
-from broker.cli.cluster_admin.cluster_view import view_node
-from broker.cli.terminal.command_error import CommandError, UsageError
+from broker.cluster_admin.cluster_view import view_node
 from broker.remoting.protocol.codes import RequestCode
 from broker.remoting.protocol.java_json import decode_json
 

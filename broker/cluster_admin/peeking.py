@@ -8,16 +8,6 @@ from collections import deque
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
-from broker.cli.cluster_admin.admin_client import (
-    AdminClient,
-    NoAnswerError,
-    NoLeaderError,
-    RefusedError,
-    UnreachableError,
-    when_led,
-)
-from broker.cli.cluster_admin.offset_resets import offset_at
-from broker.cli.cluster_admin.topics import QueueView, view_queues
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.client.consumer.consumer_requests import (
     PULL_CODES,
@@ -29,6 +19,16 @@ from broker.client.consumer.fetcher import tag_filter
 from broker.client.consumer.message_selector import Sql, subscription
 from broker.client.message import MessageQueue
 from broker.client.received_message import PulledBatch, ReceivedMessage
+from broker.cluster_admin.admin_client import (
+    AdminClient,
+    NoAnswerError,
+    NoLeaderError,
+    RefusedError,
+    UnreachableError,
+    when_led,
+)
+from broker.cluster_admin.offset_resets import offset_at
+from broker.cluster_admin.topics import QueueView, view_queues
 from broker.filter.subscription import ALL
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from store.errors import CorruptRecordError

@@ -8,7 +8,8 @@ import warnings
 
 import pytest
 
-from broker.cli.cluster_admin.admin_client import (
+from broker.cli.terminal.command_error import CommandError
+from broker.cluster_admin.admin_client import (
     ANSWER_SECONDS,
     ASK_AGAIN_SECONDS,
     LEADER_SECONDS,
@@ -19,9 +20,8 @@ from broker.cli.cluster_admin.admin_client import (
     run_admin,
     when_led,
 )
-from broker.cli.cluster_admin.cluster_view import VIEW_SECONDS, view_node
-from broker.cli.cluster_admin.message_lookup import find_by_id
-from broker.cli.terminal.command_error import CommandError
+from broker.cluster_admin.cluster_view import VIEW_SECONDS, view_node
+from broker.cluster_admin.message_lookup import find_by_id
 from broker.remoting.client import RemotingClient
 from broker.remoting.connection import Connection
 from broker.remoting.protocol.codes import MISSING, RequestCode, ResponseCode

@@ -1,0 +1,1 @@
+"""Requests of commands and of the console to the NameServer and the brokers of a cluster, wherever it runs."""
