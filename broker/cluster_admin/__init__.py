@@ -1,1 +1,1 @@
-"""Requests of commands and of the console to the NameServer and the brokers of a cluster, wherever it runs."""
+"""What commands and the console ask of NameServers and brokers, wherever a cluster runs."""

@@ -36,7 +36,7 @@ from store.errors import CorruptRecordError
 PULL_MESSAGES = 32
 HOLD_MS = 5_000
 AHEAD_MAX = 1_000
-"""Messages that wait to be printed while a topic is followed."""
+"""Pace: messages that wait to be printed while a topic is followed."""
 
 
 @dataclass(frozen=True, slots=True)

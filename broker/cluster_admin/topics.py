@@ -13,6 +13,7 @@ from broker.cluster_admin.admin_client import (
     RefusedError,
     document_of,
 )
+from broker.limits import STATE
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.topics_and_groups import AUTO_CREATE_TOPIC, MESSAGE_TYPES, PERM_READ, PERM_WRITE
 
@@ -183,7 +184,7 @@ async def view_queues(admin: AdminClient, topic: str) -> list[QueueView]:
             *(
                 view(broker, queue_id)
                 for broker in route.masters
-                for queue_id in range(route.queues.get(broker, 0))
+                for queue_id in range(min(route.queues.get(broker, 0), STATE.queues_max))
             )
         )
     )

@@ -96,7 +96,7 @@ ROOMS: dict[str, frozenset[str]] = {
         # The command line.
         "cli/terminal": "client delivery remoting/protocol security system topics_and_groups",
         "cluster_admin": (
-            "admin cli/terminal client client/consumer client/producer filter remoting"
+            "admin cli/terminal client client/consumer client/producer filter limits remoting"
             " remoting/protocol security topics_and_groups"
         ),
         # The console, which a server loads by name when somebody looks at it.

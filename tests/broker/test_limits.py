@@ -17,7 +17,7 @@ import pytest
 from broker import limits
 
 BROKER = Path(limits.__file__).parents[1]
-ROOMS_OF_USERS = {"bench", "cli", "client", "cluster_admin"}
+ROOMS_OF_USERS = {"bench", "cli", "client"}
 TESTS = Path(__file__).parents[1]
 
 REASONS = ("Format: ", "Pace: ", "Setting: ")
