@@ -9,8 +9,8 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import closing
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, TypeVar
@@ -23,6 +23,7 @@ from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.java_json import decode_json
 from broker.security.credentials import (
     NO_SECURITY,
+    ClientSecurity,
     CredentialsError,
     read_profile,
     security_from,
@@ -244,15 +245,23 @@ def run_admin(namesrv: str, work: Callable[[AdminClient], Awaitable[T]], profile
             security = security_from(os.environ)
             if profile and security == NO_SECURITY:
                 security = read_profile(profile)
-            client = RemotingClient(asyncio.get_running_loop(), security=security)
+            async with open_admin(namesrv, security) as admin:
+                return await work(admin)
         except CredentialsError as error:
             raise CommandError(str(error)) from error
-        try:
-            return await work(AdminClient(client, namesrv))
-        finally:
-            await client.close()
 
     return run_to_its_end(session())
+
+
+@asynccontextmanager
+async def open_admin(namesrv: str, security: ClientSecurity) -> AsyncIterator[AdminClient]:
+    """A client, which is closed afterwards. Raises :class:`CredentialsError` for a certificate that
+    cannot be used."""
+    client = RemotingClient(asyncio.get_running_loop(), security=security)
+    try:
+        yield AdminClient(client, namesrv)
+    finally:
+        await client.close()
 
 
 def run_to_its_end(work: Coroutine[Any, Any, T]) -> T:

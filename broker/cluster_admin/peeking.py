@@ -98,7 +98,7 @@ class Peek:
 
         async def feed(range_: _Range) -> None:
             try:
-                async for message in self._read(range_.queue, range_.begin, None):
+                async for message in self.read(range_.queue, range_.begin, None):
                     await waiting.put(message)
             except CommandError as error:
                 await waiting.put(error)
@@ -141,7 +141,7 @@ class Peek:
         return _Range(place, max(begin, queue.min_offset), end)
 
     async def _merged(self, ranges: Sequence[_Range]) -> AsyncGenerator[ReceivedMessage]:
-        sources = [self._read(each.queue, each.begin, each.end) for each in ranges]
+        sources = [self.read(each.queue, each.begin, each.end) for each in ranges]
         firsts = await asyncio.gather(*(anext(source, None) for source in sources))
         heads = [
             (first.store_timestamp, number, first)
@@ -158,10 +158,18 @@ class Peek:
             else:
                 heapq.heapreplace(heads, (following.store_timestamp, number, following))
 
-    async def _read(
+    async def read(
         self, queue: MessageQueue, offset: int, end: int | None
     ) -> AsyncGenerator[ReceivedMessage]:
         """The messages of a queue up to below ``end``; without one it waits for more."""
+        async for batch in self.batches(queue, offset, end):
+            for message in batch:
+                yield message
+
+    async def batches(
+        self, queue: MessageQueue, offset: int, end: int | None
+    ) -> AsyncGenerator[list[ReceivedMessage]]:
+        """As :meth:`read`, by pulls."""
         while end is None or offset < end:
             answer = await self._pull(queue, offset, hold=end is None)
             if answer.code == ResponseCode.SUCCESS:
@@ -169,10 +177,7 @@ class Peek:
                     batch = PulledBatch(queue, answer.body, answer.next_offset, self._tags)
                 except CorruptRecordError as error:
                     raise CommandError(f"{queue.broker}, queue {queue.queue_id}: {error}") from None
-                for message in batch:
-                    if end is not None and message.queue_offset >= end:
-                        return
-                    yield message
+                yield [each for each in batch if end is None or each.queue_offset < end]
             if end is not None and answer.next_offset <= offset:
                 return
             offset = answer.next_offset
@@ -193,6 +198,8 @@ class Peek:
         }
 
         async def pull() -> PullAnswer:
+            if queue.broker not in self._masters:
+                self._masters |= (await self._admin.route(self._topic)).masters
             try:
                 address = self._masters[queue.broker]
                 answer = await self._admin.ask(address, RequestCode.PULL_MESSAGE, ext)
