@@ -114,8 +114,9 @@ ROOMS: dict[str, frozenset[str]] = {
         "console": "admin cli/terminal console/actions console/pages console/visits context http",
         "cli/local_cluster": "bench cluster_admin cli/terminal config remoting/protocol system",
         "cli/backup": "admin cluster_admin cli/local_cluster cli/terminal config",
+        "cli/mirror": "cli/terminal client client/producer cluster_admin remoting/protocol",
         "cli/commands": (
-            "admin bench cli/backup cluster_admin cli/local_cluster cli/terminal client"
+            "admin bench cli/backup cli/mirror cluster_admin cli/local_cluster cli/terminal client"
             " client/consumer certificates client/producer config delivery filter limits nameserver"
             " remoting/protocol security server system topics_and_groups"
         ),

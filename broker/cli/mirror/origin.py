@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from broker.client.message import PROPERTY_DELAY, PROPERTY_DELIVER_AT, PROPERTY_UNIQUE_KEY
 from broker.client.received_message import ReceivedMessage
-from broker.grpc.property_names import HALF, UNIQUE_KEY
 
 PROPERTY_ORIGIN = "MIRROR_ORIGIN"
 """Broker name, queue id, queue offset and store time in ms, with a space between them."""
 
 NOT_COPIED = frozenset(
     (
-        UNIQUE_KEY,
-        HALF,
-        "DELAY",
+        PROPERTY_UNIQUE_KEY,
+        PROPERTY_DELAY,
+        PROPERTY_DELIVER_AT,
         "REAL_QID",
         "REAL_TOPIC",
         "TIMER_DELAY_MS",
         "TIMER_DELAY_SEC",
-        "TIMER_DELIVER_MS",
         "TIMER_DEL_UNIQKEY",
         "TIMER_OUT_MS",
+        "TRAN_MSG",
         "WAIT",
     )
 )
