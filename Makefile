@@ -16,7 +16,7 @@ BIN := .venv/bin
 PIP_INSTALL := -m pip install -qq --disable-pip-version-check --no-input
 CLIENTS := build/clients
 
-.PHONY: run test quick nightly fuzz check fix lock clean setup clients proto
+.PHONY: run test quick nightly fuzz check fix lock clean setup clients proto browser
 
 run: .venv/.compiled
 	@$(BIN)/dledger up $(ARGS)
@@ -25,7 +25,7 @@ run: .venv/.compiled
 # whatever the environment says: otherwise each worker compiles all tests again, for 6 s of CPU.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadfile
 
-test: check clients
+test: check clients browser
 	$(PYTEST) $(ARGS)
 
 quick: check
@@ -48,7 +48,7 @@ fix: .venv/.test
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-setup: .venv/.test clients
+setup: .venv/.test clients browser
 
 # The lock pins setuptools too, so that installing the project itself resolves and fetches nothing.
 # The compat mode leaves a plain .pth file instead of an import hook that each start would pay for.
@@ -136,6 +136,18 @@ $(CLIENTS)/.rocketmq_2: tests/clients/rocketmq_2.lock | .venv/.test
 	@$(BIN)/python $(PIP_INSTALL) --require-hashes --no-deps --no-build-isolation \
 		--target $(CLIENTS)/rocketmq_2 -r $<
 	@touch $@
+
+# A browser for the tests of the console: the machine's own, or Debian's where it may be installed.
+# Without one those tests are skipped, and say so.
+BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
+browser:
+	@for each in $(BROWSERS) $$DLEDGER_BROWSER; do command -v $$each >/dev/null && exit 0; done; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "setting up a browser ..." >&2; \
+		(apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+			apt-get install -y -qq --no-install-recommends chromium) >/dev/null 2>&1 && exit 0; \
+	fi; \
+	echo "there is no Chromium, and none can be installed: tests of the console are skipped" >&2
 
 # The messages of gRPC. What this makes is kept in the repository: a node needs no compiler.
 PROTO := broker/grpc/protocol

@@ -33,6 +33,7 @@ ROOMS = {
     "bench": "processes",
     "clients": "processes",
     "cluster": "processes",
+    "console": "processes",
     "soak": "processes",
     "spark": "jvm",
 }

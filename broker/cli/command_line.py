@@ -50,6 +50,7 @@ COMMANDS = {
     "snapshot": "Copy every replica of running groups, without stopping them.",
     "backup": "Back up groups to an object store; list and prune backups.",
     "restore": "Make a new cluster of a snapshot or backup, or the data of a node.",
+    "mirror": "Copy topics of another cluster into this one.",
     "leader": "Hand the leadership of a group to another voter.",
     "member": "Add, promote, remove, replace and list the members of a group.",
     "security": "Certificates and secrets of a cluster, and its accounts.",

@@ -1,8 +1,7 @@
 """Who may ask what over HTTP: the one place in which a request's caller is known and allowed.
 
 A caller is known by ``Authorization: Basic`` with an access key and its secret key, or ``Bearer``
-with a token (:mod:`broker.security.tokens`). A browser asks its user for the keys when it is
-answered 401, and sends them with all that the console asks.
+with a token (:mod:`broker.security.tokens`). The console has such a token in a cookie.
 """
 
 from __future__ import annotations
@@ -36,14 +35,15 @@ def _consume(request: web.Request) -> Iterable[Access]:
 
 
 HTTP_ACCESS: Mapping[str, Callable[[web.Request], Iterable[Access]]] = {
-    "/": _describe,
     "/cluster": _describe,
     "/groups": _describe,
+    "/history": _describe,
     "/metrics": _describe,
     "/nodes": _describe,
     "/snapshot": _administer,
     "/status": _describe,
     "/topics": _describe,
+    "/waiting": _describe,
     "/topics/{topic}/messages": _publish,
     "/topics/{topic}/queues/{queue}/messages": _consume,
 }
@@ -51,6 +51,10 @@ HTTP_ACCESS: Mapping[str, Callable[[web.Request], Iterable[Access]]] = {
 
 WITHOUT_ACCOUNT = frozenset(("/healthz", "/livez", "/readyz"))
 """Asked by load balancers: the answers say only whether this node runs, and serves."""
+
+
+CONSOLE = frozenset(("/", "/console/{path}"))
+"""Ask for their caller by themselves, and show how to log in (:mod:`broker.http.console`)."""
 
 
 class HttpAccess:
@@ -65,17 +69,21 @@ class HttpAccess:
         is none of ours goes on to its refusal."""
         resource = request.match_info.route.resource
         path = "" if resource is None else resource.canonical
-        if path and path not in WITHOUT_ACCOUNT:
+        if path and path not in WITHOUT_ACCOUNT | CONSOLE:
             host = request.remote or ""
             self._access.check(
-                lambda: self._caller(request, host),
+                lambda: self.caller(request, host),
                 lambda: HTTP_ACCESS.get(path, _administer)(request),
                 f"HTTP, {host}",
             )
         return await handler(request)
 
-    def _caller(self, request: web.Request, host: str) -> Caller:
+    def caller(self, request: web.Request, host: str, *, session: str = "") -> Caller:
+        """Who asks from ``host``. The token of a ``session`` counts where the request names nobody.
+        Raises :class:`~broker.errors.UnauthenticatedError`."""
         values = request.headers.getall(hdrs.AUTHORIZATION, [])
+        if not values and session:
+            return self._access.with_token(session, host)
         if not values:
             return self._access.unknown(host)
         scheme, _, told = values[0].strip().partition(" ")

@@ -75,6 +75,16 @@ class ClusterView:
         groups = [group for _, groups in parts for group in groups]
         return view | {"topics": topics, "groups": _with_unknown(groups, topics)}
 
+    async def of_nodes(self, path: str, nodes: Iterable[Document]) -> list[Document]:
+        """What those of the nodes answer to ``GET path`` that answer; each with its ``from``."""
+        up = [node for node in nodes if node["role"] != DOWN and node.get("http")]
+        answers = await asyncio.gather(*(self._get(node["http"], path) for node in up))
+        return [
+            answer | {"from": f"{node['group']}/{node['node']}"}
+            for node, answer in zip(up, answers, strict=True)
+            if answer is not None and "error" not in answer
+        ]
+
     async def _contents(
         self, group: str, leader: str | None, nodes: list[Document]
     ) -> tuple[list[Document], list[Document]]:

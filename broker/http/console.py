@@ -1,120 +1,235 @@
-"""``GET /``: a page that shows the cluster live; ``GET /cluster`` and ``/nodes``: what it reads.
+"""The door of the console: who asks, by a session that a browser keeps, and its pages.
 
-The page asks only the node that served it, which asks the others: a browser may not be able to
-reach them all.
+::
+
+    GET  /                      leads to the console
+    GET  /console/...           its pages, and the files that they load
+    POST /console/login         {"access_key": "...", "secret_key": "..."}
+    POST /console/logout
+    POST /console/...           what the pages ask for; see :mod:`broker.console.site`
+
+The pages and what they need are loaded when they are first asked for: most nodes never show them.
+
+A session is a token (:mod:`broker.security.tokens`) in a cookie that no script can read
+(``HttpOnly``), and that no other site's page can have sent (``SameSite=Strict``). Rejected: the
+token in ``sessionStorage``, where any script of the page reaches it, and a page that is opened by
+its address could not be answered at once. The cookie counts for the console alone. What it asks of
+other nodes it asks as the account, so that each of them checks what the account may.
 """
 
 from __future__ import annotations
 
-from functools import cache
-from pathlib import Path
-from typing import Any
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from importlib import import_module
+from typing import Protocol
 
-import aiohttp
-import orjson
 from aiohttp import hdrs, web
 
-from broker.config.client_security import client_security
+from broker.admin.node_history import NodeHistory
 from broker.context import BrokerContext
-from broker.http.cluster_view import ClusterView
-from broker.http.errors import json_response
-from broker.limits import ADMIN
-from broker.remoting.client import RemotingClient
-from broker.remoting.protocol.codes import RequestCode, ResponseCode
-from broker.remoting.protocol.errors import CallError
-from broker.remoting.protocol.java_json import decode_json
+from broker.errors import AccessDeniedError, UnauthenticatedError
+from broker.http.access import HttpAccess
+from broker.http.cluster import ClusterHandler
+from broker.http.errors import HttpRefusedError
+from broker.http.json_body import decode_json
+from broker.http.memory_budget import MEMORY
+from broker.security.authorize import ANONYMOUS, DESCRIBE, Caller
+from broker.security.credentials import Credentials
+from broker.security.tokens import make_token
 
-PEER_SECONDS = 1.0
-"""How long another node may take to answer before it is shown as down."""
+PAGES = "broker.console.site"
+"""Loaded by name: a server that shows no page loads neither templates nor the client library."""
+
+SESSION_SECONDS = 8 * 3600
 
 _POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
-    "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
 
 
-class Console:
-    """The page, and the state of the cluster for it."""
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """Who looks at a page. Without access control nobody has a name."""
 
-    def __init__(self, context: BrokerContext) -> None:
+    name: str = ""
+    authorization: str | None = None
+    """The header with which other nodes are asked."""
+    credentials: Credentials | None = None
+    """The keys that sign requests to other nodes."""
+    has_session: bool = False
+
+
+class Pages(Protocol):
+    """The pages of the console."""
+
+    async def get(self, visitor: Visitor, request: web.Request, path: str) -> web.Response:
+        """A page, or a part of one."""
+
+    async def post(
+        self, visitor: Visitor, request: web.Request, path: str, values: dict[str, str]
+    ) -> web.Response:
+        """What a page asks for."""
+
+    def static(self, path: str) -> web.StreamResponse:
+        """A file that pages load. No account is needed: the page for the login loads them too."""
+
+    def login(self, problem: str, *, whole: bool) -> web.Response:
+        """Asks for the keys of an account; ``whole`` as a page, else as a part of it."""
+
+    async def close(self) -> None:
+        """Ends its connections."""
+
+
+class ConsoleDoor:
+    """Answers what is asked below ``/console/``."""
+
+    def __init__(
+        self, context: BrokerContext, cluster: ClusterHandler, history: NodeHistory
+    ) -> None:
         self._context = context
-        self._client: RemotingClient | None = None
-        self._security = client_security(context.config.security)
-        self._tls = self._security.tls()
-        """With TLS nodes ask each other by it alone: they pass on keys."""
+        self._cluster = cluster
+        self._history = history
+        self._access = HttpAccess(context.access) if context.access is not None else None
+        self._loading: asyncio.Future[Pages] | None = None
+        cluster_name = re.sub(r"[^A-Za-z0-9_-]", "_", context.config.cluster)
+        self._cookie = f"dledger-{cluster_name}"
+        """All ports of a host share cookies, and all nodes of a cluster a session."""
 
-    async def page(self, _request: web.Request) -> web.Response:
+    async def root(self, _request: web.Request) -> web.Response:
         """See the module."""
-        return web.Response(
-            text=_page(),
-            content_type="text/html",
-            headers={"Content-Security-Policy": _POLICY, "Cache-Control": "no-cache"},
+        return web.Response(status=HTTPStatus.SEE_OTHER, headers={hdrs.LOCATION: "/console/"})
+
+    async def get(self, request: web.Request) -> web.StreamResponse:
+        """See the module."""
+        pages, path = await self._pages(), request.match_info["path"]
+        if path.startswith("static/"):
+            return pages.static(path.removeprefix("static/"))
+        return await self._for_visitor(
+            request, pages, lambda visitor: pages.get(visitor, request, path)
         )
 
-    async def nodes(self, request: web.Request) -> web.Response:
-        """See :meth:`ClusterView.nodes`."""
-        async with self._session(request) as session:
-            return json_response(await self._view(session).nodes())
-
-    async def cluster(self, request: web.Request) -> web.Response:
-        """See :meth:`ClusterView.document`."""
-        async with self._session(request) as session:
-            return json_response(await self._view(session).document())
+    async def post(self, request: web.Request) -> web.StreamResponse:
+        """See the module."""
+        pages, path = await self._pages(), request.match_info["path"]
+        values = _values(decode_json(await request.app[MEMORY].read(request) or b"{}"))
+        if path == "login":
+            return self._login(request, pages, values)
+        if path == "logout":
+            response = _led_to("/console/")
+            response.del_cookie(self._cookie, path="/console")
+            return response
+        return await self._for_visitor(
+            request, pages, lambda visitor: pages.post(visitor, request, path, values)
+        )
 
     async def close(self, _app: web.Application) -> None:
-        """Ends the connection to the NameServers."""
-        if self._client is not None:
-            await self._client.close()
-            self._client = None
+        """Ends the connections of the pages."""
+        if self._loading is not None:
+            await (await self._loading).close()
 
-    def _session(self, request: web.Request) -> aiohttp.ClientSession:
-        """Asks the other nodes as who asked this one."""
-        told = request.headers.get(hdrs.AUTHORIZATION)
-        return aiohttp.ClientSession(
-            timeout=aiohttp.ClientTimeout(total=PEER_SECONDS),
-            headers={} if told is None else {hdrs.AUTHORIZATION: told},
-            connector=aiohttp.TCPConnector(ssl=True if self._tls is None else self._tls),
-        )
+    async def _pages(self) -> Pages:
+        if self._loading is None:
+            self._loading = asyncio.ensure_future(self._load())
+        return await asyncio.shield(self._loading)
 
-    def _view(self, session: aiohttp.ClientSession) -> ClusterView:
-        async def ask(address: str, path: str) -> dict[str, Any]:
-            scheme = "http" if self._tls is None else "https"
-            return await self._get(session, f"{scheme}://{address}{path}")
+    async def _load(self) -> Pages:
+        module = await asyncio.to_thread(import_module, PAGES)
+        pages: Pages = module.Site(self._context, self._cluster, self._history)
+        return pages
 
-        return ClusterView(self._context, self._names, ask)
-
-    async def _get(self, session: aiohttp.ClientSession, url: str) -> dict[str, Any]:
-        body = bytearray()
+    async def _for_visitor(
+        self,
+        request: web.Request,
+        pages: Pages,
+        answer: Callable[[Visitor], Awaitable[web.Response]],
+    ) -> web.Response:
+        whole = "HX-Request" not in request.headers
         try:
-            async with session.get(url, allow_redirects=False) as response:
-                async for chunk in response.content.iter_any():
-                    body += chunk
-                    if len(body) > ADMIN.answer_bytes_max:
-                        raise OSError(f"it answers with more than {len(body)} bytes")
-            document = orjson.loads(body)
-        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-            raise OSError(f"{type(error).__name__}: {error}") from error
-        if not isinstance(document, dict):
-            raise OSError("it answers with no JSON object")
-        return document
+            visitor = self._visitor(request)
+        except UnauthenticatedError as error:
+            known = self._cookie in request.cookies or hdrs.AUTHORIZATION in request.headers
+            response = pages.login(str(error) if known else "", whole=True)
+            response.set_status(HTTPStatus.UNAUTHORIZED)
+            if not whole:
+                response.headers["HX-Redirect"] = "/console/"
+            return protected(response)
+        return protected(await answer(visitor))
 
-    async def _names(self) -> dict[str, Any]:
-        """Of the first NameServer that answers."""
-        if self._client is None:
-            self._client = RemotingClient(self._context.loop, security=self._security)
-        for address in self._context.config.namesrv:
-            try:
-                answer = await self._client.invoke(
-                    address, RequestCode.GET_BROKER_CLUSTER_INFO, timeout=PEER_SECONDS
-                )
-                document = decode_json(answer.body)
-            except (CallError, ValueError):
-                continue
-            if answer.code == ResponseCode.SUCCESS and isinstance(document, dict):
-                return document
-        return {}
+    def _visitor(self, request: web.Request) -> Visitor:
+        """Raises :class:`~broker.errors.AccessDeniedError`."""
+        access, guard = self._context.access, self._access
+        if access is None or guard is None:
+            return Visitor()
+        session, host = request.cookies.get(self._cookie, ""), request.remote or ""
+        found: list[Caller] = []
+
+        def caller() -> Caller:
+            found.append(guard.caller(request, host, session=session))
+            return found[0]
+
+        access.check(caller, lambda: DESCRIBE, f"console, {host}")
+        who = found[0] if found else ANONYMOUS
+        told = request.headers.get(hdrs.AUTHORIZATION)
+        if told is None and session:
+            told = f"Bearer {session}"
+        return Visitor(who.name, told, access.credentials(who), bool(session))
+
+    def _login(self, request: web.Request, pages: Pages, values: dict[str, str]) -> web.Response:
+        access, host = self._context.access, request.remote or ""
+        if access is None:
+            return _led_to("/console/")
+        key, secret = values.get("access_key", "").strip(), values.get("secret_key", "").strip()
+        try:
+            access.check(
+                lambda: access.with_password(key, secret, host),
+                lambda: DESCRIBE,
+                f"console, {host}",
+                always=True,
+            )
+        except AccessDeniedError:
+            response = pages.login("There is no account with these keys.", whole=False)
+            response.set_status(HTTPStatus.UNAUTHORIZED)
+            return protected(response)
+        token = make_token(key, secret, self._context.wall_clock() + 1000 * SESSION_SECONDS)
+        response = _led_to("/console/")
+        response.set_cookie(
+            self._cookie,
+            token,
+            max_age=SESSION_SECONDS,
+            path="/console",
+            httponly=True,
+            samesite="Strict",
+            secure=request.secure,
+        )
+        return response
 
 
-@cache
-def _page() -> str:
-    return Path(__file__).with_name("console.html").read_text("utf-8")
+def protected(response: web.Response) -> web.Response:
+    """With the headers of a page: it loads nothing from elsewhere, and nothing of it is kept."""
+    response.headers["Content-Security-Policy"] = _POLICY
+    response.headers["Cache-Control"] = "no-store"
+    response.headers["Referrer-Policy"] = "no-referrer"
+    return response
+
+
+def _led_to(path: str) -> web.Response:
+    """What htmx takes for: load that page."""
+    return protected(web.Response(status=HTTPStatus.OK, headers={"HX-Redirect": path}))
+
+
+def _values(document: object) -> dict[str, str]:
+    """The fields of a form; of a field that is there more than once, its lines."""
+    if not isinstance(document, dict):
+        raise HttpRefusedError(HTTPStatus.BAD_REQUEST, "the request is not a JSON object")
+    values = {}
+    for name, value in document.items():
+        parts = value if isinstance(value, list) else [value]
+        if not all(isinstance(each, str) for each in parts):
+            raise HttpRefusedError(HTTPStatus.BAD_REQUEST, f"{name} is no text")
+        values[str(name)] = "\n".join(parts)
+    return values

@@ -25,13 +25,13 @@ class ConsumeHandler:
 
     async def get(self, request: web.Request) -> web.Response:
         """See the module. ``next_offset`` is where to go on."""
-        count = _number(request, "count", MESSAGES_USUAL, CONSUME.pull_messages_max, minimum=1)
+        count = number(request, "count", MESSAGES_USUAL, CONSUME.pull_messages_max, minimum=1)
         wanted = FetchRequest(
             request.match_info["topic"],
             _integer("the queue", request.match_info["queue"]),
-            _number(request, "offset", 0),
+            number(request, "offset", 0),
             fetch_limits(count),
-            hold_seconds=_number(request, "wait_ms", 0, int(CONSUME.long_poll_seconds_max * 1000))
+            hold_seconds=number(request, "wait_ms", 0, int(CONSUME.long_poll_seconds_max * 1000))
             / 1000,
             admit=request[HELD].hold,
         )
@@ -69,9 +69,10 @@ class ConsumeHandler:
             self._delivery.cancel(fetch)
 
 
-def _number(
+def number(
     request: web.Request, name: str, usual: int, maximum: int = 2**63 - 1, minimum: int = 0
 ) -> int:
+    """A parameter of the request. Raises :class:`~broker.http.errors.HttpRefusedError`."""
     value = _integer(name, request.query.get(name, str(usual)))
     if not minimum <= value <= maximum:
         raise HttpRefusedError(

@@ -9,6 +9,7 @@ from broker.admin.node_status import NodeStatus, security_settings
 from broker.admin.topic_contents import all_topics
 from broker.admin.turns import Turn
 from broker.context import BrokerContext
+from broker.metrics.history import STEP_SECONDS, History, HistorySample
 
 
 def status_document(context: BrokerContext) -> dict[str, Any]:
@@ -42,7 +43,34 @@ def status_document(context: BrokerContext) -> dict[str, Any]:
         "flush": context.config.flush,
         "grpc": status.grpc or None,
         "security": security_settings(context.config),
+        **_disk_and_findings(context),
         "access_refused": context.access.refused if context.access is not None else 0,
+    }
+
+
+def _disk_and_findings(context: BrokerContext) -> dict[str, Any]:
+    """How much room there is, and what the checks of the node's own data found."""
+    node = context.node
+    space, refill = node.store.disk_space(), node.snapshot_receiver.progress
+    return {
+        "disk": {"level": node.health.level.name.lower(), "free": space.free, "total": space.total},
+        "scrub_progress": node.scrubber.progress,
+        "damage": [*node.scrubber.damage_summary, *context.proofs.problems],
+        "mended": list(node.scrubber.repaired),
+        "state_wrong": bool(node.state_divergence.wrong),
+        "refilling": None if refill is None else f"{refill[0]} of {refill[1]}",
+    }
+
+
+def history_document(context: BrokerContext, history: History, since_ms: int) -> dict[str, Any]:
+    """The samples of this node that are not older, the oldest first; ``fields`` names what stands
+    in each."""
+    return {
+        "group": context.config.group,
+        "node": context.config.node,
+        "step_seconds": STEP_SECONDS,
+        "fields": HistorySample._fields,
+        "samples": [list(each) for each in history.since(since_ms)],
     }
 
 

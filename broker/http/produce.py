@@ -134,6 +134,8 @@ def _queue_id(document: Mapping[str, Any]) -> int:
     if "queue_id" not in document:
         return -1
     queue_id = document["queue_id"]
+    if type(queue_id) is float and queue_id.is_integer():
+        queue_id = int(queue_id)  # in JSON 2.0 is the same number as 2
     if type(queue_id) is not int:
         raise _bad(f"queue_id is not an integer: {queue_id!r}")
     if queue_id < 0:

@@ -2,9 +2,9 @@
 
 ::
 
-    GET  /                                      the console: a page that shows the cluster live
-    GET  /cluster                               all broker groups, for that page: their health,
-                                                nodes, topics and consumer groups
+    GET  /, /console/...                        the console (:mod:`broker.http.console`)
+    GET  /cluster                               all broker groups: their health, nodes, topics and
+                                                consumer groups
     GET  /nodes                                 of that, health and /status of every node
     GET  /metrics                               for Prometheus (docs/metrics.md)
     GET  /livez                                 200 while the process is alive
@@ -13,6 +13,9 @@
     GET  /status                                this node and its group
     GET  /topics                                the topics, their settings and sizes
     GET  /groups                                the consumer groups, and how far behind they are
+    GET  /waiting                               open transactions, scheduled messages, and what POP
+                                                gave out (:mod:`broker.admin.waiting_messages`)
+    GET  /history?since=MS                      what this node did in the last hours, for charts
     POST /topics/T/messages                     {"body": "text"}; also body_base64, tags, keys,
                                                 properties, queue_id (any if left out)
     GET  /topics/T/queues/Q/messages?offset=0&count=32&wait_ms=0
@@ -35,14 +38,22 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from broker.admin.group_members import member_addresses
+from broker.admin.node_history import NodeHistory
 from broker.admin.node_status import role_name
+from broker.admin.waiting_messages import waiting_messages
 from broker.context import BrokerContext
 from broker.errors import WrongStateError
 from broker.http.access import HttpAccess
-from broker.http.console import Console
-from broker.http.consume import ConsumeHandler
+from broker.http.cluster import ClusterHandler
+from broker.http.console import ConsoleDoor
+from broker.http.consume import ConsumeHandler, number
 from broker.http.errors import json_response, refuse_as_json
-from broker.http.json_documents import groups_document, status_document, topics_document
+from broker.http.json_documents import (
+    groups_document,
+    history_document,
+    status_document,
+    topics_document,
+)
 from broker.http.memory_budget import MEMORY, MemoryBudget
 from broker.http.origin_guard import OriginGuard, protect
 from broker.http.port import HttpPort, runner_of
@@ -59,7 +70,10 @@ _JSON_OVERHEAD = 2
 """A body of base64 and escapes may be that much longer than the message."""
 
 WITHOUT_STATE = frozenset(
-    ("/", "/cluster", "/healthz", "/livez", "/metrics", "/nodes", "/readyz", "/status")
+    (
+        *("/", "/cluster", "/console/{path}", "/healthz", "/history", "/livez", "/metrics"),
+        *("/nodes", "/readyz", "/status"),
+    )
 )
 """What is told of a node whose state is not that of its group; the console asks nodes that lead."""
 
@@ -89,6 +103,7 @@ class HttpServer:
         self._loop_lag = EventLoopLag(context.loop, clock)
         own = PortFigures(lambda: self._port.connections, self._refusals)
         ports = {"remoting": remoting, "http": own, **(wires or {})}
+        self._history = NodeHistory(context)
         self._metrics = BrokerPage(context, self._loop_lag, ports, nameservers or {}, clock).page
 
     def app(self) -> web.Application:
@@ -114,13 +129,16 @@ class HttpServer:
         )
         app[MEMORY] = memory
         app.on_response_prepare.append(_protect)
-        console = Console(self._context)
-        app.on_cleanup.append(console.close)
+        cluster = ClusterHandler(self._context)
+        console = ConsoleDoor(self._context, cluster, self._history)
+        app.on_cleanup.extend((console.close, cluster.close))
         app.add_routes(
             [
-                web.get("/", console.page),
-                web.get("/nodes", console.nodes),
-                web.get("/cluster", console.cluster),
+                web.get("/", console.root),
+                web.get("/console/{path:.*}", console.get),
+                web.post("/console/{path:.*}", console.post),
+                web.get("/nodes", cluster.nodes),
+                web.get("/cluster", cluster.cluster),
                 web.get("/metrics", self._metrics_page),
                 web.get("/livez", self._live),
                 web.get("/readyz", self._ready),
@@ -128,6 +146,8 @@ class HttpServer:
                 web.get("/status", self._status),
                 web.get("/topics", self._topics),
                 web.get("/groups", self._groups),
+                web.get("/waiting", self._waiting),
+                web.get("/history", self._recent),
                 web.post("/snapshot", SnapshotHandler(self._context, self._limits).post),
                 web.post("/topics/{topic}/messages", ProduceHandler(self._context).post),
                 web.get(
@@ -146,10 +166,12 @@ class HttpServer:
         """Listens. ``OSError`` if the port is taken."""
         await self._port.start(self.app())
         self._loop_lag.start()
+        self._history.start()
 
     async def stop(self) -> None:
         """Closes the port and the connections."""
         self._loop_lag.stop()
+        self._history.stop()
         await self._port.stop()
 
     @web.middleware
@@ -157,7 +179,9 @@ class HttpServer:
         self, request: web.Request, handler: Handler
     ) -> web.StreamResponse:
         """While the state of this node is not that of its group, nothing of it is told."""
-        if self._context.node.state_divergence.wrong and request.path not in WITHOUT_STATE:
+        resource = request.match_info.route.resource
+        path = request.path if resource is None else resource.canonical
+        if self._context.node.state_divergence.wrong and path not in WITHOUT_STATE:
             raise WrongStateError
         return await handler(request)
 
@@ -209,6 +233,13 @@ class HttpServer:
 
     async def _groups(self, _request: web.Request) -> web.Response:
         return json_response(await groups_document(self._context))
+
+    async def _waiting(self, _request: web.Request) -> web.Response:
+        return json_response(await waiting_messages(self._context))
+
+    async def _recent(self, request: web.Request) -> web.Response:
+        since_ms = number(request, "since", 0)
+        return json_response(history_document(self._context, self._history.history, since_ms))
 
 
 async def _protect(_request: web.Request, response: web.StreamResponse) -> None:

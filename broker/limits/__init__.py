@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from broker.limits.grpc import GRPC, GrpcLimits
 from broker.limits.operators import (
     ADMIN,
+    CONSOLE,
     HTTP,
     METRICS,
     AdminLimits,
+    ConsoleLimits,
     HttpLimits,
     MetricLimits,
 )
@@ -27,6 +29,7 @@ __all__ = [
     "ADMIN",
     "BODY_LIMITS",
     "CLIENTS",
+    "CONSOLE",
     "CONSUME",
     "FORWARDING",
     "GRPC",
@@ -39,6 +42,7 @@ __all__ = [
     "AdminLimits",
     "BodyLimits",
     "ClientLimits",
+    "ConsoleLimits",
     "ConsumeLimits",
     "ForwardingLimits",
     "GrpcLimits",

@@ -22,6 +22,9 @@ class AdminLimits:
     answer_bytes_max: int = 16 << 20
     """Bytes of a node's answer to the console; a larger one counts as no answer."""
 
+    waiting_listed_max: int = 200
+    """Open transactions, and queues with deliveries of POP, that are listed one by one."""
+
 
 ADMIN = AdminLimits()
 
@@ -43,8 +46,41 @@ class MetricLimits:
     connected_groups_max: int = 1_000
     """Groups whose connections are told."""
 
+    samples_max: int = 2_160
+    """Of the figures of the last hours, one for ten seconds: six hours, some 200 KiB."""
+
 
 METRICS = MetricLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleLimits:
+    """Of the console's pages, and of what a node does for those who look at them."""
+
+    changes_max: int = 50
+    """Changes in progress, and those whose end is remembered. Beyond, a change is refused."""
+
+    visitors_max: int = 16
+    """Accounts whose connections to other nodes are kept; the one that asked longest ago gives
+    way."""
+
+    page_bytes_max: int = 16 << 20
+    """Bytes of the bodies that one page looks at: they are in the memory of this node."""
+
+    body_bytes_shown_max: int = 64 << 10
+    """Bytes of a body that are shown."""
+
+    preview_rows_max: int = 20
+    """Messages that a question lists; the others are counted."""
+
+    dead_letters_last_max: int = 100
+    """Of the last dead letters that one change sends again; all of them are sent one by one."""
+
+    chart_points_max: int = 360
+    """Of one curve."""
+
+
+CONSOLE = ConsoleLimits()
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from broker.security.accounts import (
 )
 from broker.security.authorize import ANONYMOUS, Access, Caller, authorize
 from broker.security.cluster_secrets import CLUSTER_ACCESS_KEY, ClusterSecrets
+from broker.security.credentials import Credentials
 from broker.security.key_sealing import KeySealer, SealedKeyError
 from broker.security.signature import ACCESS_KEY, is_signed_by
 from broker.security.tokens import TokenError, read_token
@@ -146,6 +147,17 @@ class AccessControl:
         if not hmac.compare_digest(right, signature.lower()):
             raise UnauthenticatedError(f"the signature by {quoted(access_key)} is wrong")
         return Caller(access_key, account)
+
+    def credentials(self, caller: Caller) -> Credentials | None:
+        """The keys with which this server asks others for ``caller``, which has proved to be that
+        account; None where no account is known. So the others check what the account may."""
+        if caller.account is None:
+            return None
+        definition = self._table().get(caller.name)
+        if definition is None:
+            return self._secrets.admin
+        secret_key = self._open(caller.name, definition).secret_key
+        return Credentials(caller.name, secret_key.decode())
 
     def unknown(self, host: str) -> Caller:
         """Who says nothing of who it is."""

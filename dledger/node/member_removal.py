@@ -26,9 +26,13 @@ class MemberRemoval:
     def __init__(self, *, core: Raft, send: Callable[[str, ServiceMessage], None]) -> None:
         self.on_change: Callable[[], None] = lambda: None
         """Called when :attr:`is_member` may have changed."""
+        self.on_removed: Callable[[], None] = lambda: None
+        """Called when an entry removed this node that came while it ran. A node that was removed
+        before it started waits to be added again."""
         self._core = core
         self._send = send
         self._told: dict[str, int] = {}  # by voters: the entry that they name
+        self._known_at_start = -1
 
     @property
     def is_member(self) -> bool:
@@ -41,6 +45,7 @@ class MemberRemoval:
     def start(self) -> None:
         """Says it once, where the log says it already."""
         core = self._core
+        self._known_at_start = core.configurations.index
         committed = core.configurations.at(core.commit_index)
         if committed.voters and core.node not in committed.members:
             self._say(core.configurations.index)
@@ -51,6 +56,8 @@ class MemberRemoval:
         before, found = core.configurations.at(index - 1), core.configurations.at(index)
         if core.node in before.members and core.node not in found.members:
             self._say(index)
+            if index > self._known_at_start:
+                self.on_removed()
         for peer in list(core.raft_state.up):
             self.greet(peer)
         self.on_change()
@@ -58,7 +65,7 @@ class MemberRemoval:
     def _say(self, index: int) -> None:
         log.warning(
             "%s was removed from its group (entry %d): it takes part in nothing until it is added "
-            "again; its process may be stopped",
+            "again",
             self._core.node,
             index,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import signal
 import sys
 import time
@@ -32,10 +31,6 @@ from simulator.runs.expected_coverage import (
 from simulator.worlds.outcome import Outcome
 
 INTERRUPTED = 130
-
-SEEDS_OF_A_PROCESS = 40
-"""Worlds leave 8 MB each behind. It goes with their process: to collect it would take a twentieth
-of the time."""
 
 
 class Campaign(NamedTuple):
@@ -138,18 +133,15 @@ def _outcomes(
         for seed in asked:
             yield run_seed(seed, options)
         return
-    seeds_of_a_pool = jobs * SEEDS_OF_A_PROCESS
-    for begin in range(0, len(asked), seeds_of_a_pool):
-        pool = ProcessPoolExecutor(jobs, initializer=_begin_process)
-        try:
-            yield from pool.map(run_seed, asked[begin : begin + seeds_of_a_pool], repeat(options))
-        finally:
-            pool.shutdown(cancel_futures=True)
+    pool = ProcessPoolExecutor(jobs, initializer=_begin_process)
+    try:
+        yield from pool.map(run_seed, asked, repeat(options))
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _begin_process() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's matter
-    gc.disable()
 
 
 def run_seed(seed: int, options: RunOptions) -> Outcome:

@@ -26,7 +26,7 @@ from simulator.worlds.outcome import Outcome
 from simulator.worlds.pop_groups import PopGroups
 from simulator.worlds.push_consumers import PushConsumers
 from simulator.worlds.request_reply import RequestReply
-from simulator.worlds.runner import play
+from simulator.worlds.runner import leaving_nothing, play
 from simulator.worlds.scheduled_messages import ScheduledMessages
 from simulator.worlds.settings import BURSTS as BURSTS_SETTINGS
 from simulator.worlds.settings import BUSY, HEALING_SECONDS, SHARED_CALM, WorldSettings
@@ -157,6 +157,7 @@ class Run:
 
     def play(self, show: Callable[[str], None] | None = None) -> Outcome:
         """To its end; ``show`` gets every event, a line each."""
-        return play(
-            self.cluster(show), lambda cluster: cluster.run(self.seconds, self.client_seconds)
-        )
+        with leaving_nothing():
+            return play(
+                self.cluster(show), lambda cluster: cluster.run(self.seconds, self.client_seconds)
+            )

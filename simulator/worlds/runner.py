@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 from simulator.engine.violation import Violation
@@ -15,18 +16,42 @@ Script: TypeAlias = "Callable[[Cluster[Any]], Coroutine[object, object, None]]"
 
 
 def play(cluster: Cluster[Any], script: Script) -> Outcome:
-    """Runs a cluster through a script to its end.
+    """Runs a cluster through a script to its end."""
+    with without_collector():
+        return _play(cluster, script)
 
-    It runs without the garbage collector. When that runs depends on more than the seed, and it
-    would finalise pending tasks of dead processes, which may speak up at any time.
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """No garbage is collected meanwhile.
+
+    When the collector runs depends on more than the seed. And it finalises pending tasks of dead
+    processes, which may speak up at any time.
     """
     collecting = gc.isenabled()
     gc.disable()
     try:
-        return _play(cluster, script)
+        yield
     finally:
         if collecting:
             gc.enable()
+
+
+@contextmanager
+def leaving_nothing() -> Iterator[None]:
+    """Collects a world that was built and played meanwhile, once nobody holds it any more.
+
+    A world is full of cycles, and takes up to 300 MB. Only what is new is looked at, which costs a
+    twentieth of the time. A coroutine that ends by this may keep others until the next pass.
+    """
+    with without_collector():
+        gc.freeze()
+        try:
+            yield
+        finally:
+            while gc.collect():
+                pass
+            gc.unfreeze()
 
 
 def _play(cluster: Cluster[Any], script: Script) -> Outcome:

@@ -54,7 +54,10 @@ ROOMS: dict[str, frozenset[str]] = {
             "config delivery group_commit ingest maintenance metrics pop remoting remoting/protocol"
             " scheduled security state transactions"
         ),
-        "admin": "config context limits remoting remoting/protocol state topics_and_groups",
+        "admin": (
+            "config context delivery limits metrics remoting remoting/protocol scheduled state"
+            " topics_and_groups"
+        ),
         "prometheus": "admin context limits metrics topics_and_groups",
         # The wires.
         "remoting/processors": (
@@ -92,14 +95,28 @@ ROOMS: dict[str, frozenset[str]] = {
         "bench": "client client/consumer client/producer remoting/protocol system",
         # The command line.
         "cli/terminal": "client delivery remoting/protocol security system topics_and_groups",
-        "cli/cluster_admin": (
-            "admin cli/terminal client client/consumer filter remoting remoting/protocol security"
-            " topics_and_groups"
+        "cluster_admin": (
+            "admin cli/terminal client client/consumer client/producer filter limits remoting"
+            " remoting/protocol security topics_and_groups"
         ),
-        "cli/local_cluster": "bench cli/cluster_admin cli/terminal config remoting/protocol system",
-        "cli/backup": "admin cli/cluster_admin cli/local_cluster cli/terminal config",
+        # The console, which a server loads by name when somebody looks at it.
+        "console/visits": (
+            "cluster_admin cli/terminal client client/producer config context http limits"
+            " remoting remoting/protocol security"
+        ),
+        "console/actions": (
+            "cluster_admin cli/terminal client config console/visits limits topics_and_groups"
+        ),
+        "console/pages": (
+            "cluster_admin cli/terminal client console/actions console/visits http limits"
+            " metrics remoting/protocol topics_and_groups"
+        ),
+        "console": "admin cli/terminal console/actions console/pages console/visits context http",
+        "cli/local_cluster": "bench cluster_admin cli/terminal config remoting/protocol system",
+        "cli/backup": "admin cluster_admin cli/local_cluster cli/terminal config",
+        "cli/mirror": "cli/terminal client client/producer cluster_admin remoting/protocol",
         "cli/commands": (
-            "admin bench cli/backup cli/cluster_admin cli/local_cluster cli/terminal client"
+            "admin bench cli/backup cli/mirror cluster_admin cli/local_cluster cli/terminal client"
             " client/consumer certificates client/producer config delivery filter limits nameserver"
             " remoting/protocol security server system topics_and_groups"
         ),

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.cli.cluster_admin.admin_client import document_of, run_admin
+from broker.cluster_admin.admin_client import document_of, run_admin
 from broker.remoting.protocol.codes import RequestCode
 from tests.clients.consumer_processes import Member, members
 from tests.clients.test_groups import produce

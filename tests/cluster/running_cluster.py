@@ -15,13 +15,13 @@ from typing import Any, TypeVar
 
 import pytest
 
-from broker.cli.cluster_admin.admin_client import run_admin
-from broker.cli.cluster_admin.cluster_view import GroupView, view_groups
 from broker.cli.command_line import run_command
 from broker.cli.local_cluster.local_cluster import LocalCluster, design_cluster, open_cluster
 from broker.cli.local_cluster.managed_processes import end_processes
 from broker.cli.local_cluster.port_layout import Ports, free_member
 from broker.cli.local_cluster.readiness import wait_until_answering, wait_until_serving
+from broker.cluster_admin.admin_client import run_admin
+from broker.cluster_admin.cluster_view import GroupView, view_groups
 from broker.config.node_config import NodeConfig
 
 T = TypeVar("T", str, bytes)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli.cluster_admin.admin_client import RefusedError, run_admin
-from broker.cli.cluster_admin.cluster_view import view_groups
+from broker.cluster_admin.admin_client import RefusedError, run_admin
+from broker.cluster_admin.cluster_view import view_groups
 from broker.remoting.protocol.codes import RequestCode
 from broker.security.credentials import read_profile
 from tests.cluster.running_cluster import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.cli.cluster_admin.admin_client import AdminClient, document_of, run_admin
+from broker.cluster_admin.admin_client import AdminClient, document_of, run_admin
 from broker.remoting.protocol.codes import RequestCode
 from tests.cluster.running_cluster import RunningCluster
 

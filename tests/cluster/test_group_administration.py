@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.cli.cluster_admin.admin_client import run_admin
+from broker.cluster_admin.admin_client import run_admin
 from broker.remoting.protocol.codes import RequestCode
 from tests.cluster.running_cluster import RunningCluster, while_needed
 from tests.cluster.stocked_topics import consume

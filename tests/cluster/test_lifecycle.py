@@ -88,7 +88,7 @@ def test_the_console_shows_who_leads_and_who_is_down(cluster: RunningCluster) ->
     with urllib.request.urlopen(f"http://{address[0]}:{address[1]}/", timeout=10) as answer:
         assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
         assert "connect-src 'self'" in answer.headers["Content-Security-Policy"]
-        assert b"Consumer groups" in answer.read()
+        assert b"Cannot lose another node" in answer.read()
     with urllib.request.urlopen(f"http://{address[0]}:{address[1]}/nodes", timeout=10) as answer:
         nodes = {node["node"]: node for node in json.load(answer)["nodes"]}
     assert nodes[follower]["role"] == "down"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli.cluster_admin.admin_client import AdminClient, run_admin
+from broker.cluster_admin.admin_client import AdminClient, run_admin
 from broker.remoting.protocol.codes import RequestCode
 from broker.remoting.protocol.register_broker_body import encode_topic_table
 from broker.server.name_server_registration import Announcement

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from broker.admin.group_health import LEADER
-from broker.cli.cluster_admin.admin_client import run_to_its_end
-from broker.cli.cluster_admin.cluster_view import DOWN, GroupView, NodeView
-from broker.cli.cluster_admin.snapshot_fetch import NotHereError, require_here
-from broker.cli.cluster_admin.snapshot_requests import snapshot_requests
 from broker.cli.local_cluster.port_layout import why_taken
 from broker.cli.terminal.command_error import CommandError
 from broker.cli.terminal.progress import waiting
+from broker.cluster_admin.admin_client import run_to_its_end
+from broker.cluster_admin.cluster_view import DOWN, GroupView, NodeView
+from broker.cluster_admin.snapshot_fetch import NotHereError, require_here
+from broker.cluster_admin.snapshot_requests import snapshot_requests
 from dledger.wire.endpoint import Endpoint
 
 

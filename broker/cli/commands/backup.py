@@ -14,8 +14,6 @@ from broker.cli.backup.backup_index import BackupIndex, BackupReplica, backup_na
 from broker.cli.backup.backup_store import BackupStore, snapshot_files
 from broker.cli.backup.local_snapshots import local_snapshots
 from broker.cli.backup.snapshot_choice import find_snapshots, newest_of_each_group
-from broker.cli.cluster_admin.admin_client import run_admin
-from broker.cli.cluster_admin.cluster_view import GroupView, view_groups
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.options import (
     DIRECTORY,
@@ -28,6 +26,8 @@ from broker.cli.terminal.options import (
 from broker.cli.terminal.output import Output, print_table
 from broker.cli.terminal.program import Group
 from broker.cli.terminal.progress import Progress
+from broker.cluster_admin.admin_client import run_admin
+from broker.cluster_admin.cluster_view import GroupView, view_groups
 from broker.system.wall_clock import system_clock_ms
 from store.errors import DamagedError
 from store.io.os_filesystem import OsFileSystem

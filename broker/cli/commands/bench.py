@@ -24,9 +24,6 @@ from broker.bench.jobs import (
     summarise,
 )
 from broker.bench.worker_client import LoadClient, LoadError
-from broker.cli.cluster_admin.admin_client import run_admin
-from broker.cli.cluster_admin.cluster_view import view_groups
-from broker.cli.cluster_admin.topics import create_topic, delete_topic
 from broker.cli.local_cluster.bench_cluster import measure_failover, server_pids, temporary_cluster
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.name_arguments import name_servers
@@ -35,6 +32,9 @@ from broker.cli.terminal.options import DEFAULT_CLUSTER, DIRECTORY, json_option
 from broker.cli.terminal.output import Output, print_table
 from broker.cli.terminal.program import Command
 from broker.cli.terminal.signals import interrupt_on_ending
+from broker.cluster_admin.admin_client import run_admin
+from broker.cluster_admin.cluster_view import view_groups
+from broker.cluster_admin.topics import create_topic, delete_topic
 from broker.config.node_config import FLUSH_MODES
 
 EXAMPLES = """\

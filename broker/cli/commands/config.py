@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from broker.cli.cluster_admin.admin_client import AdminClient, run_admin
 from broker.cli.commands.config_files import add_file_commands
 from broker.cli.terminal.command_error import UsageError
 from broker.cli.terminal.options import json_option, namesrv_option
 from broker.cli.terminal.output import Output
 from broker.cli.terminal.program import Group
+from broker.cluster_admin.admin_client import AdminClient, run_admin
 from broker.remoting.protocol.codes import RequestCode
 from store.quoting import quoted
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 import click
 
-from broker.cli.cluster_admin.admin_client import AdminClient, run_admin
-from broker.cli.cluster_admin.peeking import Peek, Window
 from broker.cli.terminal.client_session import run_session
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.message_printer import (
@@ -31,6 +29,8 @@ from broker.client.consumer.consumer import Consumer
 from broker.client.consumer.fetcher import StartFrom
 from broker.client.consumer.message_selector import Sql
 from broker.client.received_message import PulledBatch
+from broker.cluster_admin.admin_client import AdminClient, run_admin
+from broker.cluster_admin.peeking import Peek, Window
 from broker.filter.subscription import ALL, ExpressionError, tag_codes
 from broker.remoting.protocol.ext_fields import INT64_MAX
 from store.errors import CorruptRecordError
@@ -164,7 +164,9 @@ def command(
             raise UsageError("--offset and --last cannot stand together")
         if follow and (place["last"] or place["until_ms"]) is not None:
             raise UsageError("--follow has no end: leave --last and --until out")
-        window = Window(start=start_from, wanted=wanted, **place)
+        window = Window(
+            start_from, place["offset"], place["last"], place["until_ms"], place["queue"], wanted
+        )
 
         limits = Limits(count, timeout if follow else None)
 

@@ -8,16 +8,6 @@ from typing import Any, TypeVar
 
 import click
 
-from broker.cli.cluster_admin.admin_client import (
-    AdminClient,
-    NoTopicError,
-    document_of,
-    run_admin,
-    run_on_leaders,
-)
-from broker.cli.cluster_admin.consumer_group_views import find_group
-from broker.cli.cluster_admin.peeking import Peek, Window
-from broker.cli.cluster_admin.topics import delete_topic, view_queues
 from broker.cli.terminal.client_session import run_session
 from broker.cli.terminal.command_error import CommandError
 from broker.cli.terminal.message_printer import (
@@ -41,19 +31,23 @@ from broker.cli.terminal.output import Output, print_table
 from broker.cli.terminal.program import Group
 from broker.cli.terminal.progress import Progress
 from broker.cli.terminal.time_arguments import TIME, TIME_HELP, timestamp_ms
-from broker.client.message import (
-    PROPERTY_DELAY,
-    PROPERTY_RETRY_TOPIC,
-    PROPERTY_UNIQUE_KEY,
-    Message,
-)
+from broker.client.message import PROPERTY_RETRY_TOPIC
 from broker.client.producer.producer import Producer
 from broker.client.received_message import ReceivedMessage
-from broker.remoting.protocol.codes import RequestCode
-from broker.topics_and_groups import DLQ_PREFIX, dead_letter_topic, retry_topic
-
-OWN_PROPERTIES = (PROPERTY_UNIQUE_KEY, PROPERTY_DELAY)
-"""Of a single try; a message that is sent again gets its own."""
+from broker.cluster_admin.admin_client import (
+    AdminClient,
+    NoTopicError,
+    run_admin,
+    run_on_leaders,
+)
+from broker.cluster_admin.dead_letters import (
+    dead_letter_counts,
+    find_dead_letters,
+    send_again,
+)
+from broker.cluster_admin.peeking import Peek, Window
+from broker.cluster_admin.topics import delete_topic
+from broker.topics_and_groups import dead_letter_topic, retry_topic
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -93,18 +87,7 @@ def _window(place: Mapping[str, int | None]) -> Window:
 def list_groups(namesrv: str, output: Output) -> None:
     """The groups with dead letters, and how many."""
 
-    async def work(admin: AdminClient) -> list[dict[str, object]]:
-        answer = await admin.ask_namesrv(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-        names = [name for name in document_of(answer)["topicList"] if name.startswith(DLQ_PREFIX)]
-        found: list[dict[str, object]] = []
-        for name in sorted(names):
-            queues = await view_queues(admin, name)
-            count = sum(queue.max_offset - queue.min_offset for queue in queues)
-            group = name.removeprefix(DLQ_PREFIX)
-            found.append({"group": group, "topic": name, "messages": count})
-        return found
-
-    found = run_on_leaders(namesrv, work)
+    found = run_on_leaders(namesrv, dead_letter_counts)
     if output.document({"groups": found}):
         return
     if not found:
@@ -174,18 +157,9 @@ def resend(
 ) -> int:
     """Send dead letters to their group once more. They stay where they are, until a purge."""
 
-    async def find(admin: AdminClient) -> list[ReceivedMessage]:
-        await find_group(admin, group)
-        peek = Peek(admin, dead_letter_topic(group), _window(place))
-        return [
-            message async for message in peek.messages() if not ids or message.message_id in wanted
-        ]
-
-    wanted = {each.upper() for each in ids}
-    messages: list[ReceivedMessage] = _run(namesrv, group, find)
-    missing = wanted - {message.message_id for message in messages}
-    if missing:
-        raise CommandError(f"no dead letter of {group} has the id {', '.join(sorted(missing))}")
+    messages: list[ReceivedMessage] = _run(
+        namesrv, group, lambda admin: find_dead_letters(admin, group, _window(place), ids)
+    )
     target = topic or retry_topic(group)
     if not dry_run and messages:
         ask_first(f"Send {len(messages)} message(s) to {target}", yes=yes)
@@ -210,9 +184,7 @@ async def _send(namesrv: str, topic: str, messages: Sequence[ReceivedMessage]) -
     progress = Progress("messages sent again", total=len(messages))
     async with Producer(namesrv) as producer:
         try:
-            for message in messages:
-                kept = {k: v for k, v in message.properties.items() if k not in OWN_PROPERTIES}
-                await producer.send(Message(topic, message.body, properties=kept))
+            async for _ in send_again(producer, topic, messages):
                 progress.add()
         finally:
             progress.end()

@@ -3,26 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, TypeVar
 
 import click
 
-from broker.cli.cluster_admin.admin_client import (
-    AdminClient,
-    NoTopicError,
-    document_of,
-    run_admin,
-    run_on_leaders,
-)
-from broker.cli.cluster_admin.consumer_group_views import (
-    ConsumerGroupView,
-    UnknownGroupError,
-    find_group,
-    group_names,
-)
-from broker.cli.cluster_admin.offset_resets import foresee_offsets, reset_offsets
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.name_arguments import group_name, topic_name
 from broker.cli.terminal.options import (
@@ -35,12 +21,28 @@ from broker.cli.terminal.options import (
 from broker.cli.terminal.output import Output, print_table
 from broker.cli.terminal.program import Group
 from broker.cli.terminal.time_arguments import TIME, TIME_HELP, place_in_time
+from broker.cluster_admin.admin_client import (
+    AdminClient,
+    run_admin,
+    run_on_leaders,
+)
+from broker.cluster_admin.consumer_group_views import (
+    ConsumerGroupView,
+    UnknownGroupError,
+    find_group,
+    group_names,
+)
+from broker.cluster_admin.consumer_groups import (
+    RETRIES_MAX,
+    GroupDeletion,
+    group_configs,
+    put_group,
+)
+from broker.cluster_admin.offset_resets import foresee_offsets, reset_offsets
 from broker.limits import STATE
-from broker.remoting.protocol.codes import RequestCode
-from broker.remoting.protocol.java_json import encode_json
 from broker.topics_and_groups import dead_letter_topic
 
-RETRIES = click.IntRange(-1, 10_000)
+RETRIES = click.IntRange(-1, RETRIES_MAX)
 """-1 is the broker's default."""
 RETRY_QUEUES = click.IntRange(1, STATE.queues_max)
 
@@ -115,11 +117,11 @@ def create(*, name: str, namesrv: str, output: Output, **given: int | None) -> N
     """Make a group on all broker groups. Consumers make theirs by themselves, with defaults."""
 
     async def work(admin: AdminClient) -> dict[str, dict[str, Any] | None]:
-        found = await _configs(admin, name)
+        found = await group_configs(admin, name)
         if all(found.values()):
             raise CommandError(f"there is a group {name}; `dledger group alter` changes it")
-        await _put(admin, found, {"groupName": name, **_given(given)})
-        return await _configs(admin, name)
+        await put_group(admin, found, {"groupName": name, **_given(given)})
+        return await group_configs(admin, name)
 
     _print_settings(name, run_admin(namesrv, work), output)
 
@@ -138,13 +140,13 @@ def alter(*, name: str, namesrv: str, output: Output, **given: int | None) -> No
         raise UsageError("nothing is changed; name what shall be")
 
     async def work(admin: AdminClient) -> dict[str, dict[str, Any] | None]:
-        found = await _configs(admin, name)
+        found = await group_configs(admin, name)
         known = {address: config for address, config in found.items() if config is not None}
         if not known:
             raise UnknownGroupError(name, await group_names(admin), "; `group create` makes one")
         for address, config in known.items():
-            await _put(admin, [address], {**config, **changes})
-        return await _configs(admin, name)
+            await put_group(admin, [address], {**config, **changes})
+        return await group_configs(admin, name)
 
     _print_settings(name, run_on_leaders(namesrv, work), output)
 
@@ -213,7 +215,7 @@ def reset_offset(
                 raise
             if not dry_run:
                 masters = (await admin.route(topic)).masters
-                await _put(admin, masters.values(), {"groupName": name})
+                await put_group(admin, masters.values(), {"groupName": name})
         if dry_run:
             return await foresee_offsets(admin, topic, target)
         return await reset_offsets(admin, name, topic, target)
@@ -235,22 +237,7 @@ def reset_offset(
 def delete(name: str, yes: bool, namesrv: str, output: Output) -> None:
     """Delete a group, its offsets and its retries; its dead letters stay."""
     ask_first(f"Delete the group {name}, its offsets and its retries", yes=yes)
-    found: list[ConsumerGroupView] = []
-
-    async def work(admin: AdminClient) -> tuple[ConsumerGroupView, bool]:
-        if not found:  # of a second try, the first may have deleted it
-            found.append(await find_group(admin, name))
-        (group,) = found
-        masters = await admin.masters()
-        for address in (masters[broker] for broker in group.masters):
-            await admin.ask(
-                address,
-                RequestCode.DELETE_SUBSCRIPTIONGROUP,
-                {"groupName": name, "removeOffset": True},
-            )
-        return group, await _has_dead_letters(admin, name)
-
-    group, dead_letters = run_on_leaders(namesrv, work)
+    group, dead_letters = run_on_leaders(namesrv, GroupDeletion(name).run)
     brokers = list(group.masters.values())
     document = {"group": name, "brokers": brokers, "members": group.members}
     if not output.document(document | {"dead_letters": dead_letters}):
@@ -268,28 +255,3 @@ def delete(name: str, yes: bool, namesrv: str, output: Output) -> None:
             f"heartbeat: {', '.join(group.members)}",
             file=sys.stderr,
         )
-
-
-async def _put(admin: AdminClient, addresses: Iterable[str], config: Mapping[str, object]) -> None:
-    """Makes the group at these leaders, or changes it."""
-    body = (encode_json(config),)
-    for address in addresses:
-        await admin.ask(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
-
-
-async def _configs(admin: AdminClient, name: str) -> dict[str, dict[str, Any] | None]:
-    """The group's settings by leader, None where it has none."""
-    found: dict[str, dict[str, Any] | None] = {}
-    for address in (await admin.masters()).values():
-        answer = await admin.ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
-        found[address] = document_of(answer)["subscriptionGroupTable"].get(name)
-    return found
-
-
-async def _has_dead_letters(admin: AdminClient, group: str) -> bool:
-    """Whether they have a topic: it is made with the first of them."""
-    try:
-        await admin.route(dead_letter_topic(group))
-    except NoTopicError:
-        return False
-    return True

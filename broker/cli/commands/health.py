@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from broker.cli.cluster_admin.admin_client import run_admin
-from broker.cli.cluster_admin.cluster_view import GroupView, view_groups
 from broker.cli.terminal.exit_codes import EXIT_FAILED
 from broker.cli.terminal.options import json_option, namesrv_option
 from broker.cli.terminal.output import Output
 from broker.cli.terminal.program import Command
+from broker.cluster_admin.admin_client import run_admin
+from broker.cluster_admin.cluster_view import GroupView, view_groups
 
 EXAMPLES = """\
   dledger health                                   for people; the exit code is for scripts

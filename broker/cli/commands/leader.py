@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from broker.cli.cluster_admin.admin_client import run_admin
-from broker.cli.cluster_admin.member_changes import GroupMembers
 from broker.cli.terminal.options import json_option, namesrv_option
 from broker.cli.terminal.output import Output
 from broker.cli.terminal.program import Group
+from broker.cluster_admin.admin_client import run_admin
+from broker.cluster_admin.member_changes import GroupMembers
 
 EXAMPLES = """\
   dledger leader transfer broker-a n1      n1 catches up, takes over, and no message is refused

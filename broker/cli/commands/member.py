@@ -9,10 +9,14 @@ from typing import Any
 
 import click
 
-from broker.cli.cluster_admin.admin_client import AdminClient, run_admin
-from broker.cli.cluster_admin.member_changes import GroupMembers
 from broker.cli.local_cluster.local_cluster import LocalCluster
-from broker.cli.local_cluster.local_member import local_cluster, put_aside, retire, start_member
+from broker.cli.local_cluster.local_member import (
+    delete_data,
+    local_cluster,
+    put_aside,
+    retire,
+    start_member,
+)
 from broker.cli.local_cluster.readiness import wait_until_answering
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.options import (
@@ -25,6 +29,8 @@ from broker.cli.terminal.options import (
 from broker.cli.terminal.output import Output, print_table
 from broker.cli.terminal.program import Group
 from broker.cli.terminal.progress import waiting
+from broker.cluster_admin.admin_client import AdminClient, run_admin
+from broker.cluster_admin.member_changes import GroupMembers
 from broker.config.node_config import NODE_NAME
 from dledger.wire.endpoint import Endpoint, EndpointError
 
@@ -101,31 +107,44 @@ def promote(*, group: str, node: str, namesrv: str, output: Output) -> None:
 
 
 @command.command(
-    examples="  dledger member remove broker-a n0                           the leader, too\n"
+    examples="""\
+  dledger member remove broker-a n0                           the leader, too
+  dledger member remove broker-a n0 --purge                   with its data
+"""
 )
 @group_argument
 @node_argument
 @data_option
+@click.option("--purge", is_flag=True, help="Delete the node's data in --data afterwards.")
 @yes_option
 @namesrv_option
 @json_option
-def remove(*, group: str, node: str, data: Path, yes: bool, namesrv: str, output: Output) -> None:
-    """Take a node out of its group."""
-    ask_first(f"Take {node} out of {group}", yes=yes)
+def remove(
+    *, group: str, node: str, data: Path, purge: bool, yes: bool, namesrv: str, output: Output
+) -> None:
+    """Take a node out of its group. Its process ends once no member counts on it."""
+    deleted = ", and delete its data" if purge else ""
+    ask_first(f"Take {node} out of {group}{deleted}", yes=yes)
     cluster = local_cluster(data, group, namesrv)
     name, members = f"{group}/{node}", _members(namesrv, group)
+    nodes = {} if cluster is None else cluster.nodes
+    removed = {} if cluster is None else cluster.removed
+    if purge and name not in {**nodes, **removed}:
+        raise CommandError(f"{name} is no node of a cluster in {data}: its data is not there")
     if node in members["members"]:
         members = run_admin(namesrv, lambda admin: GroupMembers(admin, group).remove(node))
-    elif cluster is None or name not in cluster.nodes:
+    elif name not in nodes and not purge:
         raise CommandError(
             f"{node} is not a member of {group}; `dledger member list {group}` shows them"
         )
     if cluster is None or not retire(cluster, group, node):
         print(
-            f"{name} is no node of a cluster in {data}: "
-            "stop its process, and do not start it again",
+            f"{name} is no node of a cluster in {data}: its process ends by itself if it runs; "
+            "do not start it again",
             file=sys.stderr,
         )
+    elif purge:
+        delete_data(cluster, group, node)
     _print(members, output)
 
 

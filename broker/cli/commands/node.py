@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import importlib.util
 import logging
 import os
 import sys
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -85,15 +88,18 @@ class ForegroundNode:
         self._server: BrokerServer[Broker] | None = None
 
     async def serve(self, stop: StopSignal) -> int:
-        """Runs it until it is asked to ``stop``. Raises :class:`CommandError`."""
-        reason = await run_service(self._start, stop)
+        """Runs it until it is asked to ``stop``, or its group has removed it. Raises
+        :class:`CommandError`."""
+
+        async def start() -> BrokerServer[Broker]:
+            self._server = await _start(self._config, self._output)
+            end_once_removed(self._server, partial(stop.ask, at_once=False))
+            return self._server
+
+        reason = await run_service(start, stop)
         if reason is not None:
             raise CommandError(f"{self._config.name} stopped by itself: {reason}")
         return 0
-
-    async def _start(self) -> BrokerServer[Broker]:
-        self._server = await _start(self._config, self._output)
-        return self._server
 
     def reload(self) -> None:
         """Opens the log again, and takes what the file says now."""
@@ -108,6 +114,13 @@ class ForegroundNode:
         if self._server is not None:
             self._server.broker.context.settings.config = self._config
         tell_reopened(self._config.logging)
+
+
+def end_once_removed(server: BrokerServer[Broker], end: Callable[[], None]) -> None:
+    """Calls ``end`` once the node's group has removed it."""
+    from broker.server.decommissioning import Decommissioning  # noqa: PLC0415 - as in _start
+
+    Decommissioning(asyncio.get_running_loop(), server.broker.context.node, end)
 
 
 def import_server() -> None:

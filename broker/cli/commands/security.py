@@ -13,15 +13,6 @@ from typing import Any, TypeVar
 
 import click
 
-from broker.cli.cluster_admin.accounts import (
-    AccountView,
-    find_accounts,
-    no_account,
-    put_account,
-    remove_account,
-    reseal_accounts,
-)
-from broker.cli.cluster_admin.admin_client import AdminClient, run_on_leaders
 from broker.cli.commands.security_files import init, status
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.name_arguments import checked
@@ -34,6 +25,15 @@ from broker.cli.terminal.options import (
 )
 from broker.cli.terminal.output import Output, print_table
 from broker.cli.terminal.program import Group
+from broker.cluster_admin.accounts import (
+    AccountView,
+    find_accounts,
+    no_account,
+    put_account,
+    remove_account,
+    reseal_accounts,
+)
+from broker.cluster_admin.admin_client import AdminClient, run_on_leaders
 from broker.security.accounts import AccountError, check_access_key
 from broker.security.credentials import Credentials, CredentialsError, security_from
 from broker.security.permissions import PermissionTextError, parse_permission, parse_permissions

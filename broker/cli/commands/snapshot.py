@@ -14,15 +14,15 @@ from typing import Any
 
 import click
 
-from broker.cli.cluster_admin.admin_client import run_admin, run_to_its_end
-from broker.cli.cluster_admin.cluster_view import NodeView, view_groups
-from broker.cli.cluster_admin.snapshot_fetch import NotHereError, fetch_snapshot
-from broker.cli.cluster_admin.snapshot_requests import snapshot_requests
 from broker.cli.terminal.command_error import CommandError
 from broker.cli.terminal.options import DIRECTORY, json_option, namesrv_option
 from broker.cli.terminal.output import Output, print_table
 from broker.cli.terminal.program import Command
 from broker.cli.terminal.progress import waiting
+from broker.cluster_admin.admin_client import run_admin, run_to_its_end
+from broker.cluster_admin.cluster_view import NodeView, view_groups
+from broker.cluster_admin.snapshot_fetch import NotHereError, fetch_snapshot
+from broker.cluster_admin.snapshot_requests import snapshot_requests
 
 EXAMPLES = """\
   dledger snapshot --out /backup/today

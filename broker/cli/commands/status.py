@@ -7,8 +7,6 @@ import time
 
 import click
 
-from broker.cli.cluster_admin.admin_client import run_admin
-from broker.cli.cluster_admin.cluster_view import GroupView, view_groups
 from broker.cli.commands.health import are_healthy
 from broker.cli.terminal.command_error import CommandError
 from broker.cli.terminal.exit_codes import EXIT_FAILED
@@ -16,6 +14,8 @@ from broker.cli.terminal.numbers import seconds
 from broker.cli.terminal.options import json_option, namesrv_option
 from broker.cli.terminal.output import Output, print_table
 from broker.cli.terminal.program import Command
+from broker.cluster_admin.admin_client import run_admin
+from broker.cluster_admin.cluster_view import GroupView, view_groups
 from broker.config.security_config import EXPOSED
 
 EXAMPLES = """\

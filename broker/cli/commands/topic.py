@@ -8,26 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from broker.cli.cluster_admin.admin_client import (
-    AdminClient,
-    document_of,
-    run_admin,
-    run_on_leaders,
-)
-from broker.cli.cluster_admin.topics import (
-    MESSAGE_TYPE,
-    READ_QUEUES,
-    WRITE_QUEUES,
-    TopicConfig,
-    delete_topic,
-    leaders_of,
-    put_topic,
-    queue_count,
-    topic_configs,
-    until_created,
-    view_queues,
-)
-from broker.cli.terminal.command_error import CommandError, UsageError
+from broker.cli.terminal.command_error import UsageError
 from broker.cli.terminal.name_arguments import server_address, topic_name
 from broker.cli.terminal.options import (
     DEFAULT_CLUSTER,
@@ -38,13 +19,31 @@ from broker.cli.terminal.options import (
 )
 from broker.cli.terminal.output import Output, print_table
 from broker.cli.terminal.program import Group
+from broker.cluster_admin.admin_client import (
+    AdminClient,
+    document_of,
+    run_admin,
+    run_on_leaders,
+)
+from broker.cluster_admin.topics import (
+    MESSAGE_TYPE,
+    PERMISSIONS,
+    QUEUES_USUAL,
+    READ_QUEUES,
+    WRITE_QUEUES,
+    TopicConfig,
+    delete_topic,
+    leaders_of,
+    make_or_change_topic,
+    permission_word,
+    topic_configs,
+    view_queues,
+)
 from broker.limits import STATE
 from broker.remoting.protocol.codes import RequestCode
-from broker.topics_and_groups import MESSAGE_TYPES, PERM_READ, PERM_WRITE
+from broker.topics_and_groups import MESSAGE_TYPES
 
 QUEUES_MAX = STATE.queues_max
-QUEUES_USUAL = 8
-PERMISSIONS = {"r": PERM_READ, "w": PERM_WRITE, "rw": PERM_READ | PERM_WRITE, "none": 0}
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -131,7 +130,7 @@ def create(
 
     async def work(admin: AdminClient) -> tuple[dict[str, TopicConfig], int, bool]:
         addresses = await leaders_of(admin, broker, cluster or DEFAULT_CLUSTER)
-        return await _put(admin, name, addresses, _changes(given), fewer=fewer)
+        return await make_or_change_topic(admin, name, addresses, _changes(given), fewer=fewer)
 
     configs, count, changed = run_on_leaders(namesrv, work)
     if output.document({"topic": name, "queues": count, "brokers": [*configs]}):
@@ -163,7 +162,7 @@ def alter(*, name: str, fewer: bool, namesrv: str, output: Output, **given: Any)
 
     async def work(admin: AdminClient) -> dict[str, TopicConfig]:
         addresses = [*(await admin.route(name)).masters.values()]
-        await _put(admin, name, addresses, changes, fewer=fewer)
+        await make_or_change_topic(admin, name, addresses, changes, fewer=fewer)
         return await topic_configs(admin, name, addresses)
 
     configs = run_on_leaders(namesrv, work)
@@ -174,7 +173,7 @@ def alter(*, name: str, fewer: bool, namesrv: str, output: Output, **given: Any)
             address,
             config[READ_QUEUES],
             config[WRITE_QUEUES],
-            _permission(config["perm"]),
+            permission_word(config["perm"]),
             "yes" if config["order"] else "no",
             config[MESSAGE_TYPE],
         )
@@ -195,43 +194,6 @@ def _changes(given: Mapping[str, Any]) -> dict[str, Any]:
     if given["message_type"] is not None:
         changes[MESSAGE_TYPE] = given["message_type"]
     return changes
-
-
-def _permission(bits: int) -> str:
-    allowed = bits & (PERM_READ | PERM_WRITE)
-    return next(name for name, each in PERMISSIONS.items() if each == allowed)
-
-
-async def _put(
-    admin: AdminClient, name: str, addresses: list[str], changes: Mapping[str, Any], *, fewer: bool
-) -> tuple[dict[str, TopicConfig], int, bool]:
-    """Makes or changes the topic. Returns its settings before, its number of queues where it is
-    made, and whether anything changed."""
-    configs = await topic_configs(admin, name, addresses)
-    wanted = changes.get(READ_QUEUES)
-    if wanted is not None and not fewer:
-        _refuse_fewer(name, wanted, configs)
-    count = wanted or max(map(queue_count, configs.values())) or QUEUES_USUAL
-    new = {READ_QUEUES: count, WRITE_QUEUES: count, **changes}
-    changed = False
-    for address, config in configs.items():
-        asked = changes if config else new
-        if any(config.get(key) != value for key, value in asked.items()):
-            await put_topic(admin, address, name, config, asked)
-            changed = True
-    await until_created(admin, name, configs)
-    return configs, count, changed
-
-
-def _refuse_fewer(name: str, queues: int, configs: Mapping[str, TopicConfig]) -> None:
-    """Raises :class:`CommandError` if the topic has more queues somewhere."""
-    for address, config in configs.items():
-        count = queue_count(config)
-        if count > queues:
-            raise CommandError(
-                f"{name} has {count} queues on {address}: with {queues}, consumers no "
-                "longer see the messages in the others; --fewer does it all the same"
-            )
 
 
 @command.command("list", examples="  dledger topic list\n")

@@ -10,7 +10,6 @@ from pathlib import Path
 import click
 
 from broker.admin.group_health import LEADER
-from broker.cli.cluster_admin.cluster_view import GroupView
 from broker.cli.commands.status import print_groups
 from broker.cli.local_cluster.forked_servers import CommandLine, forking
 from broker.cli.local_cluster.local_cluster import LocalCluster, design_cluster
@@ -23,6 +22,7 @@ from broker.cli.terminal.program import Command
 from broker.cli.terminal.progress import waiting
 from broker.cli.terminal.signals import handled_signals, interrupt_on_ending
 from broker.cli.terminal.standard_streams import drop_output
+from broker.cluster_admin.cluster_view import GroupView
 from broker.config.node_config import FLUSH_MODES
 
 EXAMPLES = """\
@@ -127,7 +127,7 @@ def _print_welcome(cluster: LocalCluster, groups: list[GroupView], *, detached: 
     print(f"""
 NameServer  {cluster.namesrv}        export NAMESRV_ADDR={cluster.namesrv}
 HTTP        http://{http}      curl http://{http}/status
-Console     http://{http}/     the group live, in a browser
+Console     http://{http}/     shows and changes the cluster, in a browser
 Data        {cluster.directory}
 Try         printf 'one\\ntwo\\n' | dledger produce hello
             dledger consume hello --group me --from earliest --count 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -108,6 +109,25 @@ def retire(cluster: LocalCluster, group: str, node: str) -> bool:
         ) from error
     end_processes([found.process], kill=False)
     return True
+
+
+def delete_data(cluster: LocalCluster, group: str, node: str) -> None:
+    """Deletes what a removed node has. Its ``node.toml`` goes last: whatever fails before, the node
+    is still known as a removed one, and this can be repeated."""
+    name = f"{group}/{node}"
+    home = Path({**cluster.removed, **cluster.nodes}[name].config.data)
+    kept = {home / "node.toml", home / REMOVED_FILE}
+    try:
+        for path in set(home.iterdir()) - kept:
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+        shutil.rmtree(home)
+    except OSError as error:
+        raise CommandError(
+            f"{name} was removed, but {error.filename} cannot be deleted ({error.strerror})"
+        ) from error
 
 
 def put_aside(cluster: LocalCluster, group: str, node: str) -> Path | None:

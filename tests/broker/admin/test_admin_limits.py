@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from broker.admin.consumer_groups import ConsumerGroups, TooManyQueuesError
-from broker.http.console import Console
+from broker.http.cluster import ClusterHandler
 from broker.limits import ADMIN, AdminLimits
 from tests.broker.remoting.processors.test_consumer_offsets import committed, stored
 from tests.broker.single_broker import SingleBroker
@@ -37,7 +37,7 @@ async def test_an_answer_lists_so_many_queues(broker: SingleBroker) -> None:
 def test_a_node_that_answers_with_too_much_counts_as_silent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("broker.http.console.ADMIN", replace(ADMIN, answer_bytes_max=10))
+    monkeypatch.setattr("broker.http.cluster.ADMIN", replace(ADMIN, answer_bytes_max=10))
 
     class Session:
         def __init__(self, *chunks: bytes) -> None:
@@ -54,7 +54,9 @@ def test_a_node_that_answers_with_too_much_counts_as_silent(
 
     def got(*chunks: bytes) -> Any:
         session: Any = Session(*chunks)
-        return asyncio.run(Console._get(object.__new__(Console), session, "http://n1"))
+        return asyncio.run(
+            ClusterHandler._get(object.__new__(ClusterHandler), session, "http://n1")
+        )
 
     assert got(b'{"a":', b"1}") == {"a": 1}
     with pytest.raises(OSError, match="it answers with more than 11 bytes"):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from broker.config.security_config import ENFORCING, PERMISSIVE, SecurityConfig
-from broker.http.access import HTTP_ACCESS, WITHOUT_ACCOUNT
+from broker.http.access import CONSOLE, HTTP_ACCESS, WITHOUT_ACCOUNT
 from broker.http.server import HttpServer
 from broker.remoting.protocol.codes import RequestCode
 from broker.security.cluster_secrets import ClusterSecrets
@@ -65,7 +65,7 @@ def bearer(keys: Credentials, expires_ms: int = NOW_MS + 1000) -> str:
 async def test_every_path_has_a_row_and_no_other_has(loop: NetworkedLoop, tmp_path: Path) -> None:
     async with running_site(loop, tmp_path) as site:
         routes = HttpServer(site.broker.broker.context).app().router.resources()
-        assert {each.canonical for each in routes} == HTTP_ACCESS.keys() | WITHOUT_ACCOUNT
+        assert {each.canonical for each in routes} == HTTP_ACCESS.keys() | WITHOUT_ACCOUNT | CONSOLE
 
 
 async def test_nobody_gets_more_than_whether_the_node_is_well(site: Site) -> None:
@@ -76,7 +76,7 @@ async def test_nobody_gets_more_than_whether_the_node_is_well(site: Site) -> Non
         status, document = await site.ask(method, filled)
         assert status == 401, path
         assert document["error"].startswith("AclException: ")
-    head = await site.head("GET", "/", (HOST,))
+    head = await site.head("GET", "/status", (HOST,))
     assert b'WWW-Authenticate: Basic realm="dledger"' in head
     assert (await site.ask("GET", "/none"))[0] == 404
 

@@ -77,6 +77,8 @@ async def test_a_body_that_cannot_be_decompressed_is_given_as_it_is_stored(site:
         ({"body": "a", "properties": []}, "properties is not a JSON object"),
         ({"body": "a", "properties": {"a": "\x02"}}, "contains a separator"),
         ({"body": "a", "queue_id": "0"}, "queue_id is not an integer: '0'"),
+        ({"body": "a", "queue_id": 0.5}, "queue_id is not an integer: 0.5"),
+        ({"body": "a", "queue_id": 9.0}, "has no queue 9"),
         ({"body": "a", "queue_id": 9}, "has no queue 9"),
         ({"body": "a", "queue_id": -1}, "queue_id is below 0: -1; leave it out for any queue"),
         ({"body": "a", "keys": ["a b"]}, "a key is one word without white space: 'a b'"),

@@ -8,11 +8,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from broker.server.decommissioning import Decommissioning
 from dledger.raft.configuration import Configuration
-from dledger.raft.messages import Heartbeat, VoteRequest, VoteResponse
+from dledger.raft.messages import AppendRequest, Heartbeat, VoteRequest, VoteResponse
 from dledger.wire.service_messages import RemovedNotice
 from dledger.wire.transport import Message
 from simulator.engine.event_loop import VirtualLoop
+from store.log.entry import EntryKind, build_entry
 from tests.dledger.node.member import Member, Peers
 
 REMOVED_AT = 40
@@ -122,3 +124,51 @@ async def test_a_member_tells_a_peer_that_is_none_by_the_committed_log(
     core._raft_log.configurations.truncate(3)
     expected = [(peer, RemovedNotice(3))] if told else []
     assert member.peers.sent == expected
+
+
+class Leader:
+    """n1, which sends entries to the member."""
+
+    def __init__(self, member: Member) -> None:
+        self._member = member
+
+    async def configure(self, *voters: str) -> None:
+        """Sends the configuration, committed."""
+        log = self._member.node.core.entry_cache
+        body = [Configuration(voters).pack()]
+        index = log.last_index + 1
+        kind, at = EntryKind.CONFIGURATION, log.end_position
+        entry = build_entry(kind, index, 1, at, log.chain_crc, body)
+        last_term = 0 if index == 0 else 1
+        request = AppendRequest(1, index - 1, last_term, index, (entry,))
+        self._member.node.driver.on_message("n1", request)
+        await asyncio.sleep(0.5)
+        self._member.node.driver.on_message("n1", Heartbeat(1, index))
+        await asyncio.sleep(0.1)
+
+
+async def test_a_node_that_was_removed_while_it_ran_ends_when_no_leader_counts_on_it(
+    member: Member, loop: VirtualLoop
+) -> None:
+    ended: list[float] = []
+    Decommissioning(loop, member.node, lambda: ended.append(loop.time()))
+    leader = Leader(member)
+    await leader.configure("n0", "n1", "n2")
+    await leader.configure("n1", "n2")
+    for _ in range(20):
+        member.node.driver.on_message("n1", Heartbeat(1, member.node.core.commit_index))
+        await asyncio.sleep(0.5)
+    assert not ended
+    await asyncio.sleep(10)
+    assert len(ended) == 1
+
+
+async def test_a_node_whose_removal_is_old_news_goes_on(member: Member, loop: VirtualLoop) -> None:
+    ended: list[float] = []
+    Decommissioning(loop, member.node, lambda: ended.append(loop.time()))
+    leader = Leader(member)
+    await leader.configure("n0", "n1", "n2")
+    await leader.configure("n1", "n2")
+    await leader.configure("n0", "n1", "n2")
+    await asyncio.sleep(100)
+    assert not ended

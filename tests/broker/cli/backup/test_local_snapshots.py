@@ -6,8 +6,8 @@ import pytest
 
 from broker.admin.group_health import LEADER
 from broker.cli.backup.local_snapshots import _node_here
-from broker.cli.cluster_admin.cluster_view import DOWN, GroupView, NodeView
 from broker.cli.terminal.command_error import CommandError
+from broker.cluster_admin.cluster_view import DOWN, GroupView, NodeView
 
 ELSEWHERE = "192.0.2.1:8080"
 HERE = "127.0.0.1:8080"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import broker
-from broker.cli.cluster_admin.admin_client import RefusedError as CommandRefusedError
 from broker.client.errors import refusal
+from broker.cluster_admin.admin_client import RefusedError as CommandRefusedError
 from broker.remoting.protocol.codes import RESPONSE_WORDS, ResponseCode, refusal_words
 
 

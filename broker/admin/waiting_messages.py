@@ -1,0 +1,95 @@
+"""The messages that wait: open transactions, scheduled messages, and what POP gave out.
+
+All of it stands in the replicated state, so that any replica can tell. Of what may be long, the
+first ones are listed and the rest is counted.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+from broker.admin.turns import Turn
+from broker.context import BrokerContext
+from broker.delivery.message_reader import rows
+from broker.limits import ADMIN
+from broker.scheduled.delay_level_dispatcher import first_undelivered_offset
+from store.message.scheduled_topics import DELAYS_MS, LEVEL_MAX, SCHEDULE_TOPIC
+
+
+async def waiting_messages(context: BrokerContext) -> dict[str, Any]:
+    """::
+
+    {"now_ms": 0,
+     "transactions": {"count": 1, "listed": [{"offset", "position", "group", "stored_ms",
+                      "checks", "checked_ms"}, ...]},
+     "delayed": {"levels": [{"level", "delay_ms", "messages", "next_ms"}, ...], "timed": 3},
+     "popped": {"count": 2, "listed": [{"group", "topic", "queue_id", "received", "waiting",
+                "next_ms"}, ...]}}
+
+    Times are ms since 1970. ``next_ms`` is when the next one is due, or null. ``timed`` messages
+    have a time of their own. Of POP, ``received`` messages are not acknowledged; those ``waiting``
+    have their turn after others of their message group.
+    """
+    state = context.machine.state
+    transactions = [
+        {
+            "offset": offset,
+            "position": each.position,
+            "group": each.group,
+            "stored_ms": each.stored_ms,
+            "checks": each.checks,
+            "checked_ms": each.checked_ms,
+        }
+        for offset, each in islice(state.transactions.items(), ADMIN.waiting_listed_max)
+    ]
+    return {
+        "now_ms": context.wall_clock(),
+        "transactions": {"count": len(state.transactions), "listed": transactions},
+        "delayed": {"levels": _levels(context), "timed": state.timer.waiting},
+        "popped": await _popped(context),
+    }
+
+
+def _levels(context: BrokerContext) -> list[dict[str, Any]]:
+    """The delay levels at which messages wait."""
+    found = []
+    for level in range(1, LEVEL_MAX + 1):
+        queue = context.machine.queue(SCHEDULE_TOPIC, level - 1)
+        if queue is None:
+            continue
+        offset = first_undelivered_offset(context.machine.state, queue, level)
+        if offset < queue.end_offset:
+            due = [deliver_ms for _, _, deliver_ms in rows(queue.read(offset, 1))]
+            found.append(
+                {
+                    "level": level,
+                    "delay_ms": DELAYS_MS[level - 1],
+                    "messages": queue.end_offset - offset,
+                    "next_ms": due[0] if due else None,
+                }
+            )
+    return found
+
+
+async def _popped(context: BrokerContext) -> dict[str, Any]:
+    pop = context.machine.state.pop
+    listed: list[dict[str, Any]] = []
+    turn = Turn()
+    for (group, topic, queue_id), queue in list(pop.queues.items()):
+        if len(listed) >= ADMIN.waiting_listed_max:
+            break
+        received = [each.visible_ms for each in queue.deliveries.values() if each.attempt]
+        if queue.deliveries:
+            listed.append(
+                {
+                    "group": group,
+                    "topic": topic,
+                    "queue_id": queue_id,
+                    "received": len(received),
+                    "waiting": len(queue.deliveries) - len(received),
+                    "next_ms": min(received, default=None),
+                }
+            )
+        await turn.took(len(queue.deliveries))
+    return {"count": pop.delivery_count, "listed": listed}

@@ -1,0 +1,112 @@
+"""``dledger mirror``: copies topics of another cluster into this one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import partial
+
+import click
+
+from broker.cli.mirror.topic_mirror import TopicMirror, all_or_none
+from broker.cli.terminal.client_session import run_session
+from broker.cli.terminal.command_error import UsageError
+from broker.cli.terminal.name_arguments import name_servers, topic_name
+from broker.cli.terminal.options import json_option, namesrv_option
+from broker.cli.terminal.output import Output
+from broker.cli.terminal.program import Command
+from broker.cli.terminal.progress import Progress
+from broker.cli.terminal.time_arguments import TIME, TIME_HELP, place_in_time
+from broker.client.producer.producer import Producer
+from broker.cluster_admin.admin_client import open_admin
+from broker.security.credentials import NO_SECURITY, open_profile, security_from
+
+EXAMPLES = """\
+  dledger mirror orders bills --source 10.1.0.1:9876 --namesrv 10.2.0.1:9876
+  dledger mirror orders --source-profile east --profile west --once
+"""
+NOTES = """\
+The topics must exist here, each with a queue for every queue of the source. Nobody else may send to
+them. It may be stopped and started at any time: the last copy in each queue says where to go on. A
+message keeps its body, keys, tags and properties; MIRROR_ORIGIN says where it was stored first.
+"""
+
+
+@click.command(cls=Command, examples=EXAMPLES, notes=NOTES)
+@click.argument("topics", metavar="TOPIC...", type=topic_name, nargs=-1, required=True)
+@click.option(
+    "--source", metavar="ADDR", type=name_servers, help="NameServer of the source cluster."
+)
+@click.option(
+    "--source-profile", metavar="NAME|FILE", help="Who to be there; it may say the NameServer, too."
+)
+@click.option(
+    "--from",
+    "--since",
+    "start",
+    metavar=f"earliest|latest|{TIME}",
+    type=place_in_time,
+    default="earliest",
+    help=f"Where queues begin that have no copy yet: earliest (default), latest, or a time; "
+    f"{TIME_HELP}.",
+)
+@click.option("--once", is_flag=True, help="End after what the source has now.")
+@namesrv_option
+@json_option
+def command(
+    *,
+    topics: tuple[str, ...],
+    source: str | None,
+    source_profile: str | None,
+    start: str | int,
+    once: bool,
+    namesrv: str,
+    output: Output,
+) -> int:
+    """Copy topics of another cluster into this one, each queue in order."""
+    return run_session(
+        "mirror", lambda: _mirror(topics, source, source_profile, start, once, namesrv, output)
+    )
+
+
+async def _mirror(  # noqa: PLR0917 - the command's own parameters
+    topics: Sequence[str],
+    source: str | None,
+    source_profile: str | None,
+    start: str | int,
+    once: bool,
+    namesrv: str,
+    output: Output,
+) -> int:
+    security = NO_SECURITY
+    if source_profile is not None:
+        profile = open_profile(source_profile)
+        source, security = source or profile.namesrv, profile.security
+    if not source:
+        raise UsageError("--source is missing, and no --source-profile says a NameServer")
+    counts = dict.fromkeys(topics, 0)
+    progress = Progress("messages copied")
+
+    def counted(topic: str, count: int) -> None:
+        counts[topic] += count
+        progress.add(count)
+
+    try:
+        async with (
+            open_admin(source, security) as there,
+            open_admin(namesrv, security_from(os.environ)) as here,
+            Producer(namesrv) as producer,
+        ):
+            mirrors = [
+                TopicMirror(
+                    there, here, producer, topic, start=start, count=partial(counted, topic)
+                )
+                for topic in counts
+            ]
+            await all_or_none([each.copy() if once else each.follow() for each in mirrors])
+    finally:
+        progress.end()
+    if not output.document({"source": source, "topics": counts}):
+        for topic, count in counts.items():
+            print(f"{topic}: {count} messages copied")
+    return 0

@@ -1,0 +1,1 @@
+"""What commands and the console ask of NameServers and brokers, wherever a cluster runs."""

@@ -1,0 +1,330 @@
+"""Asking a NameServer and its brokers, from a command that runs once.
+
+Every failure becomes a :class:`CommandError`: which address it asked, what came back, what to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any, TypeVar
+
+from broker.cli.terminal.command_error import WHERE_A_NAMESERVER_IS, CommandError
+from broker.remoting.client import RemotingClient
+from broker.remoting.protocol.codes import RequestCode, ResponseCode, refusal_words
+from broker.remoting.protocol.errors import CallError, ConnectFailedError
+from broker.remoting.protocol.frame import Frame
+from broker.remoting.protocol.java_json import decode_json
+from broker.security.credentials import (
+    NO_SECURITY,
+    ClientSecurity,
+    CredentialsError,
+    read_profile,
+    security_from,
+)
+from dledger.wire.endpoint import Endpoint, join_host_port
+
+T = TypeVar("T")
+
+MASTER_ID = 0
+
+ANSWER_SECONDS = 15.0
+"""A command asks once, so it waits for a busy disk."""
+
+LEADER_SECONDS = 5.0
+"""An election takes a second or two, and longer if the first one is a draw."""
+
+ASK_AGAIN_SECONDS = 0.1
+"""Other processes must be polled; nothing here could wake us."""
+
+
+class UnreachableError(CommandError):
+    """No connection could be made, so nothing was asked."""
+
+
+class NoAnswerError(CommandError):
+    """It was asked, and nothing came that is an answer."""
+
+
+class NoTopicError(CommandError):
+    """No broker has the topic."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f"topic {topic} does not exist; `dledger topic list` shows those that do, "
+            "`dledger topic create` makes one"
+        )
+
+
+class NoLeaderError(CommandError):
+    """A group has no node that takes writes."""
+
+
+class RefusedError(CommandError):
+    """The server answered with a response code that is not success."""
+
+    def __init__(
+        self, address: str, code: int, remark: str | None, ext: Mapping[str, object] | None = None
+    ) -> None:
+        self.code = code
+        self.ext = ext or {}
+        hint = ""
+        if "AclException" in (remark or "") and not security_from(os.environ).credentials:
+            hint = "; say who you are: --profile FILE or $DLEDGER_PROFILE"
+        super().__init__(f"{address} refused: {refusal_words(code, remark)}{hint}")
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerName:
+    """One broker name of the cluster as the NameServer knows it: addresses by broker id."""
+
+    name: str
+    cluster: str
+    addresses: Mapping[int, str]
+
+    @property
+    def master(self) -> str | None:
+        """The address of the leader, which takes writes."""
+        return self.addresses.get(MASTER_ID)
+
+
+@dataclass(frozen=True, slots=True)
+class DepartedBroker:
+    """A broker name without a registered process."""
+
+    name: str
+    seconds: float
+    """For so long."""
+    members: Mapping[str, int]
+    """Former broker ids by address; 0 for one that never followed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRoute:
+    """The place of a topic, by broker name: the leaders' addresses, and how many queues can be
+    read."""
+
+    masters: Mapping[str, str]
+    queues: Mapping[str, int]
+
+
+class AdminClient:
+    """One command's calls. ``namesrv`` may be several addresses separated by semicolons."""
+
+    def __init__(self, client: RemotingClient, namesrv: str) -> None:
+        self._client = client
+        self._namesrv = [address.strip() for address in namesrv.split(";") if address.strip()]
+
+    async def ask(
+        self,
+        address: str,
+        code: RequestCode,
+        ext: Mapping[str, object] | None = None,
+        body: Sequence[bytes] = (),
+        *,
+        seconds: float = ANSWER_SECONDS,
+    ) -> Frame:
+        """The answer of one server; raises :class:`RefusedError` unless it is a success."""
+        fields = {key: _text(value) for key, value in (ext or {}).items()}
+        try:
+            answer = await self._client.invoke(address, code, fields, body, timeout=seconds)
+        except ConnectFailedError as error:
+            raise UnreachableError(f"cannot connect to {error}") from error
+        except CallError as error:
+            raise NoAnswerError(f"no answer from {error}") from error
+        if answer.code != ResponseCode.SUCCESS:
+            raise RefusedError(address, answer.code, answer.remark, answer.ext)
+        return answer
+
+    async def ask_namesrv(
+        self, code: RequestCode, ext: Mapping[str, object] | None = None
+    ) -> Frame:
+        """The answer of the first NameServer that can be reached."""
+        unreachable = []
+        for address in self._namesrv:
+            try:
+                return await self.ask(address, code, ext)
+            except UnreachableError as error:
+                unreachable.append(str(error))
+            except RefusedError as error:
+                if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                    raise
+                raise CommandError(
+                    f"{address} is no NameServer, it does not know request {int(code)}; "
+                    f"{WHERE_A_NAMESERVER_IS}"
+                ) from error
+            except NoAnswerError as error:
+                raise NoAnswerError(f"{error}; {WHERE_A_NAMESERVER_IS}") from error
+        raise UnreachableError(
+            f"no NameServer answers ({'; '.join(unreachable)}); {WHERE_A_NAMESERVER_IS}"
+        )
+
+    async def tell_namesrvs(self, code: RequestCode, ext: Mapping[str, object]) -> None:
+        """Asks every NameServer: they do not talk to each other."""
+        for address in self._namesrv:
+            await self.ask(address, code, ext)
+
+    async def broker_names(self) -> list[BrokerName]:
+        """Every broker name that is registered, in order."""
+        document = document_of(await self.ask_namesrv(RequestCode.GET_BROKER_CLUSTER_INFO))
+        table = document.get("brokerAddrTable", {})
+        return [
+            BrokerName(
+                name,
+                str(table[name].get("cluster", "")),
+                {int(key): address for key, address in table[name]["brokerAddrs"].items()},
+            )
+            for name in sorted(table)
+        ]
+
+    async def departed_brokers(self) -> list[DepartedBroker]:
+        """Those that the NameServer remembers, in order."""
+        document = document_of(await self.ask_namesrv(RequestCode.GET_BROKER_CLUSTER_INFO))
+        table = document.get("goneTable", {})
+        return [
+            DepartedBroker(name, table[name]["goneMillis"] / 1000, table[name]["members"])
+            for name in sorted(table)
+        ]
+
+    async def masters(self, cluster: str | None = None) -> dict[str, str]:
+        """The leaders' addresses by broker name, of one cluster or of all.
+
+        Raises :class:`CommandError` if the cluster is unknown or a group has no leader: a change on
+        some brokers only would look complete.
+        """
+        names = await self.broker_names()
+        chosen = [name for name in names if cluster in (None, name.cluster)]
+        if not chosen:
+            known = ", ".join(sorted({name.cluster for name in names})) or "none"
+            raise CommandError(f"no broker of cluster {cluster} is registered; known are: {known}")
+        return _with_leaders({name.name: name.master for name in chosen})
+
+    async def leader_of(self, address: str) -> str:
+        """The address of the leader of the group of the broker at ``address``, which is ``address``
+        if the NameServer does not know it. Raises :class:`NoLeaderError`."""
+        aliases = await _aliases(address)
+        for name in await self.broker_names():
+            if not aliases.isdisjoint(name.addresses.values()):
+                return _with_leaders({name.name: name.master})[name.name]
+        return address
+
+    async def route(self, topic: str) -> TopicRoute:
+        """Where a topic is.
+
+        Raises :class:`NoTopicError`, and :class:`CommandError` if one of its groups has no leader.
+        """
+        try:
+            answer = await self.ask_namesrv(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
+        except RefusedError as error:
+            if error.code == ResponseCode.TOPIC_NOT_EXIST:
+                raise NoTopicError(topic) from error
+            raise
+        document = document_of(answer)
+        masters = {
+            data["brokerName"]: data["brokerAddrs"].get(str(MASTER_ID))
+            for data in sorted(document["brokerDatas"], key=itemgetter("brokerName"))
+        }
+        queues = {data["brokerName"]: data["readQueueNums"] for data in document["queueDatas"]}
+        return TopicRoute(_with_leaders(masters), queues)
+
+
+def run_admin(namesrv: str, work: Callable[[AdminClient], Awaitable[T]], profile: str = "") -> T:
+    """Runs ``work`` on an event loop of its own, and closes its client afterwards. ``profile`` is
+    that of its client, where the environment names none."""
+    # The call that waited for a connection reports how it ended.
+    logging.getLogger("dledger.remoting").addHandler(logging.NullHandler())
+
+    async def session() -> T:
+        try:
+            security = security_from(os.environ)
+            if profile and security == NO_SECURITY:
+                security = read_profile(profile)
+            async with open_admin(namesrv, security) as admin:
+                return await work(admin)
+        except CredentialsError as error:
+            raise CommandError(str(error)) from error
+
+    return run_to_its_end(session())
+
+
+@asynccontextmanager
+async def open_admin(namesrv: str, security: ClientSecurity) -> AsyncIterator[AdminClient]:
+    """A client, which is closed afterwards. Raises :class:`CredentialsError` for a certificate that
+    cannot be used."""
+    client = RemotingClient(asyncio.get_running_loop(), security=security)
+    try:
+        yield AdminClient(client, namesrv)
+    finally:
+        await client.close()
+
+
+def run_to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """As :func:`asyncio.run`. A signal may keep that from ever beginning the work, and Python would
+    complain."""
+    with closing(work):
+        return asyncio.run(work)
+
+
+def run_on_leaders(namesrv: str, work: Callable[[AdminClient], Awaitable[T]]) -> T:
+    """As :func:`run_admin`, for work that may be repeated: see :func:`when_led`."""
+    return run_admin(namesrv, lambda admin: when_led(lambda: work(admin)))
+
+
+async def when_led(work: Callable[[], Awaitable[T]]) -> T:
+    """The result of ``work``, which is repeated while one of its groups elects a leader.
+
+    Raises the last error if that takes longer than elections do.
+    """
+    loop = asyncio.get_running_loop()
+    ends_at = loop.time() + LEADER_SECONDS
+    while True:
+        try:
+            return await work()
+        except NoLeaderError:
+            if loop.time() >= ends_at:
+                raise
+        except RefusedError as error:
+            if error.code != ResponseCode.SERVICE_NOT_AVAILABLE or loop.time() >= ends_at:
+                raise
+        await asyncio.sleep(ASK_AGAIN_SECONDS)
+
+
+async def _aliases(address: str) -> set[str]:
+    """The address, and those that its host name stands for."""
+    host, port = Endpoint.parse(address)
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, ValueError):  # also for what can be no host
+        return {address}
+    return {address, *(join_host_port(str(where[0]), port) for *_, where in found)}
+
+
+def _with_leaders(masters: Mapping[str, str | None]) -> dict[str, str]:
+    known = {name: master for name, master in masters.items() if master is not None}
+    if len(known) < len(masters):
+        missing = ", ".join(name for name in masters if name not in known)
+        raise NoLeaderError(f"{missing} has no leader now; try again in a second")
+    return known
+
+
+def document_of(answer: Frame) -> dict[str, Any]:
+    """The JSON object in an answer's body."""
+    try:
+        document = decode_json(bytes(answer.body)) if answer.body else {}
+    except ValueError as error:
+        raise CommandError(f"the answer to request {answer.opaque} is not JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise CommandError(f"the answer to request {answer.opaque} is not a JSON object")
+    return document
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)

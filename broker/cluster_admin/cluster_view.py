@@ -1,0 +1,234 @@
+"""The state of a cluster: the role of each node and how far it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from broker.admin.group_health import LEADER, GroupHealth, MemberReport, group_health, leader_of
+from broker.cli.terminal.command_error import CommandError
+from broker.cluster_admin.admin_client import (
+    AdminClient,
+    BrokerName,
+    DepartedBroker,
+    document_of,
+)
+from broker.remoting.protocol.codes import RequestCode
+from broker.remoting.protocol.java_json import decode_json
+
+DOWN = "down"
+VOTER = "voter"
+VIEW_SECONDS = 3.0
+"""A broker answers this from memory, so one without an answer by then is shown as down."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """One node. Fields that only the node knows are None if it does not answer."""
+
+    node: str
+    pid: int | None
+    address: str | None
+    http: str | None
+    role: str
+    term: int | None
+    last_index: int | None
+    commit_index: int | None
+    applied_index: int | None
+    lag_entries: int | None
+    serving: bool = False
+    disk: str | None = None
+    refilling: str | None = None
+    damage: list[str] = field(default_factory=list)
+    mended: list[str] = field(default_factory=list)
+    member: str | None = None
+    """voter, learner, refilling (a voter that lost its disk), or none."""
+    incarnation: str | None = None
+    security: dict[str, str | bool] = field(default_factory=dict)
+    """See :func:`broker.admin.node_status.security_settings`."""
+    grpc: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """One broker group; ``leader`` is a node's name, ``group/node``."""
+
+    group: str
+    leader: str | None
+    term: int | None
+    nodes: list[NodeView]
+    joint: bool = False
+    """Whether a change of the voters is under way."""
+    gone_seconds: float | None = None
+    """For how long no node of it has been registered; None if one is."""
+    health: GroupHealth | None = None
+    """The health of the group by the nodes that answered; None if nobody judged it."""
+
+    @property
+    def serves(self) -> bool:
+        """Whether there is a leader that takes writes."""
+        return any(node.role == LEADER and node.serving for node in self.nodes)
+
+    @property
+    def leader_node(self) -> NodeView | None:
+        return next((node for node in self.nodes if node.node == self.leader), None)
+
+    @property
+    def healthy(self) -> bool:
+        """Whether there is a leader that takes writes, and a majority that follows it."""
+        return self.health is not None and self.health.healthy
+
+    def to_json(self) -> dict[str, Any]:
+        """The form that ``dledger status --json`` prints."""
+        health = None if self.health is None else self.health.to_json()
+        return asdict(self) | {"health": health}
+
+
+async def view_groups(admin: AdminClient) -> list[GroupView]:
+    """Every registered group, its nodes asked at the same time, and the groups without a registered
+    node.
+    """
+    names = await admin.broker_names()
+    registered = {name.name for name in names}
+    gone = [each for each in await admin.departed_brokers() if each.name not in registered]
+    views = [_view_group(admin, name) for name in names] + [
+        _view_gone(admin, each) for each in gone
+    ]
+    return sorted(await asyncio.gather(*views), key=lambda view: view.group)
+
+
+async def view_node(admin: AdminClient, address: str) -> dict[str, str]:
+    """The runtime info of one broker (GET_BROKER_RUNTIME_INFO); raises :class:`CommandError`."""
+    code = RequestCode.GET_BROKER_RUNTIME_INFO
+    table = document_of(await admin.ask(address, code, seconds=VIEW_SECONDS)).get("table")
+    if not isinstance(table, dict) or "raftNode" not in table:
+        raise CommandError(f"{address} reports no Raft group; is it a dledger broker?")
+    return table
+
+
+async def _view_group(admin: AdminClient, name: BrokerName) -> GroupView:
+    asked = dict.fromkeys(name.addresses.values())
+    told = await _tell(admin, name.name, asked)
+    # A member without a registration is known to the others, and may still answer.
+    others = [member["address"] for member in _members(told).values()]
+    unasked = [address for address in others if address and address not in asked]
+    told |= await _tell(admin, name.name, unasked)
+    return assemble_group(name.name, told)
+
+
+async def _view_gone(admin: AdminClient, gone: DepartedBroker) -> GroupView:
+    """A node may live though no NameServer knows it; otherwise all are down."""
+    view = assemble_group(gone.name, await _tell(admin, gone.name, gone.members))
+    down = [
+        _node_view(f"{gone.name}/{_node_of(broker_id)}", {"address": address}, None, None)
+        for address, broker_id in gone.members.items()
+    ]
+    return replace(
+        view,
+        nodes=view.nodes or sorted(down, key=lambda node: node.node),
+        gone_seconds=gone.seconds,
+    )
+
+
+def _node_of(broker_id: int) -> str:
+    """The node that is registered with that id while it follows."""
+    return f"n{broker_id - 1}" if broker_id > 0 else "?"
+
+
+async def _tell(
+    admin: AdminClient, group: str, addresses: Iterable[str]
+) -> dict[str, dict[str, str]]:
+    """The answers of the group's living members. Others may listen in the place of a former
+    member."""
+    answers = await asyncio.gather(
+        *(view_node(admin, address) for address in addresses), return_exceptions=True
+    )
+    told = {}
+    for answer in answers:
+        if isinstance(answer, dict):
+            if answer["raftGroup"] == group:
+                told[answer["raftNode"]] = answer
+        elif not isinstance(answer, CommandError):
+            raise answer
+    return told
+
+
+def _members(told: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
+    members: dict[str, dict[str, str]] = {}
+    for node in sorted(told):
+        members.update(decode_json(told[node]["raftMembers"].encode()))
+    return members
+
+
+def assemble_group(group: str, told: Mapping[str, Mapping[str, str]]) -> GroupView:
+    """One group from its members' reports, by node id. Members without a report are down."""
+    reports = [_report(node, table) for node, table in sorted(told.items())]
+    leading = leader_of(reports)
+    leader = None if leading is None else leading.node
+    last_index = None if leading is None else leading.last_index
+    # The leader knows who is a member. Without one, any member that answers is shown.
+    members = _members(told if leader is None else {leader: told[leader]})
+    known = told if leader is None else (leader,)  # that one may be about to leave
+    members |= {node: {} for node in known if node not in members}
+    return GroupView(
+        group=group,
+        leader=None if leader is None else f"{group}/{leader}",
+        term=max((int(table["raftTerm"]) for table in told.values()), default=None),
+        nodes=[
+            _node_view(f"{group}/{node}", members[node], told.get(node), last_index)
+            for node in sorted(members)
+        ],
+        joint=leader is not None and told[leader].get("raftJoint") == "true",
+        health=group_health(group, reports),
+    )
+
+
+def _report(node: str, table: Mapping[str, str]) -> MemberReport:
+    # A broker of an earlier version names its members alone.
+    voters = decode_json((table.get("raftVoters") or table["raftMembers"]).encode())
+    old_voters = decode_json(table.get("raftOldVoters", "[]").encode())
+    return MemberReport(
+        node=node,
+        role=table["raftRole"],
+        term=int(table["raftTerm"]),
+        leader=table.get("raftLeader", ""),
+        serving=table.get("raftServing") == "true",
+        counts=table.get("raftMember") == VOTER,
+        last_index=int(table["raftLastIndex"]),
+        voters=tuple(voters),
+        old_voters=tuple(old_voters),
+    )
+
+
+def _node_view(
+    name: str, member: Mapping[str, str], table: Mapping[str, str] | None, last_index: int | None
+) -> NodeView:
+    address, http = member.get("address"), member.get("http")
+    if table is None:
+        return NodeView(name, None, address, http, DOWN, None, None, None, None, None)
+    own_last = int(table["raftLastIndex"])
+    # The node knows best where it listens: other members may know an earlier address.
+    own = decode_json(table.get("raftOwnMember", "{}").encode())
+    return NodeView(
+        node=name,
+        pid=int(table["pid"]),
+        address=own.get("client") or address,
+        http=table.get("httpAddress") or http,
+        role=table["raftRole"],
+        term=int(table["raftTerm"]),
+        last_index=own_last,
+        commit_index=int(table["raftCommitIndex"]),
+        applied_index=int(table["raftAppliedIndex"]),
+        lag_entries=None if last_index is None else max(0, last_index - own_last),
+        serving=table.get("raftServing") == "true",
+        disk=table.get("diskLevel"),
+        refilling=table.get("refilling") or None,
+        damage=decode_json(table.get("damage", "[]").encode()),
+        mended=decode_json(table.get("mended", "[]").encode()),
+        member=table.get("raftMember"),
+        incarnation=table.get("raftIncarnation"),
+        security=decode_json(table.get("security", "{}").encode()),
+        grpc=table.get("grpcAddress") or None,
+    )

@@ -1,0 +1,111 @@
+"""Consumer groups as the brokers' leaders report them (request 9004), put together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from broker.cli.terminal.command_error import CommandError
+from broker.cluster_admin.admin_client import AdminClient, document_of
+from broker.remoting.protocol.codes import RequestCode
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressView:
+    """A group's place in one queue; it goes on at ``offset``."""
+
+    topic: str
+    broker: str
+    queue_id: int
+    min_offset: int
+    max_offset: int
+    committed: int | None
+    offset: int
+    lag: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupView:
+    """One group on all broker groups that know it."""
+
+    name: str
+    masters: dict[str, str]
+    """The leaders that know it, by broker name."""
+    members: list[str]
+    queues: list[ProgressView]
+    broadcast: list[str]
+    """Topics whose offsets the members keep themselves."""
+
+    @property
+    def lag(self) -> int:
+        """The messages that the group has still to consume, as far as brokers know."""
+        return sum(queue.lag for queue in self.queues)
+
+
+class UnknownGroupError(CommandError):
+    """No broker knows the group."""
+
+    def __init__(self, name: str, known: Iterable[str], hint: str = "") -> None:
+        similar = get_close_matches(name, known)
+        meant = f"; is it {' or '.join(similar)}?" if similar else ""
+        super().__init__(
+            f"no broker knows the group {name}{meant} "
+            f"(`dledger group list` shows those that exist{hint})"
+        )
+
+
+async def group_names(admin: AdminClient) -> list[str]:
+    """The groups that exist anywhere, in order."""
+    found = await _ask(admin, await admin.masters(), {})
+    return sorted({group["group"] for groups in found.values() for group in groups})
+
+
+async def find_group(admin: AdminClient, name: str, *, hint: str = "") -> ConsumerGroupView:
+    """One group. Raises :class:`UnknownGroupError`; ``hint`` is added to what that says."""
+    masters = await admin.masters()
+    answers = await _ask(admin, masters, {"group": name})
+    found = {broker: groups[0] for broker, groups in answers.items() if groups}
+    if not found:
+        raise UnknownGroupError(name, await group_names(admin), hint)
+    topics = [(broker, topic) for broker, group in found.items() for topic in group["topics"]]
+    # A topic that the group consumes on one broker group is consumed on the others, too.
+    for wanted in sorted({topic["topic"] for _, topic in topics if topic["lag"] is not None}):
+        without = {
+            broker: address
+            for broker, address in masters.items()
+            if wanted not in {topic["topic"] for of, topic in topics if of == broker}
+        }
+        more = await _ask(admin, without, {"group": name, "topic": wanted})
+        topics += [
+            (broker, topic) for broker, (group,) in more.items() for topic in group["topics"]
+        ]
+    return ConsumerGroupView(
+        name,
+        masters={broker: masters[broker] for broker in sorted(found)},
+        members=sorted({member for group in found.values() for member in group["members"]}),
+        queues=sorted(
+            (
+                ProgressView(topic=topic["topic"], broker=broker, **queue)
+                for broker, topic in topics
+                for queue in topic["queues"]
+            ),
+            key=lambda queue: (queue.topic, queue.broker, queue.queue_id),
+        ),
+        broadcast=sorted({topic["topic"] for _, topic in topics if topic["lag"] is None}),
+    )
+
+
+async def _ask(
+    admin: AdminClient, masters: Mapping[str, str], ext: Mapping[str, object]
+) -> dict[str, list[dict[str, Any]]]:
+    """The answers of these leaders, by broker name."""
+    answers = await asyncio.gather(
+        *(admin.ask(address, RequestCode.GET_CONSUMER_GROUPS, ext) for address in masters.values())
+    )
+    return {
+        broker: document_of(answer)["groups"]
+        for broker, answer in zip(masters, answers, strict=True)
+    }

@@ -1,0 +1,64 @@
+"""Making, changing and deleting consumer groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from broker.cluster_admin.admin_client import AdminClient, NoTopicError, document_of
+from broker.cluster_admin.consumer_group_views import ConsumerGroupView, find_group
+from broker.remoting.protocol.codes import RequestCode
+from broker.remoting.protocol.java_json import encode_json
+from broker.topics_and_groups import dead_letter_topic
+
+RETRIES_MAX = 10_000
+"""Setting: the attempts before a message of a group is a dead letter."""
+
+
+class GroupDeletion:
+    """Deletes a group with its offsets and retries. It may be tried again after a failure."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._found: ConsumerGroupView | None = None
+
+    async def run(self, admin: AdminClient) -> tuple[ConsumerGroupView, bool]:
+        """The group as it was, and whether it leaves dead letters. Raises
+        :class:`~broker.cli.terminal.command_error.CommandError`."""
+        if self._found is None:  # of a second try, the first may have deleted it
+            self._found = await find_group(admin, self._name)
+        masters = await admin.masters()
+        for address in (masters[broker] for broker in self._found.masters):
+            await admin.ask(
+                address,
+                RequestCode.DELETE_SUBSCRIPTIONGROUP,
+                {"groupName": self._name, "removeOffset": True},
+            )
+        return self._found, await _has_dead_letters(admin, self._name)
+
+
+async def put_group(
+    admin: AdminClient, addresses: Iterable[str], config: Mapping[str, object]
+) -> None:
+    """Makes the group at these leaders, or changes it."""
+    body = (encode_json(config),)
+    for address in addresses:
+        await admin.ask(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
+
+
+async def group_configs(admin: AdminClient, name: str) -> dict[str, dict[str, Any] | None]:
+    """The group's settings by leader, None where it has none."""
+    found: dict[str, dict[str, Any] | None] = {}
+    for address in (await admin.masters()).values():
+        answer = await admin.ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+        found[address] = document_of(answer)["subscriptionGroupTable"].get(name)
+    return found
+
+
+async def _has_dead_letters(admin: AdminClient, group: str) -> bool:
+    """Whether they have a topic: it is made with the first of them."""
+    try:
+        await admin.route(dead_letter_topic(group))
+    except NoTopicError:
+        return False
+    return True

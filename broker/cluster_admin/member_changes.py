@@ -1,0 +1,144 @@
+"""Changing the members of a group from the command line: asking its leader, and waiting."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from broker.cli.terminal.command_error import CommandError, UsageError
+from broker.cluster_admin.admin_client import (
+    AdminClient,
+    NoLeaderError,
+    RefusedError,
+    UnreachableError,
+    document_of,
+)
+from broker.cluster_admin.cluster_view import view_node
+from broker.remoting.protocol.codes import RequestCode
+from broker.remoting.protocol.java_json import decode_json
+
+T = TypeVar("T")
+
+WAIT_SECONDS = 600.0
+"""For a new member to get the whole log."""
+
+ASK_AGAIN_SECONDS = 0.1
+
+TRANSIENT_REFUSALS = (
+    "has to catch up first",
+    "is under way",
+    "has not committed an entry",
+    "handed over",
+)
+"""Words in the remark of a refusal that is over soon."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMembers:
+    """One group through the eyes of its leader."""
+
+    admin: AdminClient
+    group: str
+
+    async def leader(self) -> str:
+        """The leader's address. Raises :class:`CommandError` if there is none."""
+        masters = await self.admin.masters()
+        if self.group not in masters:
+            known = ", ".join(sorted(masters)) or "none"
+            raise UsageError(f"there is no group {self.group}; known are: {known}")
+        return masters[self.group]
+
+    async def members(self) -> dict[str, Any]:
+        """The leader's answer about its members (see ``broker/admin/group_members.py``)."""
+        answer = await self.admin.ask(await self.leader(), RequestCode.GET_GROUP_MEMBERS)
+        return document_of(answer)
+
+    async def add(self, node: str, address: str) -> dict[str, Any]:
+        """Makes a learner of the node at ``address`` that waits to be added."""
+        told = await view_node(self.admin, address)
+        if (told["raftGroup"], told["raftNode"]) != (self.group, node):
+            raise UsageError(
+                f"at {address} there is {told['raftGroup']}/{told['raftNode']}, "
+                f"not {self.group}/{node}"
+            )
+        own = decode_json(told["raftOwnMember"].encode())
+        return await self._change(
+            node,
+            "add",
+            peerAddr=own["peer"],
+            brokerAddr=own["client"],
+            httpAddr=own["http"],
+        )
+
+    async def promote(self, node: str) -> dict[str, Any]:
+        """Makes a voter of a learner, as soon as it has caught up."""
+        return await _within(self._promoted(node), f"{node} has not caught up")
+
+    async def _promoted(self, node: str) -> dict[str, Any]:
+        while True:
+            members = await self.members()
+            if not members["old_voters"]:
+                if node in members["voters"]:
+                    return members
+                if node not in members["learners"]:
+                    raise CommandError(f"{node} is no learner of {self.group}")
+                try:
+                    return await self._change(node, "promote")
+                except RefusedError as error:
+                    if not any(reason in str(error) for reason in TRANSIENT_REFUSALS):
+                        raise
+            await asyncio.sleep(ASK_AGAIN_SECONDS)
+
+    async def remove(self, node: str) -> dict[str, Any]:
+        """Takes a member out."""
+        await self._change(node, "remove")
+        return await _within(self._known(), f"{self.group} has no leader")
+
+    async def _known(self) -> dict[str, Any]:
+        """The members, as soon as there is a leader: the leader itself may have been removed."""
+        while True:
+            with suppress(RefusedError, UnreachableError, NoLeaderError):
+                members = await self.members()
+                if members["leader"] == members["node"]:
+                    return members
+            await asyncio.sleep(ASK_AGAIN_SECONDS)
+
+    async def transfer(self, node: str) -> dict[str, Any]:
+        """Makes a voter the leader."""
+        answer = await self.admin.ask(
+            await self.leader(), RequestCode.TRANSFER_LEADERSHIP, {"node": node}
+        )
+        return document_of(answer)
+
+    async def refilled(self, node: str, address: str) -> bool:
+        """Waits until a node that lost its disk counts again; False if it does not answer."""
+        return await _within(self._counts_again(address), f"{node} is not refilled")
+
+    async def _counts_again(self, address: str) -> bool:
+        while True:
+            try:
+                told = await view_node(self.admin, address)
+            except UnreachableError:
+                return False
+            if told["raftMember"] == "voter" and told["raftLeader"]:
+                return True
+            await asyncio.sleep(ASK_AGAIN_SECONDS)
+
+    async def _change(self, node: str, action: str, **fields: str) -> dict[str, Any]:
+        answer = await self.admin.ask(
+            await self.leader(),
+            RequestCode.CHANGE_GROUP_MEMBERS,
+            {"node": node, "action": action, **fields},
+        )
+        return document_of(answer)
+
+
+async def _within(waiting: Coroutine[Any, Any, T], what: str) -> T:
+    try:
+        async with asyncio.timeout(WAIT_SECONDS):
+            return await waiting
+    except TimeoutError as error:
+        raise CommandError(f"{what} within {WAIT_SECONDS:g} s") from error

@@ -1,0 +1,103 @@
+"""The members of the broker groups, the messages that wait there, and what the checks found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from broker.console.pages.overview import health_of, node_rows
+from broker.console.visits.visit import Page, Visit
+from broker.http.cluster_view import DOWN
+
+
+async def members(visit: Visit) -> Page:
+    document = await visit.view.nodes()
+    rows = node_rows(document)
+    voters = {each["group"]: _voters(document, each["group"]) for each in document["broker_groups"]}
+    return Page(
+        "members.html",
+        "Members",
+        "members",
+        {
+            "groups": [
+                {
+                    "health": health_of(each),
+                    "nodes": [row for row in rows if row["group"] == each["group"]],
+                    "voters": voters[each["group"]],
+                }
+                for each in document["broker_groups"]
+            ]
+        },
+    )
+
+
+def _voters(document: Mapping[str, Any], group: str) -> list[str]:
+    """As the leader knows them, or who answers."""
+    nodes = [each for each in document["nodes"] if each["group"] == group and "voters" in each]
+    nodes.sort(key=lambda each: each["role"] != "leader")
+    return list(nodes[0]["voters"]) if nodes else []
+
+
+async def waiting(visit: Visit) -> Page:
+    """Each broker group's, as its leader tells."""
+    document = await visit.view.nodes()
+    leaders = {(each["group"], each["leader"]) for each in document["broker_groups"]}
+    asked = [node for node in document["nodes"] if (node["group"], node["node"]) in leaders]
+    told = await visit.view.of_nodes("/waiting", asked)
+    groups = [_waiting(each) for each in told]
+    return Page(
+        "waiting.html",
+        "Waiting messages",
+        "waiting",
+        {
+            "groups": groups,
+            "silent": sorted(
+                each["group"]
+                for each in document["broker_groups"]
+                if each["group"] not in {group["name"] for group in groups}
+            ),
+        },
+    )
+
+
+def _waiting(told: Mapping[str, Any]) -> dict[str, Any]:
+    levels = told["delayed"]["levels"]
+    return {
+        "name": told["from"].partition("/")[0],
+        "now_ms": told["now_ms"],
+        "transactions": told["transactions"],
+        "levels": levels,
+        "timed": told["delayed"]["timed"],
+        "delayed": sum(each["messages"] for each in levels) + told["delayed"]["timed"],
+        "popped": told["popped"],
+    }
+
+
+async def findings(visit: Visit) -> Page:
+    """What each node found out about its own data."""
+    document = await visit.view.nodes()
+    nodes = [
+        {
+            "name": f"{node['group']}/{node['node']}",
+            "id": f"{node['group']}-{node['node']}",
+            "answers": node["role"] != DOWN and "damage" in node,
+            "progress": round(100 * (node.get("scrub_progress") or 0)),
+            "damage": node.get("damage") or [],
+            "mended": node.get("mended") or [],
+            "state_wrong": node.get("state_wrong"),
+            "refilling": node.get("refilling"),
+            "disk": node.get("disk"),
+            "refused": node.get("access_refused") or 0,
+        }
+        for node in document["nodes"]
+    ]
+    return Page(
+        "findings.html",
+        "Findings",
+        "findings",
+        {
+            "nodes": nodes,
+            "damage": sum(len(node["damage"]) + bool(node["state_wrong"]) for node in nodes),
+            "mended": sum(len(node["mended"]) for node in nodes),
+        },
+    )

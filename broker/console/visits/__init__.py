@@ -1,0 +1,1 @@
+"""Requests of browsers, and what they have begun."""

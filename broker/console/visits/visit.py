@@ -1,0 +1,84 @@
+"""One request of a browser: who asks, and how the cluster is asked for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from broker.client.config import ProducerConfig
+from broker.client.producer.producer import Producer
+from broker.cluster_admin.admin_client import AdminClient
+from broker.config.client_security import client_security
+from broker.context import BrokerContext
+from broker.http.cluster_view import ClusterView
+from broker.http.console import Visitor
+from broker.limits import CONSOLE
+from broker.remoting.client import RemotingClient
+from broker.security.credentials import ClientSecurity
+
+
+class Page(NamedTuple):
+    """What a page shows: a template and its values. ``section`` is its entry of the menu."""
+
+    template: str
+    title: str
+    section: str
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """The cluster, asked as the visitor."""
+
+    visitor: Visitor
+    context: BrokerContext
+    view: ClusterView
+    """Over HTTP: health, nodes, topics and groups, each in one answer of a node."""
+    admin: AdminClient
+    """Over remoting: what the command line asks."""
+    security: ClientSecurity
+    query: Mapping[str, str]
+
+    @property
+    def namesrv(self) -> str:
+        """The addresses of the NameServers, as commands take them."""
+        return ";".join(self.context.config.namesrv)
+
+    def producer(self) -> Producer:
+        """Sends as the visitor."""
+        config = ProducerConfig(group="dledger-console", security=self.security)
+        return Producer(self.namesrv, config)
+
+
+class Clients:
+    """The connections to other servers, for each account its own."""
+
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
+        self._clients: dict[ClientSecurity, RemotingClient] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def security(self, visitor: Visitor) -> ClientSecurity:
+        """How this server is known when it asks for the visitor: by no keys but the visitor's."""
+        own = client_security(self._context.config.security)
+        return replace(own, credentials=visitor.credentials)
+
+    def admin(self, security: ClientSecurity) -> AdminClient:
+        client = self._clients.pop(security, None)
+        if client is None:
+            client = RemotingClient(self._context.loop, security=security)
+        self._clients[security] = client
+        if len(self._clients) > CONSOLE.visitors_max:
+            oldest = self._clients.pop(next(iter(self._clients)))
+            task = asyncio.ensure_future(oldest.close())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+        return AdminClient(client, ";".join(self._context.config.namesrv))
+
+    async def close(self) -> None:
+        """Ends all connections."""
+        for client in self._clients.values():
+            await client.close()
+        self._clients.clear()

@@ -1,0 +1,35 @@
+"""What waits is listed up to a limit, and counted beyond."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from broker.admin import waiting_messages
+from broker.limits import ADMIN
+from tests.broker.pop.pop_client import Member
+from tests.broker.single_broker import SingleBroker
+from tests.broker.transactions.transaction_client import HALF, half
+
+
+@pytest.fixture
+def broker_settings() -> dict[str, Any]:
+    return {"clock_runs": True}
+
+
+@pytest.mark.parametrize(("limit", "listed"), [(2, 2), (3, 3), (4, 3)])
+async def test_so_many_are_listed_and_all_are_counted(
+    monkeypatch: pytest.MonkeyPatch, broker: SingleBroker, limit: int, listed: int
+) -> None:
+    monkeypatch.setattr(waiting_messages, "ADMIN", replace(ADMIN, waiting_listed_max=limit))
+    await broker.create_topic("orders", 3)
+    for queue in range(3):
+        await broker.send("orders", queue, b"x")
+        await Member(broker).receive(1, queue=queue)
+        await half(broker, properties=HALF.replace("U1", f"U{queue}"))
+    told = await waiting_messages.waiting_messages(broker.broker.context)
+    for waiting in ("transactions", "popped"):
+        assert told[waiting]["count"] == 3
+        assert len(told[waiting]["listed"]) == listed

@@ -1,0 +1,1 @@
+"""The console, driven in a real browser."""
