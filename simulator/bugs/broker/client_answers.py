@@ -118,14 +118,26 @@ def answer_names_another_offset(patch: Patch) -> None:
 
 def command_acknowledged_before_it_is_committed(patch: Patch) -> None:
     """An offset commit or a new topic is acknowledged when it is proposed."""
-    add = Batcher.add_command
+    add_command, add_in_one_entry = Batcher.add_command, Batcher.add_in_one_entry
 
     def eager(batcher: Batcher, command: Command, completion: Completion | None = None) -> None:
-        add(batcher, command)
+        add_command(batcher, command)
         if completion is not None:
             completion(None)
 
+    def eager_in_one_entry(
+        batcher: Batcher,
+        messages: Sequence[QueueMessages],
+        commands: Sequence[Command],
+        completion: Completion | None = None,
+    ) -> None:
+        acknowledged = None if messages else completion
+        add_in_one_entry(batcher, messages, commands, None if acknowledged else completion)
+        if acknowledged is not None:
+            acknowledged(None)
+
     patch.set(Batcher, "add_command", eager)
+    patch.set(Batcher, "add_in_one_entry", eager_in_one_entry)
 
 
 def entries_applied_before_they_are_committed(patch: Patch) -> None:
