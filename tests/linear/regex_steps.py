@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from re import _constants as code  # type: ignore[attr-defined]  # typeshed lacks it
-from re import _parser as parser  # type: ignore[attr-defined]  # typeshed lacks it
+from importlib import import_module
 from typing import Any, TypeAlias
+
+code = import_module("re._constants")  # typeshed has neither of the two
+parser = import_module("re._parser")
 
 Next: TypeAlias = Callable[[int], int | None]
 """Goes on behind a position; returns where the match ends, None if there is none."""
