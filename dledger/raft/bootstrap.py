@@ -1,11 +1,10 @@
 """Who may begin a log: the first election of a group, as an empty node takes part in it.
 
 A majority of empty voters begins a log. A voter whose disk was wiped is empty too, and what it had
-confirmed may be on one disk only, of a voter that is not reached. So an empty node remembers
-(``raft/replication_evidence.py``) the first disk on which it met each member, and begins no log
-
-- together with a member that is empty on another disk than that: it was wiped;
-- once a leader has told it that something is committed.
+confirmed may be on one disk only, of a voter that is not reached. So an empty node remembers the
+first disk on which it met each member. Votes of another disk do not count, and it gets none
+(``ReplicationEvidence.counts``). An empty node begins no log either once a leader has told it that
+something is committed.
 
 For somebody whose log is not empty it votes only where that can lose nothing, as it may have been
 wiped itself:
@@ -51,16 +50,15 @@ class Bootstrap:
             self._evidence.meet(member, incarnation)
             self._met[member] = (incarnation, last_index)
 
-    def begins_with(self, member: str) -> bool:
-        """Whether this node, which is empty, begins a log with a member that is."""
-        # What one of two held is committed only where the other one holds it.
-        of_two = len(self._raft_log.configurations.current.voters) <= 2
-        return not self._evidence.any_committed and (of_two or not self._was_replaced(member))
+    @property
+    def may_begin(self) -> bool:
+        """Whether this node, which is empty, may begin a log with a member that is."""
+        return not self._evidence.any_committed
 
     def votes_for(self, candidate: str, last_index: int) -> bool:
         """Whether this node, which is empty, may vote for a candidate whose log ends there."""
         if last_index < 0:
-            return self.begins_with(candidate)
+            return self.may_begin
         voters = self._raft_log.configurations.current.voters
         others = [each for each in voters if each not in (candidate, self._raft_state.node)]
         return any(map(self._was_replaced, others)) or all(map(self._is_empty, others))

@@ -99,11 +99,6 @@ class Configuration:
         """Whether the node's vote counts, in one set at least."""
         return node in self.voters or node in self.old_voters
 
-    def trusts(self, node: str, incarnation: int) -> bool:
-        """Whether that is the disk whose confirmations and votes count for this member."""
-        noted = self.incarnations.get(node, NO_INCARNATION)
-        return noted in (NO_INCARNATION, incarnation)
-
     # --- what a change makes of it
 
     def with_learner(self, node: str, address: MemberAddress) -> Configuration:

@@ -211,7 +211,7 @@ class ConfigurationChanger:
                 noted[peer] = LOST_INCARNATION
             elif not progress.incarnation:
                 waits = waits or self._incarnation != NO_INCARNATION
-            elif before == NO_INCARNATION or (
+            elif (before == NO_INCARNATION and self._quorum_tracker.counts(peer)) or (
                 (before != progress.incarnation or progress.lost)
                 and progress.match_index >= progress.needed_index
                 and self._quorum_tracker.is_intact(peer)

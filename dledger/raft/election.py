@@ -117,10 +117,11 @@ class Elections:
         asked = raft_state.term + 1 if answer.pre_vote else raft_state.term
         if answer.granted and answer.term != asked:
             return
-        trusted = self._configurations.current.trusts(sender, answer.incarnation)
+        found = self._configurations.current
+        trusted = self._evidence.counts(found, sender, answer.incarnation)
         if self._evidence.lacks(sender, answer.incarnation, answer.log_index):
             trusted = False
-        if self._bootstrap.applies and not self._bootstrap.begins_with(sender):
+        if self._bootstrap.applies and not self._bootstrap.may_begin:
             trusted = False
         if answer.pre_vote == (raft_state.role is Role.PRE_CANDIDATE):
             self._count(sender, now, granted=answer.granted and trusted)
@@ -205,7 +206,7 @@ class Elections:
             return False
         if not self._raft_state.sound:
             return False
-        if not found.trusts(sender, request.incarnation):
+        if not self._evidence.counts(found, sender, request.incarnation):
             return False
         if self._evidence.lacks(sender, request.incarnation, request.last_index):
             return False

@@ -71,6 +71,7 @@ class LeaderState:
             raft_log=raft_log,
             replicator=self.replicator,
             health=health,
+            evidence=evidence,
             config=config,
         )
         self.leadership_transfer = LeadershipTransfer(

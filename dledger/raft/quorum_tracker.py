@@ -12,7 +12,7 @@ from dledger.raft.health import MemberHealth
 from dledger.raft.quorum import joint_quorum_index
 from dledger.raft.raft_log import RaftLog
 from dledger.raft.replication import Replicator
-from dledger.raft.replication_evidence import MemberEvidence
+from dledger.raft.replication_evidence import MemberEvidence, ReplicationEvidence
 
 
 class QuorumTracker:
@@ -26,6 +26,7 @@ class QuorumTracker:
         raft_log: RaftLog,
         replicator: Replicator,
         health: MemberHealth,
+        evidence: ReplicationEvidence,
         config: RaftConfig,
     ) -> None:
         self._node = node
@@ -33,6 +34,7 @@ class QuorumTracker:
         self._raft_log = raft_log
         self._replicator = replicator
         self._health = health
+        self._evidence = evidence
         self._promote_lag_entries = config.promote_lag_entries
 
     @property
@@ -49,7 +51,9 @@ class QuorumTracker:
         progress = self._replicator.peers[peer]
         if progress.lost:
             return False
-        return progress.incarnation is None or self.configuration.trusts(peer, progress.incarnation)
+        return progress.incarnation is None or self._evidence.counts(
+            self.configuration, peer, progress.incarnation
+        )
 
     def is_intact(self, member: str) -> bool:
         """Whether nothing of its log is damaged, as far as it has told."""

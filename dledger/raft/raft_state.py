@@ -12,7 +12,6 @@ from typing import Protocol
 
 from dledger.config import RaftConfig
 from dledger.errors import InvariantError, NotLeaderError, PeerError, SafetyProperty
-from dledger.raft.configuration import NO_INCARNATION
 from dledger.raft.health import MemberHealth
 from dledger.raft.leader import LeaderState
 from dledger.raft.raft_log import RaftLog
@@ -134,10 +133,8 @@ class RaftState:
         What the log said of its disk may be gone as well, and unknown to those whom it would vote
         for.
         """
-        node, found = self.node, self._raft_log.configurations.current
-        if found.incarnations.get(node, NO_INCARNATION) != NO_INCARNATION:
-            return found.trusts(node, self.incarnation)
-        return not self._evidence.replaced(node, self.incarnation)
+        found = self._raft_log.configurations.current
+        return self._evidence.counts(found, self.node, self.incarnation)
 
     @property
     def led_by_stranger(self) -> bool:

@@ -6,8 +6,9 @@ never cut, so a disk whose log ends before that has lost some of them: an old co
 place. It neither gets nor gives a vote, and the next leader has it refilled, though it never heard
 its confirmations itself.
 
-A member that is on another disk than it was has lost all that the last one held. Whoever has no log
-yet learns from this alone on which disk it met each member; see ``raft/bootstrap.py``.
+A member that is on another disk than it was has lost all that the last one held. Where the log
+names no disk of a member, this alone says which one counts: the one on which it was met, or which a
+leader counted last.
 
 It is saved now and then, and what was saved last is known again after a restart. With asynchronous
 flush nothing is told, because there a power failure may take what was confirmed: only the disks are
@@ -18,6 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import NamedTuple
+
+from dledger.raft.configuration import NO_INCARNATION, Configuration
 
 
 class MemberEvidence(NamedTuple):
@@ -71,6 +74,21 @@ class ReplicationEvidence:
         """Whether the member is known on another disk."""
         known = self._known.get(node)
         return known is not None and known.incarnation != incarnation
+
+    def counts(self, found: Configuration, node: str, incarnation: int) -> bool:
+        """Whether votes and confirmations of a member count on that disk.
+
+        The log says which disk counts. It may name none yet, or this node may lack the entry. Then
+        only the disk counts on which this node knows the member: another one has lost what the
+        first one held, and may hold a part of the log again. Two voters need no such rule: what one
+        of them lost is committed only if the other one holds it.
+        """
+        noted = found.incarnations.get(node, NO_INCARNATION)
+        if noted != NO_INCARNATION:
+            return noted == incarnation
+        if incarnation == NO_INCARNATION or not self.replaced(node, incarnation):
+            return True
+        return len({*found.voters, *found.old_voters}) == 2
 
     def lacks(self, node: str, incarnation: int, last_index: int) -> bool:
         """Whether a log that ends there has lost committed entries which that disk held."""

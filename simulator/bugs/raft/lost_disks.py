@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dledger.raft.bootstrap import Bootstrap
-from dledger.raft.configuration import Configuration
+from dledger.raft.configuration import NO_INCARNATION, Configuration
 from dledger.raft.election import Elections
 from dledger.raft.replication_evidence import ReplicationEvidence
 from simulator.bugs.planted_bug import Bug, Patch
@@ -18,7 +18,7 @@ def every_vote_counted(patch: Patch) -> None:
 
     def credulous(elections: Elections, sender: str, answer: Any, now: float) -> None:
         meanwhile = Patch()
-        meanwhile.set(Configuration, "trusts", lambda _found, _node, _incarnation: True)
+        meanwhile.set(ReplicationEvidence, "counts", lambda *_who: True)
         meanwhile.set(ReplicationEvidence, "lacks", lambda _held, _node, _incarnation, _last: False)
         try:
             answered(elections, sender, answer, now)
@@ -30,7 +30,17 @@ def every_vote_counted(patch: Patch) -> None:
 
 def log_begun_with_a_wiped_voter(patch: Patch) -> None:
     """An empty node takes a wiped voter for a new one and begins a log with it."""
-    patch.set(Bootstrap, "begins_with", lambda _bootstrap, _member: True)
+    patch.set(Bootstrap, "may_begin", property(lambda _bootstrap: True))
+    wiped_voter_counted_until_the_log_names_disks(patch)
+
+
+def wiped_voter_counted_until_the_log_names_disks(patch: Patch) -> None:
+    """Which disks members were met on is forgotten where the log names none."""
+
+    def by_the_log(_known: Any, found: Configuration, node: str, incarnation: int) -> bool:
+        return found.incarnations.get(node, NO_INCARNATION) in (NO_INCARNATION, incarnation)
+
+    patch.set(ReplicationEvidence, "counts", by_the_log)
 
 
 LOST = "lacks the committed entry | whose disk lacks what it held | both lead"
@@ -43,4 +53,13 @@ def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
 BUGS = (
     _bug("L7x", every_vote_counted, LOST, 20, "old copy put back", "partition"),
     _bug("L13x", log_begun_with_a_wiped_voter, LOST, 20, WIPED_BESIDE_AN_EMPTY_ONE),
+    _bug(
+        "L14x",
+        wiped_voter_counted_until_the_log_names_disks,
+        LOST,
+        40,
+        WIPED_BESIDE_AN_EMPTY_ONE,
+        "loss",
+        "crash",
+    ),
 )

@@ -76,7 +76,7 @@ def one_server_at_a_time_at_once(patch: Patch) -> None:
 
 def every_disk_counts(patch: Patch) -> None:
     """A wiped node confirms and votes as if it still held what it lost."""
-    patch.set(Configuration, "trusts", lambda _configuration, _node, _incarnation: True)
+    patch.set(ReplicationEvidence, "counts", lambda *_who: True)
     patch.set(Elections, "_may_vote", lambda _elections, _sender, _request: True)
 
 

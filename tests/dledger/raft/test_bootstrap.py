@@ -10,7 +10,7 @@ from dledger.config import RaftConfig
 from dledger.raft.configuration import Configuration, Configurations
 from dledger.raft.core import Raft
 from dledger.raft.entry_cache import EntryCache
-from dledger.raft.messages import Heartbeat, VoteRequest, VoteResponse
+from dledger.raft.messages import AppendAccepted, Heartbeat, VoteRequest, VoteResponse
 from dledger.raft.raft_state import Role
 from dledger.raft.replication_evidence import MemberEvidence
 from tests.dledger.raft.written_log import written_log
@@ -169,6 +169,63 @@ def test_it_does_again_once_a_leader_has_counted_the_disk_that_it_is_on(told: st
         node._evidence.learn([MemberEvidence("n0", DISKS["n0"], 1)])
     assert node.counts
     assert grants(node, "n1", DISKS["n1"], 5)
+
+
+def met_the_first_disk_of_n2() -> Raft:
+    """n0, with entries that name no disks, which was empty when it met n2."""
+    node = core(entries=2)
+    node._evidence.learn([MemberEvidence("n2", DISKS["n2"], -1)])
+    for peer in ("n1", "n2"):
+        node.peer_connected(peer, 0.0)
+    node.take()
+    return node
+
+
+def asks_for_votes(node: Raft, voter: str, disk: int) -> None:
+    """n0 campaigns as far as the answers of that voter take it."""
+    node.tick(20.0)
+    node.receive(voter, VoteResponse(node.term + 1, True, True, disk, 1), 20.0)
+    write = node.take().write
+    if write is not None:
+        node.written(write.id, 20.0)
+        node.receive(voter, VoteResponse(node.term, True, False, disk, 1), 20.0)
+
+
+def test_who_holds_entries_that_name_no_disks_elects_no_wiped_voter() -> None:
+    """That one may hold a part again of what it had confirmed."""
+    node = met_the_first_disk_of_n2()
+    assert not grants(node, "n2", ANOTHER_DISK, 1)
+    assert grants(node, "n2", DISKS["n2"], 1)
+
+
+def test_who_holds_entries_that_name_no_disks_is_not_elected_by_a_wiped_voter() -> None:
+    for disk, role in ((ANOTHER_DISK, Role.PRE_CANDIDATE), (DISKS["n2"], Role.LEADER)):
+        node = met_the_first_disk_of_n2()
+        asks_for_votes(node, "n2", disk)
+        assert node.role is role
+
+
+def test_a_leader_whose_log_names_no_disks_counts_a_wiped_voter_once_it_holds_everything() -> None:
+    """Until then nobody hears from the leader that this is the disk of that voter."""
+    node = met_the_first_disk_of_n2()
+    asks_for_votes(node, "n1", DISKS["n1"])
+    assert node.role is Role.LEADER
+    write = node.take().write
+    assert write is not None
+    node.written(write.id, 20.0)
+    node.receive("n2", AppendAccepted(node.term, 1, ANOTHER_DISK), 20.0)
+    assert node.commit_index == -1
+    node.receive("n1", AppendAccepted(node.term, 2, DISKS["n1"]), 20.0)
+    noted = {"n0": DISKS["n0"], "n1": DISKS["n1"]}
+    assert (node.commit_index, node.configuration.incarnations) == (2, noted)
+    assert MemberEvidence("n2", DISKS["n2"], -1) in node.known_evidence()
+    write = node.take().write
+    assert write is not None
+    node.written(write.id, 20.0)
+    node.receive("n1", AppendAccepted(node.term, 3, DISKS["n1"]), 20.0)
+    node.receive("n2", AppendAccepted(node.term, 3, ANOTHER_DISK), 20.0)
+    node.tick(20.2)
+    assert node.configuration.incarnations == {**noted, "n2": ANOTHER_DISK}
 
 
 def test_who_holds_entries_notes_no_disk_but_by_what_leaders_say() -> None:

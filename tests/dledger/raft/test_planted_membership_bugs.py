@@ -78,7 +78,7 @@ def configuration_of_a_cut_entry_kept(patch: Patch) -> None:
 
 def every_disk_counts(patch: Patch) -> None:
     """C11: a wiped node votes as if it still held what it lost."""
-    patch.set(Configuration, "trusts", lambda _configuration, _node, _incarnation: True)
+    patch.set(ReplicationEvidence, "counts", lambda *_who: True)
     patch.set(Elections, "_may_vote", lambda _elections, _sender, _request: True)
 
 
@@ -88,8 +88,8 @@ def what_members_held_is_forgotten(patch: Patch) -> None:
 
 
 def wiped_voters_are_taken_for_new_ones(patch: Patch) -> None:
-    """C11: an empty node begins a log with whoever is empty."""
-    patch.set(Bootstrap, "begins_with", lambda _bootstrap, _member: True)
+    """C11: where the log names no disk, every disk counts."""
+    patch.set(ReplicationEvidence, "replaced", lambda _evidence, _node, _incarnation: False)
 
 
 def no_empty_node_votes_for_who_is_not(patch: Patch) -> None:
