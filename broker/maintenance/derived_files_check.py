@@ -20,6 +20,7 @@ from broker.maintenance.queue_blocks_check import QueueBlocksCheck
 from store.errors import CorruptBatchError, DamagedError
 from store.index.consume_queue import ConsumeQueue
 from store.index.key_index import KeyIndex
+from store.index.queue_tails import Tails
 from store.log.commit_log import OUT_OF_SPACE
 from store.log.entry import Entry, EntryKind
 from store.message.batch import Batch, decode_batch
@@ -42,11 +43,16 @@ class DerivedFilesCheck:
         keys: KeyIndex,
         queue: Callable[[str, int], ConsumeQueue | None],
         *,
+        save_tails: Callable[[Tails], None],
         unwritable: Callable[[], None] = lambda: None,
     ) -> None:
-        """``queue`` gives a queue by topic and id. ``unwritable`` is called where a file can be
-        written no more, before the node stops: the next start makes other files."""
+        """``queue`` gives a queue by topic and id. ``save_tails`` writes tails to ``state/tails``.
+
+        ``unwritable`` is called where a file can be written no more, before the node stops: the
+        next start makes other files.
+        """
         self._store = store
+        self._save_tails = save_tails
         self._unwritable = unwritable
         self._keys = KeyFilesCheck(keys)
         self._queues = QueueBlocksCheck(queue)
@@ -86,7 +92,11 @@ class DerivedFilesCheck:
         return told
 
     def end_pass(self) -> list[str]:
-        """Looks at all pages of the key index; what is not whole is made again in the next pass."""
+        """Saves the tails that were sealed, and looks at all pages of the key index; what is not
+        whole there is made again in the next pass."""
+        tails = self._queues.sealed_tails()
+        if tails:
+            self._save_tails(tails)
         return self._keys.end_pass()
 
     def _covered(self) -> MachineState | None:

@@ -52,6 +52,8 @@ class QueueBlocksCheck:
         """The queues that came since the first entry of the log; ``None`` in a later run."""
         self._wrong: set[tuple[_Key, int]] = set()
         """Blocks whose seal is not of what the log says."""
+        self._sealed: dict[_Key, Tail] = {}
+        """Tails that are not saved yet."""
 
     def begin_pass(self, state: MachineState | None) -> None:
         """``state``: of the newest checkpoint."""
@@ -82,6 +84,16 @@ class QueueBlocksCheck:
             if self._seen is not None:
                 self._seen.add(key)
         return told
+
+    def sealed_tails(self) -> dict[_Key, Tail]:
+        """The tails that were sealed since the last call, of queues that have not grown."""
+        sealed, self._sealed = self._sealed, {}
+        queues = ((key, self._queue(*key)) for key in sealed)
+        return {
+            key: sealed[key]
+            for key, queue in queues
+            if queue is not None and queue.tail == sealed[key]
+        }
 
     def _take(  # noqa: PLR0917 - rows, and where they belong
         self, queue: ConsumeQueue, key: _Key, begin: int, offset: int, rows: Bytes, stop: int
@@ -144,14 +156,13 @@ class QueueBlocksCheck:
             return []  # meanwhile the queue has given it up
         if found != block.rows:
             disk.write(block.first, bytes(block.rows))
-        self._seal(queue, disk, block)
+        self._seal(queue, key, disk, block)
         self._wrong.discard((key, block.begin))
         if reason:
             queue.forget_files()
         return [reason] if reason else []
 
-    @staticmethod
-    def _seal(queue: ConsumeQueue, disk: QueueRows, block: _Block) -> None:
+    def _seal(self, queue: ConsumeQueue, key: _Key, disk: QueueRows, block: _Block) -> None:
         crc = block.crc
         if block.first > block.begin:
             # The log has given up the rows before. What stands there counts for nothing.
@@ -162,7 +173,8 @@ class QueueBlocksCheck:
                 disk.write(block.begin, before)
             crc = crc32c(block.rows or b"", crc32c(before))
         if block_of(block.end, queue.rows_per_file)[0] == block.begin:
-            queue.seal_tail(Tail(block.end, block.position, crc))
+            self._sealed[key] = Tail(block.end, block.position, crc)
+            queue.seal_tail(self._sealed[key])
         else:
             disk.write(block.end, b"", [(block.begin, Seal(block.position, crc))])
 

@@ -54,6 +54,7 @@ from dledger.node.node import Node
 from dledger.node.state_machine import Leadership
 from dledger.wire.features import ACCESS_CONTROL, POP
 from store.errors import DamagedError
+from store.index.queue_tails import amend_tails
 from store.index_rebuild import rebuild_derived, request_rebuild
 from store.io.disk_watermarks import DiskLevel
 from store.io.filesystem import Bytes
@@ -263,6 +264,7 @@ class Broker(StateMachineListener):
             store,
             machine.keys,
             machine.queue,
+            save_tails=partial(amend_tails, self._fs, f"{data}/state"),
             unwritable=lambda: request_rebuild(self._fs, data),
         )
         machine.tell_damage(node.checked_reads.suspect_derived)

@@ -227,7 +227,7 @@ BUGS = (
         "J9x",
         rows_of_the_entry_index_believed,
         "damage is repaired: not within",
-        120,
+        200,
         seconds=8.0,
         kinds=("entry index damaged",),
         world=BROKERS,

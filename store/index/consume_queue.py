@@ -37,11 +37,11 @@ class QueueFlush:
         self._queue = queue
         self._rows = rows
         self.tail = queue.tail
-        """Before :meth:`run` that on the disk, afterwards that with the rows."""
+        """Behind the rows, once :meth:`run` has written them."""
 
     def run(self, *, sync: bool = True) -> None:
         """Writes, and syncs unless somebody else will. Blocks; runs on a background thread."""
-        self.tail = self._queue.write_sealed(self.tail, self._rows, sync=sync)
+        self.tail = self._queue.write_sealed(self._queue.tail, self._rows, sync=sync)
 
     def finish(self) -> None:
         """Gives the memory back; on the event loop."""
@@ -205,7 +205,6 @@ class ConsumeQueue(QueueRows):
         with self._files.lock:
             if self.tail.end == tail.end:
                 self.tail = tail
-                self._files.tails_replaced = True
 
     # --- start and expiry
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from store.index.block_seals import Tail, unsealed
+from store.index.block_seals import unsealed
 from store.index.consume_queue import ConsumeQueue, QueueFlush
 from store.index.queue_rows import ROWS_PER_FILE, OpenFiles
 from store.index.queue_tails import read_tails, write_tails
@@ -25,9 +25,9 @@ class QueuesFlush:
         fs: FileSystem,
         directory: str,
         flushes: Sequence[tuple[str, int, QueueFlush]],
-        clean: Sequence[tuple[str, int, Tail]],
+        clean: Sequence[tuple[str, int, ConsumeQueue]],
     ) -> None:
-        """``directory``: that of the queues. ``clean``: the tails of queues without new rows."""
+        """``directory``: that of the queues. ``clean``: the queues without new rows."""
         self._fs = fs
         self._directory = directory
         self._flushes = flushes
@@ -40,11 +40,15 @@ class QueuesFlush:
             flush.run(sync=few)
         if not few:
             self._fs.sync_all(self._directory)
-        tails = [(topic, queue_id, flush.tail) for topic, queue_id, flush in self._flushes]
+        # Tails are read here, because the scrub may have replaced some since the flush began.
+        tails = [
+            *((topic, queue_id, queue.tail) for topic, queue_id, queue in self._clean),
+            *((topic, queue_id, flush.tail) for topic, queue_id, flush in self._flushes),
+        ]
         write_tails(
             self._fs,
             state_directory(self._directory),
-            [each for each in (*self._clean, *tails) if each[2].position >= 0],
+            [each for each in tails if each[2].position >= 0],
         )
 
     def finish(self) -> None:
@@ -113,15 +117,14 @@ class ConsumeQueues:
     def begin_flush(self) -> QueuesFlush | None:
         """The job that makes every queue and its tail durable as they are; None if all are."""
         flushes: list[tuple[str, int, QueueFlush]] = []
-        clean: list[tuple[str, int, Tail]] = []
-        tails_replaced, self._files.tails_replaced = self._files.tails_replaced, False
+        clean: list[tuple[str, int, ConsumeQueue]] = []
         for topic, queue_id, queue in self.all():
             flush = queue.begin_flush()
             if flush is None:
-                clean.append((topic, queue_id, queue.tail))
+                clean.append((topic, queue_id, queue))
             else:
                 flushes.append((topic, queue_id, flush))
-        if not flushes and not tails_replaced:
+        if not flushes:
             return None
         return QueuesFlush(self._fs, self._directory, flushes, clean)
 

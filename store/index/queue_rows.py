@@ -47,8 +47,6 @@ class OpenFiles:
         """Told of a place of the log from which on rows have to be made again."""
         self.lock = threading.Lock()
         """Held to replace the tail of a queue."""
-        self.tails_replaced = False
-        """Whether a tail was replaced by one of the same end, and not saved since."""
 
     def block(self, key: tuple[str, int, int]) -> bytes | None:
         """The rows of a block that was found to be whole: directory, first offset, end."""

@@ -1,6 +1,7 @@
 """``state/tails``: checksums of the rows of each ConsumeQueue behind its last full block.
 
-Written before the checkpoint that covers these rows, in the place of the file before. Big-endian::
+Written before the checkpoint that covers these rows, in the place of the file before. The scrub
+writes it again if it has sealed rows. Big-endian::
 
     byte  type  field
        0  4s    magic "DLQT"
@@ -92,3 +93,15 @@ def write_tails(
     """Durably replaces the file."""
     fs.make_directories(state_directory)
     replace_file(fs, state_directory, TAILS_NAME, encode_tails(tails))
+
+
+def amend_tails(fs: FileSystem, state_directory: str, amended: Tails) -> None:
+    """Durably replaces the tails of these queues, unless the file has one of another end.
+
+    It takes turns with :func:`write_tails`.
+    """
+    tails = read_tails(fs, state_directory)
+    for key, tail in amended.items():
+        if key not in tails or tails[key].end == tail.end:
+            tails[key] = tail
+    write_tails(fs, state_directory, [(*key, tail) for key, tail in tails.items()])

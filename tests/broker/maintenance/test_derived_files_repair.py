@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from broker.remoting.protocol.codes import ResponseCode
+from store.index.queue_tails import decode_tails, read_tails
+from store.io.os_filesystem import OsFileSystem
 from tests.broker.single_broker import SingleBroker, flip, messages, running_broker
 from tests.support.virtual_network import NetworkedLoop
 
@@ -82,6 +84,20 @@ async def test_a_row_of_the_entry_index_is_made_again_from_the_log_by_a_node_tha
         assert any(
             told.startswith("row or padding of entry 20: ") for told in node.scrubber.repaired
         )
+
+
+@pytest.mark.parametrize("harm", [flip, cut, unlink])
+async def test_the_checksums_of_the_newest_rows_are_saved_again_though_nothing_is_sent(
+    loop: NetworkedLoop, tmp_path: Path, harm: Callable[[Path, int], None]
+) -> None:
+    async with running_broker(loop, tmp_path, **SETTINGS) as broker:
+        await filled(broker)
+    path = tmp_path / "state/tails"
+    whole = path.read_bytes()
+    harm(path, 20)
+    async with running_broker(loop, tmp_path, **SETTINGS):
+        await asyncio.sleep(6)
+        assert read_tails(OsFileSystem(), str(path.parent)) == decode_tails(whole, "")
 
 
 async def test_whole_files_are_left_alone(loop: NetworkedLoop, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,7 +12,7 @@ from store.errors import DerivedDamageError
 from store.index.block_seals import BLOCK_ROWS, ROW_SIZE, SEAL_SIZE, SEAL_SUFFIX
 from store.index.consume_queue import ConsumeQueue
 from store.index.consume_queues import ConsumeQueues
-from store.index.queue_tails import TAILS_NAME
+from store.index.queue_tails import TAILS_NAME, amend_tails, read_tails
 from store.log.layout import segment_name
 from store.message.batch import QUEUE_ROW
 from tests.store.small_logs import simulated
@@ -122,6 +123,40 @@ def test_without_checksums_rows_are_read_that_follow_each_other(lost: tuple[str,
     fs.overwrite(ROWS, bytes(ROW_SIZE), 7 * ROW_SIZE)
     with pytest.raises(DerivedDamageError):
         opened(fs).read(5, 10)
+
+
+def test_amended_tails_leave_those_of_another_end_as_they_are() -> None:
+    """The newer end is that of a checkpoint that is just being saved."""
+    fs = written()
+    before = read_tails(fs, "/data/state")
+    tail = before["orders", 0]
+    other = tail._replace(crc=tail.crc ^ 1)
+    amend_tails(fs, "/data/state", {("orders", 0): other._replace(end=tail.end - 1)})
+    assert read_tails(fs, "/data/state") == before
+    amend_tails(fs, "/data/state", {("orders", 0): other, ("orders", 1): tail})
+    assert read_tails(fs, "/data/state") == {("orders", 0): other, ("orders", 1): tail}
+
+
+@pytest.mark.parametrize("grows", [False, True])
+def test_a_flush_keeps_a_tail_that_was_sealed_after_it_began(grows: bool) -> None:
+    fs = simulated()
+    queues = ConsumeQueues(fs, DIRECTORY)
+    queue, other = (queues.get_or_create("orders", number) for number in range(2))
+    for count in (10, 5):
+        queue.append(queue.end_offset, rows(queue.end_offset, queue.end_offset + count * grows))
+        if not grows and count == 10:
+            queue.append(0, rows(0, count))
+        other.append(other.end_offset, rows(other.end_offset, other.end_offset + count))
+        flush = queues.begin_flush()
+        assert flush is not None
+        before = queue.tail
+        sealed = before._replace(crc=before.crc ^ 1) if before.end else before
+        queue.seal_tail(sealed)
+        flush.run()
+        flush.finish()
+    added = rows(10, 15) if grows else b""
+    assert queue.tail.crc == crc32c(added, sealed.crc)
+    assert read_tails(fs, "/data/state")["orders", 0] == queue.tail
 
 
 def test_damaged_tails_are_as_none() -> None:
