@@ -150,7 +150,10 @@ def start_of_scan(checkpoint: Checkpoint | None, index: EntryIndex, mark: Durabl
         found.commit_index = max(mark.commit_index, checkpoint.index)
         try:
             index.check_files()
+            leads_on = index.row(checkpoint.index).end == checkpoint.end_position
         except DamagedError:
+            leads_on = False
+        if not leads_on:
             index.forget_files()
         else:
             found.last_index, found.last_term = checkpoint.index, checkpoint.term

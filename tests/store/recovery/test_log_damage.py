@@ -290,6 +290,20 @@ def test_an_entry_index_with_a_lost_or_short_file_is_made_again(row: int) -> Non
         assert store.recovered.tail == writer.entries[16:]
 
 
+@given(byte=st.integers(0, 31), bit=st.integers(0, 7))
+def test_no_flipped_bit_in_the_row_of_the_checkpoints_entry_keeps_a_node_from_its_start(
+    byte: int, bit: int
+) -> None:
+    fs, writer = checkpointed_log()
+    fs.flip_bit(f"{DIRECTORY}/index/{12 * 32:020d}", 3 * 32 + byte, bit)
+    store = open_store(fs)
+    assert store.recovered.checkpoint == writer.checkpoint(15)
+    assert store.recovered.tail == writer.entries[16:]
+    position_and_size = range(4, 16)
+    if byte in position_and_size:
+        assert contents(store) == data_of(writer.entries)
+
+
 def test_a_flipped_bit_in_the_entry_index_is_damage_when_it_is_read() -> None:
     fs, _ = checkpointed_log()
     store = open_store(fs)
