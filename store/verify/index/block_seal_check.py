@@ -89,8 +89,10 @@ def _wrong_seal(data: bytes, rows: bytes, *, whole: bool) -> str:
 def check_tail(files: QueueFiles, tail: Tail, first: int, path: str, log: FindingLog) -> None:
     """Compares the tail of a queue in ``state/tails`` with its rows, if the files have all of them.
 
-    ``first`` is the first offset of the queue.
+    ``first`` is the first offset of the queue. If all rows have expired, nothing reads them.
     """
+    if tail.end <= first:
+        return
     offsets = [start // ROW_SIZE for start in files.starts if start // ROW_SIZE < tail.end]
     begin = offsets[-1] if offsets else 0
     begin += (tail.end - begin) // BLOCK_ROWS * BLOCK_ROWS

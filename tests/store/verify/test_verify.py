@@ -113,6 +113,31 @@ def test_expired_segments_are_no_finding(fs: SimulatedFileSystem, replica: Repli
     assert report.first_index > 0
 
 
+def test_the_tail_of_a_queue_whose_rows_have_all_expired_is_no_finding(
+    fs: SimulatedFileSystem, replica: Replica
+) -> None:
+    """No reader and no repair looks at what is left of them."""
+    replica = reopen(fs, replica)
+    replica.put("bills", 1, 1)
+    position = replica.end
+    replica.send([], [["expire", position]])
+    replica.put("orders", 0, 1)
+    replica.mark()
+    replica.checkpoint()
+    replica.put("orders", 0, 1)
+    replica.checkpoint()
+    replica.store.expire(position)
+    queue = replica.queues.get("bills", 1)
+    assert queue is not None
+    assert queue.first_offset == queue.end_offset
+    assert queue.tail.position >= 0
+    path, byte = queue.locate(queue.end_offset - 1)
+    replica.close()
+    assert verify_replica(fs, DIRECTORY).findings == []
+    fs.flip_bit(path, byte + 6)
+    assert verify_replica(fs, DIRECTORY).findings == []
+
+
 def test_a_deleted_and_recreated_topic_is_no_finding(fs: SimulatedFileSystem) -> None:
     replica = Replica(fs)
     replica.put("orders", 0, 25)
