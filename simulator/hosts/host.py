@@ -72,6 +72,8 @@ class Host(DiskHost):
         self._stop_signal: StopSignal
         self._opened = False  # by the present process
         self._is_repaired = False
+        self._passes_at_damage = 0
+        """The passes of the scrub when an entry was damaged last, of the present node."""
         self._ending = Ending.POWER_LOSS
 
     @property
@@ -120,15 +122,22 @@ class Host(DiskHost):
         """Whether a file may still hold what another one held as they were swapped. Swapped once
         more, it would bring back an old copy of the log's end, which nobody could notice."""
         if self._holds_old_bytes and self.node is not None:
-            scrubber = self.node.scrubber
-            self._holds_old_bytes = scrubber.passes < PASSES_TO_FIND or bool(scrubber.damage)
+            self._holds_old_bytes = not self.has_read_all
         return self._holds_old_bytes
 
     def part_is_doubtful(self, part: str) -> bool:
         """Whether damage to that part of the derived files may still be unnoticed."""
         if part not in self.damaged_parts:
             return False
-        return self.node is None or self.node.scrubber.passes < PASSES_TO_FIND
+        return not self.has_read_all
+
+    @property
+    def has_read_all(self) -> bool:
+        """Whether the scrub has compared all that is at rest with the log. It passes over damaged
+        entries, so passes count from where all entries were whole."""
+        if self.node is None:
+            return False
+        return self.node.scrubber.passes >= self._passes_at_damage + PASSES_TO_FIND
 
     # --- what can happen to it
 
@@ -210,6 +219,12 @@ class Host(DiskHost):
         self.resume()
         self.start()
 
+    def _step(self) -> None:
+        """See :class:`ObservedHost`."""
+        if self.node is not None and self.node.scrubber.damage:
+            self._passes_at_damage = self.node.scrubber.passes
+        super()._step()
+
     # --- processes
 
     def _boot(self, process: Process) -> None:
@@ -241,6 +256,7 @@ class Host(DiskHost):
             self.coverage_mark("damage repaired before the node started")
         self._holds_old_bytes |= self.files_swapped
         self.refuses = self.files_swapped = self._is_repaired = False
+        self._passes_at_damage = 0
         self.node = node
         for observer in self.observers:
             observer.booted(self)

@@ -43,8 +43,12 @@ class DamageRepaired:
         return _passes(host) >= needed
 
     def _can_be_repaired(self, host: Host) -> bool:
-        """Its peers give it each committed entry that they know and have not expired."""
-        return self._kept(host) == 0 and self._is_member(host)
+        """Its peers give it each committed entry that they have. Once all of them have expired an
+        entry, they refill it. One that damage keeps from running does not say what it has.
+        """
+        others = [each for each in self._hosts if each is not host]
+        all_answer = not any(each.kept_from_running for each in others)
+        return self._is_member(host) and (all_answer or self._kept(host) == 0)
 
     def _is_member(self, host: Host) -> bool:
         known = [

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
 
 from broker.client.consumer.offset_reset_body import reset_offsets
 from broker.client.errors import ClientError
@@ -178,21 +179,24 @@ class PushMember:
             self._run(self._consume_in_order(process_queue))
 
     async def _give_up(self, process_queue: ProcessQueue) -> None:
+        queue = process_queue.queue
         process_queue.dropped = True
         await self._idle(process_queue)
-        self._process_queues.pop(process_queue.queue, None)
-        self._client_host.note(
-            f"gives up {process_queue.queue.topic}/{process_queue.queue.queue_id}"
-        )
-        try:
-            leader = self._routes.leader(process_queue.queue)
-        except ClientError:
-            return
-        self._wire.commit(leader, process_queue.queue, process_queue.done)
+        self._client_host.note(f"gives up {queue.topic}/{queue.queue_id}")
+        self._release(process_queue)
+
+    def _release(self, process_queue: ProcessQueue) -> None:
+        """The broker is told how far the queue is, and that another member may lock it."""
+        queue = process_queue.queue
+        self._process_queues.pop(queue, None)
         if self._client.in_order:
-            self._doubtful[process_queue.queue] = None  # the broker may never hear what follows
-            self._listener.unlocks(self._name, process_queue.queue)
-            self._wire.unlock(leader, process_queue.queue)
+            self._doubtful[queue] = None  # the broker may never hear what follows
+        with suppress(ClientError):
+            leader = self._routes.leader(queue)
+            self._wire.commit(leader, queue, process_queue.done)
+            if self._client.in_order:
+                self._listener.unlocks(self._name, queue)
+                self._wire.unlock(leader, queue)
 
     async def _idle(self, process_queue: ProcessQueue) -> None:
         """The program is done with its present message."""
@@ -367,11 +371,7 @@ class PushMember:
         if self._process_queues.get(queue) is not process_queue:
             return
         process_queue.done = offset
-        try:
-            self._wire.commit(self._routes.leader(queue), queue, offset)
-        except ClientError as error:
-            self._client_host.note(f"goes on elsewhere, and can tell nobody: {error}")
-        del self._process_queues[queue]
+        self._release(process_queue)
         self._client_host.note(f"{queue.topic}/{queue.queue_id} goes on at {offset}")
         self._wake()
 

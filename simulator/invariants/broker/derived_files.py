@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from dledger.raft.messages import Heartbeat, HeartbeatResponse
 from dledger.wire.transport import Message
 from simulator.engine.violation import Violation
-from simulator.invariants.damage_repaired import PASSES
 from simulator.invariants.invariant import Invariant
 from store.verify import verify_replica
 
@@ -38,8 +37,6 @@ class DerivedFilesSound(Invariant):
         self._due: dict[str, float] = {}
         self._hosts: dict[str, None] = {}
         self._looked_at = 0.0
-        self._damaged: dict[tuple[str, int], int] = {}
-        """By host and process: the passes of the scrub when an entry was damaged."""
 
     def booted(self, host: Host) -> None:
         """See :class:`Invariant`."""
@@ -56,8 +53,6 @@ class DerivedFilesSound(Invariant):
         """See :class:`Invariant`."""
         if host.node is None:
             return
-        if host.node.scrubber.damage:
-            self._damaged[host.name, host.boot] = host.node.scrubber.passes
         due = self._due.get(host.name)
         if due is None or host.now < max(due, self._looked_at + PAUSE_SECONDS):
             return
@@ -77,14 +72,10 @@ class DerivedFilesSound(Invariant):
     def _is_repaired(self, host: Host) -> bool:
         """Damage strikes a machine that is down; so all passes of its process come after that.
 
-        Passes count if they begin when all entries are whole, because they compare the derived
-        files. A corrupt checkpoint stays until two more are saved, after more has been applied.
+        A corrupt checkpoint stays until two more are saved, after more has been applied.
         """
-        assert host.node is not None  # noqa: S101 - the caller has looked
-        if not host.damaged_checkpoints.keys().isdisjoint(host.fs.files()):
-            return False
-        scrubber, since = host.node.scrubber, self._damaged.get((host.name, host.boot), 0)
-        return scrubber.passes >= since + PASSES and not scrubber.damage
+        corrupt = not host.damaged_checkpoints.keys().isdisjoint(host.fs.files())
+        return host.has_read_all and not corrupt
 
     def _look(self, host: Host, when: str = "") -> None:
         for what in ("keyindex", "consumequeue/orders/0"):

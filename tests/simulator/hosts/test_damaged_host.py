@@ -98,3 +98,33 @@ def test_a_machine_whose_files_are_swapped_is_not_damaged_otherwise() -> None:
         await settle(cluster)
 
     run(script, seed=6)
+
+
+def test_passes_over_damaged_entries_find_no_damage_to_what_is_derived() -> None:
+    """Seed 3064 of ``nightly`` lost a file of the log and one of the key index. The scrub passed
+    twice before a peer gave back the entries, and the missing keys were called a lost message."""
+
+    async def script(cluster: Cluster[Any]) -> None:
+        host = others(cluster, await serving(cluster))[0]
+        await cluster.pass_time(5.0)
+        host.damaged_parts["keyindex"] = host.boot
+        await cluster.until(lambda: not host.part_is_doubtful("keyindex"), "two passes found none")
+        node = host.node
+        assert node is not None
+        cut_off(cluster, host)
+        host.note_damage()
+        path = min(path for path in host.fs.files() if "/commitlog/" in path)
+        host.fs.flip_bit(path, 100, 3)
+        await cluster.until(lambda: bool(node.scrubber.damage), "an entry is damaged")
+        passes = node.scrubber.passes
+        await cluster.until(lambda: node.scrubber.passes >= passes + 3, "more passes")
+        assert host.part_is_doubtful("keyindex")
+        cluster.heal_network()
+        await cluster.until(lambda: not node.scrubber.damage, "a peer gives the entry")
+        passes = node.scrubber.passes
+        assert host.part_is_doubtful("keyindex")
+        await cluster.until(lambda: not host.part_is_doubtful("keyindex"), "all of it was read")
+        assert node.scrubber.passes > passes + 1
+        await settle(cluster)
+
+    run(script, seed=6)

@@ -25,6 +25,8 @@ def _machine(first_index: int, damage: tuple[int, ...] = ()) -> Any:
         damaged_parts={},
         node=node if first_index >= 0 else None,
         kept_from_running=first_index == REFUSES,
+        refuses=first_index == REFUSES,
+        process=None if first_index == REFUSES else object(),
     )
 
 
@@ -48,3 +50,28 @@ def test_only_what_no_other_can_give_may_stay_damaged(
     damaged.node.scrubber.passes = sys.maxsize
     damaged.node.scrubber.damage.clear()
     assert repaired()
+
+
+@pytest.mark.parametrize(
+    ("others", "voters", "excused"),
+    [
+        pytest.param((0, 0), "abc", False, id="both others have it"),
+        pytest.param((9, 0), "abc", False, id="one other has it"),
+        pytest.param((9, 9), "abc", False, id="all others have what it has or refill it"),
+        pytest.param((9, DOWN), "abc", False, id="one other will be back"),
+        pytest.param((0, REFUSES), "abc", False, id="one other has all, and one does not run"),
+        pytest.param((9, REFUSES), "abc", True, id="the only one that may have it does not run"),
+        pytest.param((0, 0), "bc", True, id="it was removed"),
+    ],
+)
+def test_a_node_that_waits_for_entries_gets_them_or_is_refilled(
+    others: tuple[int, int], voters: str, excused: bool
+) -> None:
+    waits, *peers = machines = [_machine(DOWN), *map(_machine, others)]
+    waits.damaged = waits.kept_from_running = True
+    for name, machine in zip("abc", machines, strict=True):
+        machine.name = name
+        if machine.node is not None:
+            found = SimpleNamespace(voters=voters, learners=())
+            machine.node.core = SimpleNamespace(configuration=found)
+    assert DamageRepaired([waits, *peers])() is excused
