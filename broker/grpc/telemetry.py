@@ -36,29 +36,34 @@ class Telemetry:
     async def serve(
         self, call: Call, said: AsyncIterator[bytes], write: Callable[[bytes], Awaitable[None]]
     ) -> None:
-        """Serves one stream to its end. A refusal ends it, as its last command."""
-        waiting: asyncio.Queue[TelemetryCommand] = asyncio.Queue(GRPC.commands_max)
+        """Serves one stream to its end. A refusal ends it, as its last command.
+
+        ``write`` is called once at a time, and never after the end: grpcio fails otherwise.
+        """
+        waiting: asyncio.Queue[TelemetryCommand | None] = asyncio.Queue()
 
         def send(command: TelemetryCommand) -> None:
             # Who does not read gets no more: commands are sent again, or are missed by nobody.
-            if not waiting.full():
+            if waiting.qsize() < GRPC.commands_max:
                 waiting.put_nowait(command)
 
         async def write_commands() -> None:
-            while True:
-                command = await waiting.get()
+            while (command := await waiting.get()) is not None:
                 await write(command.SerializeToString())
 
         session = Session(call, send)
         self._streams += 1
         writer = self._context.loop.create_task(write_commands())
         try:
-            self._check(call)
-            async for each in said:
-                self._take(session, each)
-        except ANSWERED as error:
-            status = self._dispatcher.refused(error)
-            await write(TelemetryCommand(status=status).SerializeToString())
+            try:
+                self._check(call)
+                async for each in said:
+                    self._take(session, each)
+            except ANSWERED as error:
+                waiting.put_nowait(TelemetryCommand(status=self._dispatcher.refused(error)))
+            self._clients.closed(session)
+            waiting.put_nowait(None)
+            await writer
         finally:
             self._streams -= 1
             writer.cancel()

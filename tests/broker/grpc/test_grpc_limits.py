@@ -95,6 +95,37 @@ async def test_commands_for_a_client_that_does_not_read_are_dropped(service: Sin
     assert telemetry.streams == 0
 
 
+@pytest.mark.parametrize("ended_by", ["a refusal", "a half-close"])
+async def test_a_stream_is_written_to_once_at_a_time_and_not_after_its_end(
+    service: SingleService, ended_by: str
+) -> None:
+    telemetry = Telemetry(service.context, service.service.dispatcher, service.service.clients)
+    writing = 0
+    written: list[pb.TelemetryCommand] = []
+
+    async def write(body: bytes) -> None:
+        nonlocal writing
+        writing += 1
+        assert writing == 1
+        await asyncio.sleep(1)
+        writing -= 1
+        written.append(pb.TelemetryCommand.FromString(body))
+
+    async def said() -> AsyncIterator[bytes]:
+        settings = pb.TelemetryCommand()
+        settings.settings.client_type = ClientType.PRODUCER
+        yield settings.SerializeToString()
+        await asyncio.sleep(0.5)  # the answer to the settings is being written
+        if ended_by == "a refusal":
+            yield b"\xff"
+
+    await telemetry.serve(Call("Telemetry", METADATA, CLIENT), said(), write)
+    assert writing == 0
+    refusals = [each for each in written if not each.HasField("settings")]
+    assert written[0].HasField("settings")
+    assert len(refusals) == (ended_by == "a refusal")
+
+
 async def test_renewals_have_a_number_and_an_end(
     loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
