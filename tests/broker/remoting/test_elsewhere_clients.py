@@ -137,11 +137,13 @@ async def test_nobody_has_the_client_and_each_member_is_asked_once(loop: Network
         assert [member.asked for member in members] == [0, 1, 1]
 
 
-@pytest.mark.parametrize("named", [{"client_id": "another"}, {"group": "writers"}])
-async def test_no_other_client_gets_the_request(loop: NetworkedLoop, named: dict[str, str]) -> None:
+@pytest.mark.parametrize(("client_id", "of"), [("another", ""), ("asker", "writers")])
+async def test_no_other_client_gets_the_request(
+    loop: NetworkedLoop, client_id: str, of: str
+) -> None:
     asker = Asker(loop)
     async with group(loop, asker, 1) as members:
-        _, failure = await call(members[0], **named)
+        _, failure = await call(members[0], of, client_id=client_id)
         assert isinstance(failure, ClientNotOnlineError)
         assert not asker.got
 
@@ -195,6 +197,6 @@ async def test_fields_that_are_no_texts_are_refused(loop: NetworkedLoop) -> None
         assert isinstance(connection, Connection)
         named = {"client": "asker", "group": "", "request": str(int(REPLY)), "milliseconds": "1"}
         for fields in ("{", "[]", '{"topic":1}'):
-            request = Frame(RequestCode.PASS_TO_CLIENT, 1, ext=named | {"fields": fields})
+            request = Frame(RequestCode.PASS_TO_CLIENT, 1, ext={**named, "fields": fields})
             with pytest.raises(FieldError):
                 members[1].elsewhere.serve(connection, request)
