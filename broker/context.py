@@ -19,6 +19,7 @@ from broker.maintenance.state_proofs import StateProofs
 from broker.metrics.broker_metrics import BrokerMetrics, MessageRates
 from broker.pop.pop import Pop
 from broker.remoting.connected_clients import ConnectedClients
+from broker.remoting.elsewhere_clients import ElsewhereClients
 from broker.remoting.protocol.addresses import host_bytes
 from broker.scheduled.scheduled_message_service import ScheduledMessageService
 from broker.security.access_control import AccessControl
@@ -43,6 +44,7 @@ class BrokerContext:
     delivery: Delivery
     pop: Pop
     clients: ConnectedClients
+    elsewhere: ElsewhereClients
     settings: DynamicSettings
     stats: BrokerMetrics
     rates: MessageRates

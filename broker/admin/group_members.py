@@ -45,6 +45,12 @@ def client_addresses(config: NodeConfig, configuration: Configuration) -> tuple[
     return found if all(found) else ()
 
 
+def peer_addresses(config: NodeConfig, configuration: Configuration) -> tuple[str, ...]:
+    """Where clients reach the other members, as far as this node knows it."""
+    members = member_addresses(config, configuration)
+    return tuple(at.client for name, at in members.items() if name != config.node and at.client)
+
+
 def own_address(config: NodeConfig) -> MemberAddress:
     """The addresses of this node."""
     return _configured(config, config.node)

@@ -229,6 +229,12 @@ class ConnectedClients:
         """The connection over which the latest heartbeat of that producer came, if it is there."""
         return self._by_name.get(client_id)
 
+    def member_named(self, group: str, client_id: str) -> ClientConnection | None:
+        """A connection of that member of a consumer group, if it is there."""
+        found = self.consumers.get(group)
+        members = () if found is None else found.members.items()
+        return next((way for way, client in members if client.client_id == client_id), None)
+
     def now(self) -> float:
         """The time to put on a heartbeat."""
         return self._loop.time()

@@ -75,7 +75,7 @@ class Forwarder:
         """No leader came in time. Until there is one, requests are refused at once."""
         self._closed = False
         self._brokers: set[Connection] = set()
-        """Those over which other brokers forward."""
+        """Those over which other brokers send requests."""
 
     def take(self, connection: Connection, request: Frame, error: Refusal) -> bool:
         """Takes a request over that was refused with one of :data:`NOT_HERE`.
@@ -96,10 +96,14 @@ class Forwarder:
     def serve_forwarded(self, connection: Connection, request: Frame) -> None:
         """Code :data:`RequestCode.FORWARD`: serves the request that was passed on. Raises
         :class:`~broker.remoting.protocol.errors.FieldError` if there is none."""
+        self.add_broker(connection)
+        self._dispatch(connection, unpack_forwarded(request))
+
+    def add_broker(self, connection: Connection) -> None:
+        """Another broker is at the other end."""
         if connection not in self._brokers:
             self._brokers.add(connection)
             connection.on_close(self._brokers.discard)
-        self._dispatch(connection, unpack_forwarded(request))
 
     def has_clients(self, connections: Collection[Connection]) -> bool:
         """Whether any of these connections to this broker is a client's, not a broker's."""

@@ -13,6 +13,7 @@ from functools import partial
 from random import Random
 from typing import ClassVar
 
+from broker.admin.group_members import peer_addresses
 from broker.config.dynamic_settings import LOG_LEVEL, DynamicSettings
 from broker.config.node_config import NodeConfig
 from broker.context import BrokerContext
@@ -30,6 +31,7 @@ from broker.remoting.access_guard import guarded
 from broker.remoting.connected_clients import ConnectedClients
 from broker.remoting.connection import Handler
 from broker.remoting.dispatch import dispatch_by_code
+from broker.remoting.elsewhere_clients import ElsewhereClients
 from broker.remoting.forwarder import Forwarder
 from broker.remoting.processors.processor_table import (
     SERVED_WHEN_STATE_DIVERGED,
@@ -173,6 +175,7 @@ class Broker(StateMachineListener):
             rng=Random(environment.rng.random()),
         )
         access = make_access_control(config, environment, machine)
+        security = server_security(config, environment)
         self.context = BrokerContext(
             loop=loop,
             wall_clock=environment.wall_clock,
@@ -186,6 +189,12 @@ class Broker(StateMachineListener):
             delivery=delivery,
             pop=pop,
             clients=clients,
+            elsewhere=ElsewhereClients(
+                loop,
+                clients,
+                lambda: peer_addresses(config, node.core.configuration),
+                security=security,
+            ),
             settings=settings,
             stats=stats,
             rates=rates,
@@ -240,11 +249,13 @@ class Broker(StateMachineListener):
             str(config.own.address),
             self.announcements.leader_address,
             self.dispatch,
-            security=server_security(config, environment),
+            security=security,
         )
+        self.context.elsewhere.on_broker = self.forwarder.add_broker
         self.on_leadership: Callable[[], None] = lambda: None
         """Is told of each change, after the parts of the broker."""
         self.handlers[RequestCode.FORWARD] = self.forwarder.serve_forwarded
+        self.handlers[RequestCode.PASS_TO_CLIENT] = self.context.elsewhere.serve
         self.draining = Draining(loop, node, self.announcements.leads_elsewhere)
         node.health.on_level = self._disk_level_changed
         node.removal.on_change = self.announcements.membership_changed
@@ -295,6 +306,7 @@ class Broker(StateMachineListener):
         self.context.delivery.long_polling.close()
         self.context.batcher.close()
         self.context.pop.refuse_all(UnavailableError("the broker stops"))
+        await self.context.elsewhere.close()
         await self.forwarder.close()
         await self.context.node.stop()
 

@@ -1,6 +1,7 @@
 """Requests of tools to a consumer, by way of its broker: 223, 307, 309.
 
-The consumer is asked over its own connection, and its answer is passed on unchanged. A client that
+The consumer is asked over its own connection, and its answer is passed on unchanged. One that 307
+or 309 names may be connected to another broker of the group. A client that
 does not know the request says so itself.
 """
 
@@ -11,10 +12,15 @@ from collections.abc import Sequence
 from functools import partial
 
 from broker.context import BrokerContext
-from broker.remoting.connected_clients import ClientConnection
 from broker.remoting.connection import Connection
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
-from broker.remoting.protocol.errors import CallError, FieldError, RequestError, RequestTimeoutError
+from broker.remoting.protocol.errors import (
+    CallError,
+    ClientNotOnlineError,
+    FieldError,
+    RequestError,
+    RequestTimeoutError,
+)
 from broker.remoting.protocol.ext_fields import ext_str
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.java_json import decode_json, encode_json
@@ -38,7 +44,7 @@ class RelayProcessor:
 
     def running_info(self, connection: Connection, request: Frame) -> None:
         """Code 307: what the client says of its queues, threads and rates."""
-        self._relay(connection, request, self._member(request), _fields(request), request.body)
+        self._relay(connection, request, _named(request), _fields(request), request.body)
 
     def consume_directly(self, connection: Connection, request: Frame) -> None:
         """Code 309: the client consumes one message now, outside of its queues."""
@@ -46,12 +52,12 @@ class RelayProcessor:
         match = _MESSAGE_ID.fullmatch(message_id)
         if match is None:
             raise FieldError(f"field msgId is no id of a message: {quoted(message_id)}")
-        member = self._member(request)
+        named = _named(request)
         fields = _fields(request) | {"brokerName": self._context.config.group}
 
         def found(record: Bytes, error: StoreError | None) -> None:
             if error is None:
-                self._relay(connection, request, member, fields, record)
+                self._relay(connection, request, named, fields, record)
             else:
                 connection.respond(request, ResponseCode.SYSTEM_ERROR, str(error))
 
@@ -82,33 +88,32 @@ class RelayProcessor:
                 done=partial(status.answered, client_id),
             )
 
-    def _member(self, request: Frame) -> ClientConnection:
-        group, client_id = ext_str(request, "consumerGroup"), ext_str(request, "clientId")
-        found = self._context.clients.consumers.get(group)
-        for member, client in ({} if found is None else found.members).items():
-            if client.client_id == client_id:
-                return member
-        raise RequestError(
-            ResponseCode.SYSTEM_ERROR, f"The Consumer <{group}> <{client_id}> not online"
-        )
-
-    @staticmethod
     def _relay(
+        self,
         connection: Connection,
         request: Frame,
-        member: ClientConnection,
+        named: tuple[str, str],
         fields: dict[str, str],
         body: Bytes,
     ) -> None:
+        """To the client ``named``, which is connected here or to another broker of the group."""
+        group, client_id = named
+        member = self._context.clients.member_named(group, client_id)
+        elsewhere = partial(self._context.elsewhere.call, client_id, group)
+
         def answered(answer: Frame | None, failure: CallError | None) -> None:
             if answer is not None:
                 connection.respond(request, answer.code, answer.remark, body=(answer.body,))
+            elif isinstance(failure, ClientNotOnlineError):
+                remark = f"The Consumer <{group}> <{client_id}> not online"
+                connection.respond(request, ResponseCode.SYSTEM_ERROR, remark)
             elif isinstance(failure, RequestTimeoutError):
                 connection.respond(request, ResponseCode.CONSUME_MSG_TIMEOUT, str(failure))
             else:
                 connection.respond(request, ResponseCode.SYSTEM_ERROR, str(failure))
 
-        member.call(request.code, fields, (body,), timeout=CLIENT_SECONDS, done=answered)
+        call = elsewhere if member is None else member.call
+        call(request.code, fields, (body,), timeout=CLIENT_SECONDS, done=answered)
 
 
 class _Status:
@@ -134,6 +139,12 @@ class _Status:
             ]
             body = b'{"consumerTable":{%b}}' % b",".join(tables)
             self._connection.respond(self._request, body=(body,))
+
+
+def _named(request: Frame) -> tuple[str, str]:
+    """The consumer group and the client. Raises
+    :class:`~broker.remoting.protocol.errors.FieldError`."""
+    return ext_str(request, "consumerGroup"), ext_str(request, "clientId")
 
 
 def _fields(request: Frame) -> dict[str, str]:

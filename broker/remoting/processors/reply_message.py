@@ -2,10 +2,13 @@
 
 A request is an ordinary message with the properties ``REPLY_TO_CLIENT`` and ``CORRELATION_ID``. Its
 consumer sends the reply here. The broker hands it to the client of that name, which is connected as
-a producer. RocketMQ also stores replies, in a topic that nobody reads; here they are not stored.
+a producer, here or at another member of the group. RocketMQ also stores replies, in a topic that
+nobody reads; here they are not stored.
 """
 
 from __future__ import annotations
+
+from functools import partial
 
 from broker.context import BrokerContext
 from broker.remoting.connection import Connection
@@ -16,7 +19,7 @@ from broker.remoting.processors.send_message_header import (
     HeaderNames,
 )
 from broker.remoting.protocol.codes import RequestCode, ResponseCode, refusal_words
-from broker.remoting.protocol.errors import CallError, RequestError
+from broker.remoting.protocol.errors import CallError, ClientNotOnlineError, RequestError
 from broker.remoting.protocol.ext_fields import INT32_MAX, INT64_MAX, ext_bool, ext_int, ext_str
 from broker.remoting.protocol.frame import Frame
 from store.message.properties import find_property
@@ -51,12 +54,6 @@ class ReplyMessageProcessor:
                 ResponseCode.SYSTEM_ERROR, "reply message properties[REPLY_TO_CLIENT] is null"
             )
         asker = named.decode()
-        client = context.clients.producer_named(asker)
-        if client is None:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
-                f"push reply message fail, channel of <{asker}> not found.",
-            )
         now_ms = context.wall_clock()
         between = "" if properties.endswith("\x02") else "\x02"
         queue_id = ext_int(request, names.queue_id, minimum=-INT32_MAX, maximum=INT32_MAX)
@@ -90,14 +87,16 @@ class ReplyMessageProcessor:
                     },
                 )
                 return
-            why = failure if answer is None else refusal_words(answer.code, answer.remark)
-            connection.respond(
-                request,
-                ResponseCode.SYSTEM_ERROR,
-                f"push reply message to {asker} fail: {why}",
-            )
+            if isinstance(failure, ClientNotOnlineError):
+                remark = f"push reply message fail, channel of <{asker}> not found."
+            else:
+                why = failure if answer is None else refusal_words(answer.code, answer.remark)
+                remark = f"push reply message to {asker} fail: {why}"
+            connection.respond(request, ResponseCode.SYSTEM_ERROR, remark)
 
-        client.call(
+        client = context.clients.producer_named(asker)
+        call = partial(context.elsewhere.call, asker, "") if client is None else client.call
+        call(
             RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT,
             pushed,
             (request.body,),

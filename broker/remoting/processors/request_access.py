@@ -152,6 +152,7 @@ BROKER_ACCESS: Mapping[int, Classifier] = {
     RequestCode.TRANSFER_LEADERSHIP: _ADMINISTER,
     RequestCode.FORWARD_GRPC: _ADMINISTER,  # as the next one
     RequestCode.FORWARD: _ADMINISTER,  # signed by the cluster; its content is checked separately
+    RequestCode.PASS_TO_CLIENT: _ADMINISTER,  # signed by the cluster; who sends it has checked it
     RequestCode.GET_BROKER_RUNTIME_INFO: _DESCRIBE,
     RequestCode.VIEW_BROKER_STATS_DATA: _DESCRIBE,
     RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: _ADMINISTER,

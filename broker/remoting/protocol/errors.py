@@ -94,6 +94,13 @@ class TooManyRequestsError(CallError):
     """The connection already waits for as many answers as it may; the request was not sent."""
 
 
+class ClientNotOnlineError(CallError):
+    """No member of the group has that client, so the request was never sent to it."""
+
+    def __init__(self, client_id: str) -> None:
+        super().__init__(shortened(client_id), "the client is not online")
+
+
 class ClientClosedError(CallError):
     """This side has been closed and sends nothing any more."""
 

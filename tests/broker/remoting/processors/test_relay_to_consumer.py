@@ -118,11 +118,6 @@ async def test_a_consumer_that_does_not_answer_is_given_up(broker: SingleBroker)
     ("code", "ext", "remark"),
     [
         (RequestCode.GET_CONSUMER_RUNNING_INFO, ONE, "<readers> <one> not online"),
-        (
-            RequestCode.CONSUME_MESSAGE_DIRECTLY,
-            ONE | {"msgId": "00" * 16},
-            "<readers> <one> not online",
-        ),
         (RequestCode.CONSUME_MESSAGE_DIRECTLY, ONE | {"msgId": "x"}, "no id of a message: 'x'"),
         (
             RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
@@ -136,6 +131,14 @@ async def test_what_nobody_can_be_asked_is_refused(
 ) -> None:
     answer = await broker.ask(code, ext)
     assert (answer.code, remark in (answer.remark or "")) == (ResponseCode.SYSTEM_ERROR, True)
+
+
+async def test_a_consumer_that_is_away_is_given_no_message(broker: SingleBroker) -> None:
+    await broker.create_topic("orders")
+    sent = await broker.send("orders", 0, b"again")
+    asked = ONE | {"msgId": str(sent.ext["msgId"])}
+    answer = await broker.ask(RequestCode.CONSUME_MESSAGE_DIRECTLY, asked)
+    assert (answer.code, answer.remark) == (1, "The Consumer <readers> <one> not online")
 
 
 async def test_a_message_that_is_not_there_cannot_be_consumed(broker: SingleBroker) -> None:

@@ -10,7 +10,9 @@ import pytest
 from broker.remoting.client import RemotingClient
 from broker.remoting.connection import Connection
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
+from broker.remoting.protocol.errors import RequestError
 from broker.remoting.protocol.frame import Frame
+from broker.remoting.server import RemotingServer
 from store.message.properties import decode_properties
 from tests.broker.single_broker import (
     ADDRESS,
@@ -121,6 +123,31 @@ async def test_an_asker_whose_connection_closed_is_not_found_any_more(broker: Si
     await asker.client.close()
     await asyncio.sleep(0.01)
     assert "not found" in ((await reply(broker)).remark or "")
+
+
+@pytest.mark.parametrize("knows_asker", [True, False])
+async def test_a_reply_goes_by_way_of_the_member_that_has_the_asker(
+    broker: SingleBroker, monkeypatch: pytest.MonkeyPatch, knows_asker: bool
+) -> None:
+    asked: list[Frame] = []
+
+    def peer(connection: Connection, request: Frame) -> None:
+        asked.append(request)
+        if not knows_asker:
+            raise RequestError(ResponseCode.CONSUMER_NOT_ONLINE, "not here")
+        connection.respond(request, ext={"answer": "0"})
+
+    server = RemotingServer(broker.loop, "127.0.0.2", 2, peer)
+    await server.start()
+    monkeypatch.setattr(broker.broker.context.elsewhere, "_peers", lambda: ["127.0.0.2:2"])
+    answer = await reply(broker)
+    assert [(each.code, each.body) for each in asked] == [(RequestCode.PASS_TO_CLIENT, b"yes")]
+    assert (asked[0].ext["client"], asked[0].ext["request"]) == ("asker", "326")
+    if knows_asker:
+        assert answer.code == ResponseCode.SUCCESS
+    else:
+        assert answer.remark == "push reply message fail, channel of <asker> not found."
+    await server.stop()
 
 
 async def test_a_reply_that_is_too_large_is_refused(broker: SingleBroker) -> None:

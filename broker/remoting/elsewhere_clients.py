@@ -1,0 +1,205 @@
+"""Requests to clients that are connected to other members of the group.
+
+A producer sends its heartbeats to the leader that its route names. After a change of leader that is
+an earlier one for a while, and the new leader does not know the client. What is for such a client
+goes to all other members at once. The one that has the client passes it on, and the client's answer
+comes back. Who is asked so looks among its own clients alone: that is one hop, and there are no
+loops.
+
+Wire: request code :data:`RequestCode.PASS_TO_CLIENT`. Its body is that of the request. The fields
+``client`` and ``group`` name the client: ``group`` is a consumer group, or empty for a producer.
+``request`` is the code of the request, ``milliseconds`` how long the client may take to answer, and
+``fields`` a JSON object of the ext fields. The answer is 0 if the client has answered: ``answer``
+is its code, remark and body are the client's. Any other answer means that the client is not there.
+So does the answer 3 of a program that does not know this code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+import orjson
+
+from broker.remoting.client import RemotingClient
+from broker.remoting.connected_clients import ClientConnection, ConnectedClients
+from broker.remoting.connection import Connection
+from broker.remoting.pending_requests import Done
+from broker.remoting.protocol.codes import FLAG_RESPONSE, RequestCode, ResponseCode
+from broker.remoting.protocol.errors import (
+    CallError,
+    ClientNotOnlineError,
+    ConnectFailedError,
+    FieldError,
+    RequestError,
+    TooManyRequestsError,
+)
+from broker.remoting.protocol.ext_fields import INT32_MAX, ext_int, ext_str
+from broker.remoting.protocol.frame import Frame
+from broker.security.credentials import NO_SECURITY, ClientSecurity
+from store.io.filesystem import Bytes
+
+CLIENT = "client"
+GROUP = "group"
+REQUEST = "request"
+MILLISECONDS = "milliseconds"
+FIELDS = "fields"
+ANSWER = "answer"
+
+PASSED_ON = frozenset(
+    (
+        RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT,
+        RequestCode.GET_CONSUMER_RUNNING_INFO,
+        RequestCode.CONSUME_MESSAGE_DIRECTLY,
+    )
+)
+"""Requests to one client that is named. Nothing else is passed on for another member."""
+
+MILLISECONDS_MAX = 10_000
+
+
+class ElsewhereClients:
+    """The way to the clients of the other members, for one broker."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        clients: ConnectedClients,
+        peers: Callable[[], Sequence[str]],
+        *,
+        security: ClientSecurity = NO_SECURITY,
+    ) -> None:
+        """``clients`` are those of this broker. ``peers``: where the other members take requests,
+        as ``host:port``. ``security`` tells them that a broker of the cluster asks."""
+        self._loop = loop
+        self._clients = clients
+        self._peers = peers
+        self._client = RemotingClient(loop, security=security)
+        self.on_broker: Callable[[Connection], None] = lambda _connection: None
+        """Is told of each connection over which another broker asks."""
+
+    def call(
+        self,
+        client_id: str,
+        group: str,
+        code: int,
+        ext: Mapping[str, str],
+        body: Sequence[Bytes],
+        *,
+        timeout: float,
+        done: Done,
+    ) -> None:
+        """Asks the client ``client_id`` of the consumer group ``group``, empty for a producer,
+        wherever else it is connected. ``timeout`` is in seconds.
+
+        ``done`` gets :class:`~broker.remoting.protocol.errors.ClientNotOnlineError` where no other
+        member has that client.
+        """
+        peers = self._peers()
+        search = _Search(client_id, len(peers), done)
+        if not peers:
+            self._loop.call_soon(search.end)
+        fields = {
+            CLIENT: client_id,
+            GROUP: group,
+            REQUEST: str(int(code)),
+            MILLISECONDS: str(int(timeout * 1000)),
+            FIELDS: orjson.dumps(ext).decode(),
+        }
+        for peer in peers:
+            self._client.call(
+                peer,
+                RequestCode.PASS_TO_CLIENT,
+                fields,
+                body,
+                timeout=timeout,
+                done=search.answered,
+            )
+
+    def serve(self, connection: Connection, request: Frame) -> None:
+        """Code :data:`RequestCode.PASS_TO_CLIENT`. Raises
+        :class:`~broker.remoting.protocol.errors.RequestError`: the client is not connected here,
+        or this is no request that is passed on."""
+        self.on_broker(connection)
+        code = ext_int(request, REQUEST, maximum=INT32_MAX)
+        if code not in PASSED_ON:
+            raise FieldError(f"requests of code {code} are not passed on to clients")
+        client_id, group = ext_str(request, CLIENT), ext_str(request, GROUP)
+        client = self._named(client_id, group)
+        if client is None:
+            raise RequestError(
+                ResponseCode.CONSUMER_NOT_ONLINE, f"the client {client_id} is not connected here"
+            )
+        milliseconds = ext_int(request, MILLISECONDS, maximum=MILLISECONDS_MAX)
+
+        def answered(answer: Frame | None, failure: CallError | None) -> None:
+            if answer is None:
+                connection.respond(request, ResponseCode.SYSTEM_ERROR, str(failure))
+            else:
+                told = {ANSWER: str(answer.code)}
+                connection.respond(
+                    request, ResponseCode.SUCCESS, answer.remark, told, (answer.body,)
+                )
+
+        fields, body = _unpack_fields(request), (request.body,)
+        client.call(code, fields, body, timeout=milliseconds / 1000, done=answered)
+
+    async def close(self) -> None:
+        """Ends the connections to the other members. Those who wait for an answer get none."""
+        await self._client.close()
+
+    def _named(self, client_id: str, group: str) -> ClientConnection | None:
+        if group:
+            return self._clients.member_named(group, client_id)
+        return self._clients.producer_named(client_id)
+
+
+class _Search:
+    """One request, at several members. The first answer of the client counts."""
+
+    def __init__(self, client_id: str, members: int, done: Done) -> None:
+        self._client_id = client_id
+        self._waits_for = members
+        self._done: Done | None = done
+        self._failure: CallError | None = None
+        """Of a member that may have passed the request on."""
+
+    def answered(self, answer: Frame | None, failure: CallError | None) -> None:
+        """What one member says."""
+        self._waits_for -= 1
+        passed_on = None if answer is None else _answer_of_client(answer)
+        if passed_on is not None:
+            self._end(passed_on, None)
+        elif not isinstance(failure, ConnectFailedError | TooManyRequestsError):
+            self._failure = failure or self._failure
+        if self._waits_for == 0:
+            self.end()
+
+    def end(self) -> None:
+        """All members have been heard."""
+        self._end(None, self._failure or ClientNotOnlineError(self._client_id))
+
+    def _end(self, answer: Frame | None, failure: CallError | None) -> None:
+        done, self._done = self._done, None
+        if done is not None:
+            done(answer, failure)
+
+
+def _answer_of_client(answer: Frame) -> Frame | None:
+    if answer.code != ResponseCode.SUCCESS:
+        return None
+    try:
+        code = ext_int(answer, ANSWER, minimum=-INT32_MAX, maximum=INT32_MAX)
+    except FieldError:
+        return None
+    return Frame(code, answer.opaque, FLAG_RESPONSE, remark=answer.remark, body=answer.body)
+
+
+def _unpack_fields(request: Frame) -> Mapping[str, str]:
+    try:
+        fields = orjson.loads(ext_str(request, FIELDS))
+    except orjson.JSONDecodeError as error:
+        raise FieldError(f"{FIELDS} is not JSON: {error}") from None
+    if type(fields) is not dict or not all(type(value) is str for value in fields.values()):
+        raise FieldError(f"{FIELDS} is not a JSON object of texts")
+    return fields
