@@ -30,6 +30,11 @@ class PushClient:
         self._boot = 0
         self._leaves_at = -1
 
+    @property
+    def notifications(self) -> int:
+        """How often its present process was told that members came or went."""
+        return 0 if self._member is None else self._member.notifications
+
     async def main(self, client_host: ClientHost) -> None:
         """The process of the client."""
         if self._leaves_at == client_host.boot:

@@ -50,7 +50,7 @@ class PushListener:
         """Whether retention may have removed it."""
         return False
 
-    def asks(self, address: str) -> LockRequest:
+    def asks(self, _consumer: str, _queue: MessageQueue, address: str) -> LockRequest:
         """A lock is about to be asked for."""
         return LockRequest(0.0, address, -1)
 

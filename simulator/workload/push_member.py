@@ -60,6 +60,8 @@ class PushMember:
         self._routes_due = self._loop.time() + ROUTES_SECONDS
         self._closing = False
         self._woken: asyncio.Future[None] = self._loop.create_future()
+        self.notifications = 0
+        """How often a broker has said that members came or went."""
 
     async def run(self) -> None:
         self._run(self._persist_regularly())
@@ -100,6 +102,7 @@ class PushMember:
     # --- who has which queue
 
     def _members_changed(self, _: Connection, _request: Frame) -> None:
+        self.notifications += 1
         self._wake()
 
     async def _rebalance(self) -> None:
@@ -159,7 +162,7 @@ class PushMember:
     async def _take(self, queue: MessageQueue) -> None:
         leader, lock, asked_at = self._routes.leader(queue), None, self._loop.time()
         if self._client.in_order:
-            asked = self._listener.asks(leader)
+            asked = self._listener.asks(self._name, queue, leader)
             self._doubtful[queue] = None
             held = await self._wire.lock(leader, [queue])
             if held is None:
@@ -206,7 +209,7 @@ class PushMember:
     async def _renew(self) -> None:
         for queue, process_queue in list(self._process_queues.items()):
             leader, asked_at = self._routes.leader(queue), self._loop.time()
-            asked = self._listener.asks(leader)
+            asked = self._listener.asks(self._name, queue, leader)
             held = await self._wire.lock(leader, [queue])
             if held is None:
                 await self._routes.refresh(queue.topic)
@@ -219,12 +222,9 @@ class PushMember:
                 process_queue.locked_at = -BELIEF_SECONDS
 
     def _may_consume(self, process_queue: ProcessQueue) -> bool:
-        if not self._client.in_order:
-            return True
-        return (
-            self._loop.time() - process_queue.locked_at < BELIEF_SECONDS
-            and process_queue.locked_at >= 0
-        )
+        at = process_queue.locked_at
+        believed = at >= 0 and self._loop.time() - at < BELIEF_SECONDS
+        return believed or not self._client.in_order
 
     # --- what the queues hold
 

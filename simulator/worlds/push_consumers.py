@@ -6,10 +6,12 @@ other locks its queues and consumes them in order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from broker.client.message import MessageQueue
+from simulator.hosts.broker_host import GROUP as BROKER
 from simulator.hosts.broker_host import BrokerHost
 from simulator.hosts.client_host import ClientHost
 from simulator.invariants.broker.long_polling import LongPollsAnswered
@@ -220,16 +222,29 @@ class PushConsumers(Workload):
         return len(self.tasks.open)
 
     def delivered(self) -> bool:
-        """Each task was consumed, or has become a dead letter after its last attempt."""
+        """Each task was consumed, or has become a dead letter after its last attempt. The group
+        that consumes in order may wait for a lock."""
         if self._returned.waiting:
             return False
         for queue, end in self._ends().items():
             for_workers = queue[0] in {TOPIC, RETRY_PREFIX + WORKERS}
             if for_workers and not self._selected.reaches(*queue, end):
                 return False
-            if queue[0] == TOPIC and not self._kept.reaches(*queue, end):
+            if queue[0] == TOPIC and not (
+                self._kept.reaches(*queue, end) or self._may_be_left_locked(*queue)
+            ):
                 return False
         return True
+
+    def _may_be_left_locked(self, topic: str, queue_id: int) -> bool:
+        return self._keepers.may_be_left_locked(MessageQueue(topic, BROKER, queue_id))
+
+    def _waits_for_a_lock(self) -> bool:
+        return any(
+            self._may_be_left_locked(*queue)
+            for queue, end in self._ends().items()
+            if queue[0] == TOPIC and not self._kept.reaches(*queue, end)
+        )
 
     def _ends(self) -> Mapping[tuple[str, int], int]:
         return self._cluster.workload(Messages).stored.ends
@@ -240,12 +255,32 @@ class PushConsumers(Workload):
         self._prompt.calm_since = cluster.loop.time()
         await self._reset_group()
         await cluster.until(self.delivered, "every task is done")
+        while self._waits_for_a_lock():
+            cluster.trace.coverage_mark("queue waited for a lock of a process that had died")
+            await cluster.pass_time(1.0)
+        await cluster.until(self.delivered, "every task is done once its lock has expired")
         if self._prompt.seen:
             cluster.trace.coverage_mark("held pull answered in a calm phase")
-        for client_host in self.client_hosts:
-            if client_host.name in self._pushed and client_host.process is not None:
-                client_host.process.run(self._pushed[client_host.name].close, client_host)
+        await self._leave()
         await cluster.pass_time(4.0)
+
+    async def _leave(self) -> None:
+        """One member of each group leaves, the other is notified of that, and leaves as well.
+
+        It would look by itself too, but later: RocketMQ's clients, every 20 s.
+        """
+        last = {name: each.notifications for name, each in self._pushed.items() if name[-1] != "0"}
+        self._close(self._pushed.keys() - last.keys())
+        await self._cluster.until(
+            lambda: all(self._pushed[name].notifications > told for name, told in last.items()),
+            "a member is notified that another one has left",
+        )
+        self._close(last.keys())
+
+    def _close(self, names: Collection[str]) -> None:
+        for client_host in self.client_hosts:
+            if client_host.name in names and client_host.process is not None:
+                client_host.process.run(self._pushed[client_host.name].close, client_host)
 
     async def _reset_group(self) -> None:
         """Everything that the log still has is delivered again, unless the leader goes

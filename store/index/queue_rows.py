@@ -23,7 +23,7 @@ from store.index.block_seals import (
     unpack_seal,
 )
 from store.io.filesystem import Bytes, File, FileSystem
-from store.io.unreadable_blocks import UNREADABLE, overwrite_blocks
+from store.io.unreadable_blocks import overwrite_blocks
 from store.log.layout import segment_name
 
 ROWS_PER_FILE = 300_000
@@ -195,13 +195,8 @@ class QueueRows:
         for path, byte, data in pieces:
             file = fs.open(path, create=True)
             try:
-                try:
-                    file.pwrite(data, byte)
-                except OSError as error:
-                    if error.errno not in UNREADABLE:
-                        raise
-                    # What else the disk had in that block is made again from the log.
-                    overwrite_blocks(file, data, byte, may_cut=True)
+                # What else an unreadable block had is made again from the log.
+                overwrite_blocks(file, data, byte, may_cut=True)
                 if sync:
                     file.datasync()
             finally:

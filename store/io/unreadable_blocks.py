@@ -64,6 +64,23 @@ def widened_range(file: File, size: int, offset: int) -> tuple[int, int]:
 def overwrite_blocks(file: File, data: Bytes, offset: int, *, may_cut: bool = False) -> None:
     """Writes over what is there, readable or not. The file keeps its size, if they fit into it.
 
+    Whole blocks are written only after a write of the bytes alone has failed. A read that fails
+    once says less: what stands beside the bytes may be all right, and nobody would look again.
+    ``may_cut`` is as for :func:`overwrite_whole_blocks`.
+    """
+    try:
+        file.pwrite(data, offset)
+    except OSError as error:
+        if error.errno not in UNREADABLE:
+            raise
+        if not overwrite_whole_blocks(file, data, offset, may_cut=may_cut):
+            raise
+
+
+def overwrite_whole_blocks(file: File, data: Bytes, offset: int, *, may_cut: bool = False) -> bool:
+    """Writes the bytes, and the whole of a block at either end that cannot be read. Returns
+    whether there was one; nothing is written without.
+
     A write into the last block goes beyond the end of the file, which is cut afterwards. If the
     write is interrupted, the file stays too long. With ``may_cut`` the unreadable block is cut off
     before instead. The file is never too long then, and ends with the data.
@@ -71,8 +88,7 @@ def overwrite_blocks(file: File, data: Bytes, offset: int, *, may_cut: bool = Fa
     begin, end = widened_range(file, len(data), offset)
     data_end = offset + len(data)
     if (begin, end) == (offset, data_end):
-        file.pwrite(data, offset)
-        return
+        return False
     size = max(file.size(), data_end)
     if may_cut and end > size:
         file.truncate(end - BLOCK_SIZE)
@@ -80,6 +96,7 @@ def overwrite_blocks(file: File, data: Bytes, offset: int, *, may_cut: bool = Fa
     file.pwrite(bytes(offset - begin) + bytes(data) + bytes(end - data_end), begin)
     if end > size:
         file.truncate(size)
+    return True
 
 
 def is_readable(file: ReadableFile, block: int) -> bool:

@@ -230,7 +230,7 @@ class LogReader:
         segment_size = self._segments.segment_size
         stop = segment_start(position, segment_size) + segment_size
         piece = self.read(position, HEADER_SIZE)
-        if piece.missing is None:
+        if piece.missing is None and len(piece.data) >= PADDING_SIZE:
             size = PADDING.unpack_from(piece.data)[1]
             if HEADER_SIZE <= size <= stop - position:
                 piece = self.read(position, size)

@@ -22,7 +22,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from store.io.filesystem import BLOCK_SIZE, Bytes, File, FileSystem
-from store.io.unreadable_blocks import overwrite_blocks, read_until_unreadable
+from store.io.unreadable_blocks import (
+    overwrite_blocks,
+    overwrite_whole_blocks,
+    read_until_unreadable,
+)
 from store.log.layout import segment_name
 
 ZERO_STEP = 1 << 20
@@ -148,7 +152,8 @@ class Segment:
             overwrite_blocks(self.file, _ZEROS[: min(ZERO_STEP, end - offset)], offset)
         within = begin % BLOCK_SIZE
         if begin == end and read_until_unreadable(self.file, within, begin - within)[1] is not None:
-            overwrite_blocks(self.file, b"", begin)  # or nothing could be appended to what it held
+            # Or nothing could be appended to what it held.
+            overwrite_whole_blocks(self.file, b"", begin)
 
     def _append(self, file: File, data: Bytes, offset: int) -> None:
         if self.direct:

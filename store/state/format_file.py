@@ -26,7 +26,7 @@ from crc32c import crc32c
 
 from store.errors import DamagedError, DataFormatError
 from store.field_checks import U64_MAX, file_name, integer
-from store.log.layout import SEGMENT_SIZE_MAX
+from store.log.layout import SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN
 from store.quoting import quoted
 
 FORMAT_NAME = "format"
@@ -94,7 +94,7 @@ def decode_format(data: bytes, path: str) -> Identity:
         return Identity(
             file_name(values["group"]),
             file_name(values["node"]),
-            _number(values["segment_size"], 10, 1, SEGMENT_SIZE_MAX),
+            _number(values["segment_size"], 10, SEGMENT_SIZE_MIN, SEGMENT_SIZE_MAX),
             _number(values.get("incarnation", "0"), 16, 0, U64_MAX),
             int(version),
         )

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 LOCK_SECONDS = 50.0
 """A lock lives for 60 seconds of the broker's clock, which may be fast."""
 
+LOCK_SECONDS_MAX = 65.0
+"""How long it lives by a slow clock, from when it was asked for."""
+
 SETTLED_SECONDS = 5.0
 """A client's release of a lock may arrive so late, behind its next request."""
 
@@ -45,6 +48,9 @@ class OneLockOwner(Invariant, PushListener):
         self._given_up: dict[tuple[str, MessageQueue], float] = {}
         self._consuming: dict[MessageQueue, dict[str, LockRequest]] = {}
         self._last: dict[tuple[str, MessageQueue], int] = {}
+        self._asked: dict[tuple[str, MessageQueue], float] = {}
+        self._left: dict[tuple[str, MessageQueue], float] = {}
+        """What processes that died had asked for, and not their owner's next one, with the time."""
 
     def booted(self, host: Host) -> None:
         """See :class:`Invariant`."""
@@ -60,9 +66,12 @@ class OneLockOwner(Invariant, PushListener):
 
     # --- what clients do
 
-    def asks(self, address: str) -> LockRequest:
+    def asks(self, consumer: str, queue: MessageQueue, address: str) -> LockRequest:
         """A lock is about to be asked for at this leader."""
-        return LockRequest(self._now(), address, self._leads.get(address, -1))
+        owner, now = consumer.partition(".")[0], self._now()
+        self._asked[owner, queue] = now
+        self._left.pop((owner, queue), None)
+        return LockRequest(now, address, self._leads.get(address, -1))
 
     def locked(self, consumer: str, queue: MessageQueue, asked: LockRequest) -> LockRequest | None:
         """It is granted; None if the leader of that address was another process meanwhile."""
@@ -126,7 +135,21 @@ class OneLockOwner(Invariant, PushListener):
         self._consuming.get(queue, {}).pop(consumer, None)
 
     def client_ended(self, client: str) -> None:
-        """Its process died."""
+        """Its process died, and gives up no lock."""
+        for owner, queue in [key for key in self._asked if key[0] == client]:
+            self._left[owner, queue] = self._asked.pop((owner, queue))
         for consuming in self._consuming.values():
             for consumer in [each for each in consuming if each.partition(".")[0] == client]:
                 del consuming[consumer]
+
+    def may_be_left_locked(self, queue: MessageQueue) -> bool:
+        """Whether a process that died may have left a lock which nobody renews or gives up.
+
+        RocketMQ's broker waits until such a lock expires: a connection that closes does not say
+        that its client consumes no more.
+        """
+        now = self._now()
+        return any(
+            left == queue and now - asked_at < LOCK_SECONDS_MAX
+            for (_owner, left), asked_at in self._left.items()
+        )

@@ -170,7 +170,7 @@ class Owners:
 
     def lock(self, consumer: str, address: str = "a:1") -> LockRequest | None:
         """One second each."""
-        asked = self.check.asks(address)
+        asked = self.check.asks(consumer, QUEUE, address)
         self.now += 1.0
         return self.check.locked(consumer, QUEUE, asked)
 
@@ -215,6 +215,30 @@ def test_two_owners_at_once_and_messages_out_of_order_are_found() -> None:
     world.check.client_ended("o0")
     world.check.takes("o1.1", QUEUE)
     world.check.begins("o1.1", QUEUE, 0, lock)
+
+
+def test_a_process_that_dies_leaves_its_locks_until_they_expire() -> None:
+    world = Owners()
+    other = MessageQueue("tasks", "broker-a", 1)
+    world.lock("o0.1")
+    assert not world.check.may_be_left_locked(QUEUE), "its owner lives"
+    world.check.client_ended("o1")
+    assert not world.check.may_be_left_locked(QUEUE), "another one has died"
+    world.check.client_ended("o0")
+    assert world.check.may_be_left_locked(QUEUE)
+    assert not world.check.may_be_left_locked(other)
+    world.now += 60.0
+    assert world.check.may_be_left_locked(QUEUE), "a clock may be slow"
+    world.now += 5.0
+    assert not world.check.may_be_left_locked(QUEUE)
+
+
+def test_the_next_process_takes_over_the_locks_that_it_asks_for() -> None:
+    world = Owners()
+    world.lock("o0.1")
+    world.check.client_ended("o0")
+    world.lock("o0.2")
+    assert not world.check.may_be_left_locked(QUEUE)
 
 
 def of(numbers: Sequence[int]) -> list[MessageRecord]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from simulator.engine.disk import SimulatedFileSystem
+from simulator.engine.disk import Fault, SimulatedFileSystem
 from store.io.filesystem import BLOCK_SIZE
 from store.io.os_filesystem import OsFileSystem
 from store.io.unreadable_blocks import overwrite_blocks, read_until_unreadable, widened_range
@@ -80,6 +80,24 @@ def test_where_all_can_be_read_nothing_but_the_bytes_is_written(tmp_path: Path) 
     overwrite_blocks(file, b"y" * 30, BLOCK_SIZE - 10)
     data = file.pread(9 * BLOCK_SIZE, 0)
     assert data == b"x" * (BLOCK_SIZE - 10) + b"y" * 30 + b"x" * (2 * BLOCK_SIZE - 20)
+
+
+@pytest.mark.parametrize("reads", [1, 2, 3])
+def test_a_read_that_fails_once_costs_nothing_beside_the_bytes(reads: int) -> None:
+    fs = simulated()
+    data = bytearray(block_file(fs, 3 * BLOCK_SIZE))
+    fs.inject(Fault(reads, operations=("pread",)))
+    overwrite_blocks(fs.open("/f"), b"\xff" * BLOCK_SIZE, BLOCK_SIZE // 2)
+    data[BLOCK_SIZE // 2 : BLOCK_SIZE // 2 + BLOCK_SIZE] = b"\xff" * BLOCK_SIZE
+    assert fs.visible_bytes("/f") == data
+
+
+def test_a_write_that_fails_where_the_disk_can_read_is_a_failed_write() -> None:
+    fs = simulated()
+    block_file(fs, 3 * BLOCK_SIZE)
+    fs.fail_at(1)
+    with pytest.raises(OSError, match="Input/output error"):
+        overwrite_blocks(fs.open("/f"), b"\xff" * 10, BLOCK_SIZE - 5)
 
 
 def test_an_error_that_says_nothing_of_the_bytes_is_raised() -> None:

@@ -67,6 +67,15 @@ def sum_of(entries: list[Entry]) -> int:
     return sum(entry.size for entry in entries)
 
 
+@pytest.mark.parametrize("left", [1, PADDING_SIZE - 1, PADDING_SIZE, HEADER_SIZE - 1])
+def test_no_entry_fits_into_the_last_bytes_of_a_segment(left: int) -> None:
+    fs, _ = written()
+    reader = LogReader(SegmentFiles(fs, DIRECTORY, SEGMENT))
+    found = reader.entry_at(SEGMENT - left)
+    assert isinstance(found, Hole)
+    assert found.position == SEGMENT - left
+
+
 @pytest.mark.parametrize("buffered", [False, True])
 @pytest.mark.parametrize("size", [HEADER_SIZE, 700, BLOCK_SIZE, SEGMENT, 10 * SEGMENT])
 def test_all_entries_are_read_whatever_the_size_of_the_window(size: int, buffered: bool) -> None:

@@ -18,6 +18,7 @@ from store.io.two_slot_file import (
     decode_slot,
     encode_slot,
 )
+from store.log.layout import SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN
 from store.state.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from store.state.format_file import Identity, check_identity, decode_format, encode_format
 from store.state.hard_state import DurableMark, HardState
@@ -213,6 +214,12 @@ def test_no_flipped_bit_in_a_format_file_goes_unnoticed(bit: int) -> None:
     data[bit // 8] ^= 1 << bit % 8
     with pytest.raises((DamagedError, DataFormatError)):
         decode_format(bytes(data), "format")
+
+
+@pytest.mark.parametrize("size", [0, 1, SEGMENT_SIZE_MIN - 1, SEGMENT_SIZE_MAX + 1])
+def test_a_segment_size_that_no_log_has_is_damage(size: int) -> None:
+    with pytest.raises(DamagedError, match="impossible line"):
+        decode_format(encode_format(Identity("g", "n", size)), "format")
 
 
 def test_a_name_of_two_lines_cannot_be_written_to_a_format_file() -> None:
