@@ -75,8 +75,6 @@ class ElsewhereClients:
         self._clients = clients
         self._peers = peers
         self._client = RemotingClient(loop, security=security)
-        self.on_broker: Callable[[Connection], None] = lambda _connection: None
-        """Is told of each connection over which another broker asks."""
 
     def call(
         self,
@@ -120,7 +118,6 @@ class ElsewhereClients:
         """Code :data:`RequestCode.PASS_TO_CLIENT`. Raises
         :class:`~broker.remoting.protocol.errors.RequestError`: the client is not connected here,
         or this is no request that is passed on."""
-        self.on_broker(connection)
         code = ext_int(request, REQUEST, maximum=INT32_MAX)
         if code not in PASSED_ON:
             raise FieldError(f"requests of code {code} are not passed on to clients")

@@ -96,14 +96,18 @@ class Forwarder:
     def serve_forwarded(self, connection: Connection, request: Frame) -> None:
         """Code :data:`RequestCode.FORWARD`: serves the request that was passed on. Raises
         :class:`~broker.remoting.protocol.errors.FieldError` if there is none."""
-        self.add_broker(connection)
         self._dispatch(connection, unpack_forwarded(request))
 
-    def add_broker(self, connection: Connection) -> None:
-        """Another broker is at the other end."""
-        if connection not in self._brokers:
-            self._brokers.add(connection)
-            connection.on_close(self._brokers.discard)
+    def from_brokers(self, serve_request: Handler) -> Handler:
+        """``serve_request`` for a code that only brokers send: no client has their connections."""
+
+        def marked(connection: Connection, request: Frame) -> None:
+            if connection not in self._brokers:
+                self._brokers.add(connection)
+                connection.on_close(self._brokers.discard)
+            serve_request(connection, request)
+
+        return marked
 
     def has_clients(self, connections: Collection[Connection]) -> bool:
         """Whether any of these connections to this broker is a client's, not a broker's."""

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -251,15 +251,23 @@ class Broker(StateMachineListener):
             self.dispatch,
             security=security,
         )
-        self.context.elsewhere.on_broker = self.forwarder.add_broker
         self.on_leadership: Callable[[], None] = lambda: None
         """Is told of each change, after the parts of the broker."""
-        self.handlers[RequestCode.FORWARD] = self.forwarder.serve_forwarded
-        self.handlers[RequestCode.PASS_TO_CLIENT] = self.context.elsewhere.serve
+        self.serve_brokers(
+            {
+                RequestCode.FORWARD: self.forwarder.serve_forwarded,
+                RequestCode.PASS_TO_CLIENT: self.context.elsewhere.serve,
+            }
+        )
         self.draining = Draining(loop, node, self.announcements.leads_elsewhere)
         node.health.on_level = self._disk_level_changed
         node.removal.on_change = self.announcements.membership_changed
         node.state_divergence.on_wrong = self._state_diverged
+
+    def serve_brokers(self, handlers: Mapping[int, Handler]) -> None:
+        """Serves request codes that only other brokers send."""
+        for code, handler in handlers.items():
+            self.handlers[code] = self.forwarder.from_brokers(handler)
 
     # --- life
 

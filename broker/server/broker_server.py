@@ -69,7 +69,7 @@ class BrokerServer(Generic[B]):
                 self.broker.announcements.leader_address,
                 server_security(config, environment),
             )
-            self.broker.handlers.update(grpc.handlers)
+            self.broker.serve_brokers(grpc.handlers)
             self.broker.on_leadership = grpc.leadership_changed
             wires["grpc"] = PortFigures(grpc.connections, grpc.refusals)
         self._http: HttpServer | None = None

@@ -8,7 +8,7 @@ import pytest
 
 from broker.limits import ForwardingLimits, RemotingLimits
 from broker.remoting.client import RemotingClient
-from broker.remoting.connection import Connection
+from broker.remoting.connection import Connection, Handler
 from broker.remoting.dispatch import dispatch_by_code
 from broker.remoting.forwarded_frame import client_address, client_host_bytes
 from broker.remoting.forwarder import Forwarder
@@ -48,12 +48,14 @@ class Member:
         self.silent = False
         self.stored: list[tuple[bytes, str, bytes]] = []
         self.asked = 0
-        handlers = {int(SEND): self._store}
+        handlers: dict[int, Handler] = {int(SEND): self._store}
         dispatch = dispatch_by_code(handlers)
         self.forwarder = Forwarder(
             loop, address(number), self._leader_address, dispatch, limits=LIMITS
         )
-        handlers[int(RequestCode.FORWARD)] = self.forwarder.serve_forwarded
+        handlers[int(RequestCode.FORWARD)] = self.forwarder.from_brokers(
+            self.forwarder.serve_forwarded
+        )
         self.server = RemotingServer(
             loop, "10.0.0.1", number, dispatch, forward=self.forwarder.take
         )
@@ -138,6 +140,18 @@ async def test_the_leader_knows_where_a_request_came_from(loop: NetworkedLoop) -
         for client, stored in ((direct, direct_bytes), (forwarded, forwarded_bytes)):
             host, port = client.split(":")
             assert stored == host_bytes(host, int(port))
+
+
+async def test_connections_of_other_brokers_are_no_clients(loop: NetworkedLoop) -> None:
+    async with Group(loop) as group:
+        group.hear(2)
+        await group.send(1)
+        clients = {
+            number: member.forwarder.has_clients(member.server.connections)
+            for number, member in group.members.items()
+        }
+        assert clients == {1: True, 2: False, 3: False}
+        assert len(group.members[2].server.connections) == 1
 
 
 async def test_nothing_is_forwarded_twice(loop: NetworkedLoop) -> None:
