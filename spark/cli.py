@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from broker.cli.terminal.numbers import WholeRange, positive
 from spark.bench.result_table import table_lines
 from spark.errors import ReplicaError, SparkSideError
 from spark.package import write_package
@@ -47,18 +48,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def share(text: str) -> float:
     """GiB. Raises ``ValueError``."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < 1 << 20:
-        raise ValueError(f"{text!r} is not a number of GiB")
+    value = positive(text, "GiB")
+    if value >= 1 << 20:
+        raise ValueError(f"{text!r} GiB is more than a machine has")
     return value
 
 
 range_option = click.option(
     "--range-mib",
-    type=click.IntRange(1, 1 << 20),
+    type=WholeRange(1, 1 << 20),
     metavar="N",
     help="MiB of each replica's log that one task checks (default: by the log and the cores, at "
     "most 1024).",
@@ -103,7 +101,7 @@ def package(path: str) -> None:
 @click.argument("more", nargs=-1, type=share, metavar="[N]...", help="More sizes, as --gib.")
 @click.option(
     "--size",
-    type=click.IntRange(1, 1 << 22),
+    type=WholeRange(1, 1 << 22),
     default=1024,
     metavar="N",
     help="Bytes of a body of uniform messages (default: 1024).",
@@ -111,7 +109,7 @@ def package(path: str) -> None:
 @range_option
 @click.option(
     "--repeats",
-    type=click.IntRange(1),
+    type=WholeRange(1),
     default=3,
     metavar="N",
     help="Runs, the best counts (default: 3).",

@@ -11,6 +11,7 @@ import click
 
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.name_arguments import group_name, topic_name
+from broker.cli.terminal.numbers import WholeRange
 from broker.cli.terminal.options import (
     ask_first,
     dry_run_option,
@@ -42,9 +43,9 @@ from broker.cluster_admin.offset_resets import foresee_offsets, reset_offsets
 from broker.limits import STATE
 from broker.topics_and_groups import dead_letter_topic
 
-RETRIES = click.IntRange(-1, RETRIES_MAX)
+RETRIES = WholeRange(-1, RETRIES_MAX)
 """-1 is the broker's default."""
-RETRY_QUEUES = click.IntRange(1, STATE.queues_max)
+RETRY_QUEUES = WholeRange(1, STATE.queues_max)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
