@@ -16,7 +16,7 @@ from broker.errors import RefusedError
 from broker.limits import BODY_LIMITS
 from store.message.java_hash import tags_code
 from store.quoting import quoted
-from store.whole_numbers import whole_number
+from store.text_numbers import whole_number
 
 T = TypeVar("T")
 

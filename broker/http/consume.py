@@ -14,7 +14,7 @@ from broker.http.errors import HttpRefusedError, json_response
 from broker.http.memory_budget import HELD
 from broker.limits import CONSUME
 from store.errors import StoreError
-from store.whole_numbers import whole_number
+from store.text_numbers import whole_number
 
 
 class ConsumeHandler:

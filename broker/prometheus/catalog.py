@@ -79,6 +79,11 @@ QUEUE_LAG = _gauge(
     "consumer_group",
     "queue",
 )
+LAG_LATENCY = _gauge(
+    "rocketmq_consumer_lag_latency",
+    "Milliseconds that the oldest message behind has waited; 0 if there is none.",
+    *_TOPIC_GROUP,
+)
 TIMING_MESSAGES = _gauge(
     "rocketmq_timing_messages", "Messages that wait for their delivery time. On the leader."
 )

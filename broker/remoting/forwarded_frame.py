@@ -20,7 +20,7 @@ from broker.remoting.protocol.errors import FieldError
 from broker.remoting.protocol.ext_fields import ext_str
 from broker.remoting.protocol.frame import Frame
 from dledger.wire.endpoint import Endpoint
-from store.whole_numbers import whole_number
+from store.text_numbers import whole_number
 
 FORWARDED = "forwarded"
 FIELDS = "fields"

@@ -23,7 +23,7 @@ from broker.scheduled.timer_wheel import DELAY_MS_MAX, queue_of, slot_of
 from broker.topics_and_groups import RETRY_PREFIX
 from store.message.properties import find_property
 from store.message.scheduled_topics import LEVEL_MAX, SCHEDULE_TOPIC, TIMER_OUT_MS, TIMER_TOPIC
-from store.whole_numbers import whole_number
+from store.text_numbers import whole_number
 
 
 class Placement(NamedTuple):

@@ -12,7 +12,7 @@ from broker.cli.terminal.numbers import positive
 from simulator.bugs import BUGS, Bug, bug_by_id
 from simulator.runs.profiles import PROFILES, Profile
 from simulator.worlds.registry import Run
-from store.whole_numbers import whole_number
+from store.text_numbers import whole_number
 
 F = TypeVar("F", bound=Callable[..., Any])
 

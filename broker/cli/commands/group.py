@@ -74,13 +74,21 @@ def describe(name: str, namesrv: str, output: Output) -> None:
         return
     members = group.members
     print(f"{len(members)} member(s) connected{': ' if members else ''}{', '.join(members)}")
-    print(f"{group.lag} message(s) to consume")
+    oldest = f", the oldest for {group.lag_ms / 1000:.1f} s" if group.lag_ms else ""
+    print(f"{group.lag} message(s) to consume{oldest}")
     print_table(
-        ("TOPIC", "BROKER", "QUEUE", "OFFSET", "MAX", "LAG"),
-        [(q.topic, q.broker, q.queue_id, q.offset, q.max_offset, q.lag) for q in group.queues],
+        ("TOPIC", "BROKER", "QUEUE", "OFFSET", "MAX", "LAG", "LAG_MS"),
+        [
+            (q.topic, q.broker, q.queue_id, q.offset, q.max_offset, q.lag, _known(q.lag_ms))
+            for q in group.queues
+        ],
     )
     for topic in group.broadcast:
         print(f"{topic}: broadcast, so its offsets are the members' own")
+
+
+def _known(value: int | None) -> int | str:
+    return "-" if value is None else value
 
 
 def group_json(group: ConsumerGroupView) -> dict[str, Any]:
@@ -89,6 +97,7 @@ def group_json(group: ConsumerGroupView) -> dict[str, Any]:
         "group": group.name,
         "members": group.members,
         "lag": group.lag,
+        "lag_ms": group.lag_ms,
         "queues": [asdict(queue) for queue in group.queues],
         "broadcast": group.broadcast,
     }

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
-import re
+from typing import Any
 
 import click
 
 from store.quoting import quoted
-from store.whole_numbers import whole_number
+from store.text_numbers import decimal_number, whole_number
 
 PORT_MAX = 65_535
 COUNT_MAX = (1 << 31) - 1
 """The largest i32, as RocketMQ's fields have it."""
-
-
-_DECIMAL = re.compile(r"(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]{1,3})?")
 
 
 class WholeRange(click.IntRange):
@@ -24,9 +21,7 @@ class WholeRange(click.IntRange):
     click's own takes what Python's ``int`` does, such as ``1_0``.
     """
 
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """See :class:`click.ParamType`."""
         if isinstance(value, str):
             try:
@@ -47,7 +42,10 @@ def positive(text: str | float, what: str) -> float:
 
     click passes the default of an option through its type too; that may be a number already.
     """
-    value = float(text) if _DECIMAL.fullmatch(str(text)) else math.nan
+    try:
+        value = decimal_number(str(text))
+    except ValueError:
+        value = math.nan
     if not 0 < value < math.inf:
         raise ValueError(f"{quoted(text)} is not a number of {what} above 0")
     return value

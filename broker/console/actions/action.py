@@ -11,7 +11,7 @@ from typing import ClassVar, NamedTuple, TypeAlias
 from broker.cli.terminal.command_error import UsageError
 from broker.console.visits.visit import Visit
 from store.quoting import quoted
-from store.whole_numbers import whole_number
+from store.text_numbers import whole_number
 
 Values: TypeAlias = Mapping[str, str]
 """The fields of a form, by name; an empty one was not filled in."""

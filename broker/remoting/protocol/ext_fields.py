@@ -12,7 +12,7 @@ from typing import Final, TypeVar, overload
 from broker.remoting.protocol.errors import FieldError
 from broker.remoting.protocol.frame import Frame
 from store.quoting import quoted
-from store.whole_numbers import whole_number
+from store.text_numbers import whole_number
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1

@@ -30,7 +30,7 @@ from broker.remoting.protocol.errors import FieldError
 from broker.remoting.protocol.frame import FRAME_BODY_SIZE_MAX
 from broker.remoting.protocol.java_json import decode_json, encode_json
 from store.quoting import quoted
-from store.whole_numbers import whole_number
+from store.text_numbers import whole_number
 
 PLAIN_BYTES = 4 << 20
 """A larger table is compressed."""
