@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -32,7 +33,7 @@ class Load:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={"NAMESRV_ADDR": namesrv},
+            env={**os.environ, "NAMESRV_ADDR": namesrv},
         )
         self._writer = threading.Thread(target=self._write)
         self._reader = threading.Thread(target=self._read)
