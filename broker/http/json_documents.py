@@ -11,6 +11,7 @@ from broker.admin.turns import Turn
 from broker.context import BrokerContext
 from broker.delivery.store_times import Place
 from broker.limits import ADMIN
+from broker.metrics.build_info import program_version
 from broker.metrics.history import STEP_SECONDS, History, HistorySample
 
 
@@ -42,6 +43,7 @@ def status_document(context: BrokerContext) -> dict[str, Any]:
         "put_messages": context.stats.put_messages,
         "get_messages": context.stats.get_messages,
         "boot_timestamp": context.stats.boot_ms,
+        "version": program_version(),
         "flush": context.config.flush,
         "grpc": status.grpc or None,
         "security": security_settings(context.config),

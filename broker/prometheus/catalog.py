@@ -39,6 +39,8 @@ def _histogram(name: str, text: str, *labels: str) -> Metric:
     return _metric(Kind.HISTOGRAM, name, text, labels)
 
 
+BUILD_INFO = _gauge("dledger_build_info", "Always 1; the label tells the program.", "version")
+
 # --- messages; counted where the node leads
 
 MESSAGES_IN = _counter(

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import tarfile
 import time
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -33,6 +34,7 @@ pytestmark = pytest.mark.processes
 EARLIER = "4c8e62749734f9c91b43a631997a84f02bda7e97"
 """The last commit of 0.1.0: data of format 1, and no word of features."""
 
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 NODES = ("n0", "n1", "n2")
 TOPIC = "orders"
 WAIT_SECONDS = 40.0
@@ -133,6 +135,11 @@ def wait_for(holds: Callable[[], bool], what: str) -> None:
         time.sleep(LOOK_AGAIN_SECONDS)
 
 
+def versions(group: Group, program: Path) -> list[str | None]:
+    told = json.loads(run(program, "status", "--json", *group.namesrv_option, cwd=group.home))
+    return [node["version"] for node in told["groups"][0]["nodes"]]
+
+
 @pytest.fixture
 def group(earlier: Path, tmp_path: Path) -> Iterator[Group]:
     """It runs the earlier version, and is ended with the test."""
@@ -169,10 +176,15 @@ def test_each_node_is_upgraded_under_load_and_nothing_is_lost(
             assert group.leader(present) == first
             group.upgrade(f"broker-a/{last}", present)
             assert not group.has_proofs(first)
+            assert versions(group, present).count(None) == 1  # 0.1.0 does not tell
+            assert "versions differ: " in run(
+                present, "status", *group.namesrv_option, cwd=group.home
+            )
             assert group.format(old_leader) == "dledger data format 1"
             group.upgrade(f"broker-a/{old_leader}", present)
             group.upgrade("namesrv", present)
             wait_for(lambda: group.has_proofs(first), "what all know now is written")
+            assert versions(group, present) == [PROJECT["version"]] * len(NODES)
         finally:
             sent = load.end()
         assert consumer.stdout is not None
