@@ -83,8 +83,8 @@ def print_groups(groups: list[GroupView]) -> None:
     _print_table(groups)
     running = [node for group in groups for node in group.nodes if node.role != DOWN]
     if len({node.version for node in running}) > 1:
-        told = (f"{node.node} {node.version or 'does not tell'}" for node in running)
-        print(f"versions differ: {', '.join(told)}")
+        which = (f"{node.node} {node.version or 'does not tell'}" for node in running)
+        print(f"versions differ: {', '.join(which)}")
     for node in (node for group in groups for node in group.nodes):
         if node.disk == "full":
             print(f"{node.node}: its disk is full; messages are refused while it leads")
