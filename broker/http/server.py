@@ -7,6 +7,7 @@
                                                 consumer groups
     GET  /nodes                                 of that, health and /status of every node
     GET  /metrics                               for Prometheus (docs/metrics.md)
+    GET  /openapi.yaml                          this port, described for programs
     GET  /livez                                 200 while the process is alive
     GET  /readyz, /healthz                      200 {"status": "ok", ...} while this node serves, or
                                                 503 and why not
@@ -32,7 +33,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import cache
 from http import HTTPStatus
+from pathlib import Path
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -72,7 +75,7 @@ _JSON_OVERHEAD = 2
 WITHOUT_STATE = frozenset(
     (
         *("/", "/cluster", "/console/{path}", "/healthz", "/history", "/livez", "/metrics"),
-        *("/nodes", "/readyz", "/status"),
+        *("/nodes", "/openapi.yaml", "/readyz", "/status"),
     )
 )
 """What is told of a node whose state is not that of its group; the console asks nodes that lead."""
@@ -140,6 +143,7 @@ class HttpServer:
                 web.get("/nodes", cluster.nodes),
                 web.get("/cluster", cluster.cluster),
                 web.get("/metrics", self._metrics_page),
+                web.get("/openapi.yaml", _description),
                 web.get("/livez", self._live),
                 web.get("/readyz", self._ready),
                 web.get("/healthz", self._ready),
@@ -240,6 +244,15 @@ class HttpServer:
     async def _recent(self, request: web.Request) -> web.Response:
         since_ms = number(request, "since", 0)
         return json_response(history_document(self._context, self._history.history, since_ms))
+
+
+async def _description(_request: web.Request) -> web.Response:
+    return web.Response(body=_description_bytes(), content_type="application/yaml")
+
+
+@cache
+def _description_bytes() -> bytes:
+    return Path(__file__).with_name("openapi.yaml").read_bytes()
 
 
 async def _protect(_request: web.Request, response: web.StreamResponse) -> None:

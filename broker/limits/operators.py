@@ -22,6 +22,13 @@ class AdminLimits:
     answer_bytes_max: int = 16 << 20
     """Bytes of a node's answer to the console; a larger one counts as no answer."""
 
+    lag_times_max: int = 2_000
+    """Queues for which an answer tells how long the next message has waited. Of twice as many the
+    times are kept, some 200 bytes each."""
+
+    lag_look_seconds: float = 2.0
+    """After that an answer goes without times that cannot be read yet."""
+
     waiting_listed_max: int = 200
     """Open transactions, and queues with deliveries of POP, that are listed one by one."""
 

@@ -58,7 +58,7 @@ ROOMS: dict[str, frozenset[str]] = {
             "config context delivery limits metrics remoting remoting/protocol scheduled state"
             " topics_and_groups"
         ),
-        "prometheus": "admin context limits metrics topics_and_groups",
+        "prometheus": "admin context delivery limits metrics topics_and_groups",
         # The wires.
         "remoting/processors": (
             "admin config context delivery errors filter group_commit ingest limits maintenance"

@@ -10,6 +10,7 @@ import click
 
 from broker.cli.terminal.command_error import UsageError
 from broker.cli.terminal.name_arguments import server_address, topic_name
+from broker.cli.terminal.numbers import WholeRange
 from broker.cli.terminal.options import (
     DEFAULT_CLUSTER,
     ask_first,
@@ -79,7 +80,7 @@ def settings_options(command: F) -> F:
         ),
         click.option(
             "--queues",
-            type=click.IntRange(1, QUEUES_MAX),
+            type=WholeRange(1, QUEUES_MAX),
             metavar="N",
             help=f"Of each broker group, 1 to {QUEUES_MAX} (default: {QUEUES_USUAL}, or as many as "
             "a topic that exists has).",
