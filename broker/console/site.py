@@ -23,6 +23,7 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
+from broker.admin.group_members import member_addresses
 from broker.admin.node_history import NodeHistory
 from broker.cli.terminal.command_error import CommandError
 from broker.console.actions import dead_letters, groups, members, messages, topics
@@ -181,9 +182,21 @@ class Site:
             menu=MENU,
             cluster=config.cluster,
             served_by=config.name,
+            peers=self._peers(),
             visitor=visit.visitor,
         )
         return _html(text, status)
+
+    def _peers(self) -> list[tuple[str, str]]:
+        """The other members of the group and their HTTP addresses: a page goes on there if this
+        node does not answer."""
+        config = self._context.config
+        members = member_addresses(config, self._context.node.core.configuration)
+        return [
+            (f"{config.group}/{node}", at.http)
+            for node, at in members.items()
+            if at.http and node != config.node
+        ]
 
     async def _form(self, visit: Visit, action: Action, values: Values) -> web.Response:
         values = await action.suggest(visit, values)

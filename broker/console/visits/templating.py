@@ -33,15 +33,15 @@ def size(value: object) -> str:
     return f"{value} B"
 
 
-def moment(milliseconds: object) -> str:
-    """A time in ms since 1970, as UTC to the second."""
+def moment(milliseconds: object, exact: bool = False) -> str:
+    """A time in ms since 1970, as UTC to the second, or to the ms."""
     if not isinstance(milliseconds, int) or milliseconds <= 0:
         return NOTHING
     try:
         at = datetime.fromtimestamp(milliseconds / 1000, UTC)
     except (OverflowError, ValueError, OSError):
         return f"{milliseconds} ms"
-    return at.strftime("%Y-%m-%d %H:%M:%S")
+    return at.strftime("%Y-%m-%d %H:%M:%S") + (f".{milliseconds % 1000:03}" if exact else "")
 
 
 def iso(milliseconds: object) -> str:
