@@ -44,6 +44,14 @@ class ConsumerGroupView:
         """The messages that the group has still to consume, as far as brokers know."""
         return sum(queue.lag for queue in self.queues)
 
+    def offsets(self, topic: str) -> dict[tuple[str, int], int]:
+        """Where it goes on in each queue of the topic, by broker group and queue."""
+        return {
+            (queue.broker, queue.queue_id): queue.offset
+            for queue in self.queues
+            if queue.topic == topic
+        }
+
 
 class UnknownGroupError(CommandError):
     """No broker knows the group."""
