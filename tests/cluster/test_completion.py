@@ -2,72 +2,76 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import socket
 
 import pytest
+from click.shell_completion import BashComplete
 
+from broker.cli.command_line import dledger
+from broker.cli.commands import name_completion
+from broker.cli.terminal.program import COMPLETION
 from tests.cluster.running_cluster import COMMAND_SECONDS, RunningCluster
 
 pytestmark = pytest.mark.processes
 
 
-def completed(line: str, environment: dict[str, str]) -> list[str]:
-    """What may stand in the place of the line's last word."""
-    words = line.split(" ")
-    asked = {
-        "COMP_WORDS": line,
-        "COMP_CWORD": str(len(words) - 1),
-        "_DLEDGER_COMPLETE": "bash_complete",
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "broker"],
-        capture_output=True,
-        text=True,
-        timeout=COMMAND_SECONDS,
-        env=environment | asked,
-        check=False,
-    )
-    assert done.stderr == "", done.stderr
-    return [each.partition(",")[2] for each in done.stdout.splitlines()]
-
-
 @pytest.fixture(scope="module")
-def named(shared_cluster: RunningCluster) -> dict[str, str]:
-    """The environment of a cluster with names."""
+def named(shared_cluster: RunningCluster) -> str:
+    """The NameServer of a cluster with names."""
     for topic in ("fruit", "fish", "%RETRY%eaters"):
         shared_cluster.dledger("topic", "create", topic)
     shared_cluster.dledger("group", "create", "eaters")
-    return shared_cluster.environment
+    return shared_cluster.namesrv
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(name_completion, "PATIENCE_SECONDS", COMMAND_SECONDS)
+
+
+def completed(line: str) -> list[str]:
+    """What may stand in the place of the line's last word."""
+    *words, begun = line.split(" ")
+    shell = BashComplete(dledger, {}, "dledger", COMPLETION)
+    return [each.value for each in shell.get_completions(words, begun)]
 
 
 @pytest.mark.parametrize(
     ("line", "names"),
     [
-        ("dledger topic describe f", ["fish", "fruit"]),
-        ("dledger produce fr", ["fruit"]),
-        ("dledger consume fruit --group ea", ["eaters"]),
-        ("dledger group reset-offset eaters --topic fi", ["fish"]),
-        ("dledger dlq show e", ["eaters"]),
-        ("dledger message query --topic %RETRY%e", ["%RETRY%eaters"]),
+        ("topic describe f", ["fish", "fruit"]),
+        ("produce fr", ["fruit"]),
+        ("consume fruit --group ea", ["eaters"]),
+        ("group reset-offset eaters --topic fi", ["fish"]),
+        ("dlq show e", ["eaters"]),
+        ("message query --topic %RETRY%e", ["%RETRY%eaters"]),
+        ("topic create f", []),
     ],
 )
-def test_names_that_exist_are_completed(named: dict[str, str], line: str, names: list[str]) -> None:
-    assert completed(line, named) == names
+def test_names_that_exist_are_completed(
+    named: str, monkeypatch: pytest.MonkeyPatch, line: str, names: list[str]
+) -> None:
+    monkeypatch.setenv("NAMESRV_ADDR", named)
+    assert completed(line) == names
 
 
-def test_retries_come_only_when_they_are_meant(named: dict[str, str]) -> None:
-    found = completed("dledger consume ", named)
+def test_retries_come_only_when_they_are_meant(named: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NAMESRV_ADDR", named)
+    found = completed("consume ")
     assert {"fish", "fruit"} <= {*found}
     assert not any(name.startswith("%") for name in found)
 
 
-def test_the_cluster_that_the_line_names_is_asked(named: dict[str, str]) -> None:
-    nobody = {"NAMESRV_ADDR": "127.0.0.1:1"}
-    assert completed("dledger topic describe f", nobody) == []
-    asked = f"dledger topic describe --namesrv {named['NAMESRV_ADDR']} f"
-    assert completed(asked, nobody) == ["fish", "fruit"]
+def test_the_cluster_that_the_line_names_is_asked(
+    named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NAMESRV_ADDR", "127.0.0.1:1")
+    assert completed("topic describe f") == []
+    assert completed(f"topic describe --namesrv {named} f") == ["fish", "fruit"]
 
 
-def test_a_new_name_is_not_completed(named: dict[str, str]) -> None:
-    assert completed("dledger topic create f", named) == []
+def test_a_cluster_that_does_not_answer_gives_no_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(name_completion, "PATIENCE_SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("NAMESRV_ADDR", f"127.0.0.1:{silent.getsockname()[1]}")
+        assert completed("topic describe f") == []
