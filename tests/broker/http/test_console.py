@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -50,6 +51,18 @@ async def test_a_page_has_no_inline_script_and_says_so_to_the_browser(site: Site
     status, told = await answer(site, "GET", "/console/static/console.js", b"")
     assert status == 200
     assert b"text/javascript" in told
+
+
+async def test_a_page_names_the_content_of_the_files_that_it_loads(site: Site) -> None:
+    """A browser that has kept the files of an earlier version loads the new ones."""
+    _, page = await answer(site, "GET", "/console/", b"")
+    loaded = re.findall(rb'(?:src|href)="(/console/static/[^"]+)"', page)
+    assert len(loaded) > 5
+    for url in map(bytes.decode, loaded):
+        path, _, version = url.partition("?v=")
+        status, told = await answer(site, "GET", url, b"")
+        content = told.partition(b"\r\n\r\n")[2]
+        assert (status, hashlib.sha256(content).hexdigest()[:12]) == (200, version), path
 
 
 @pytest.mark.parametrize(
