@@ -106,7 +106,7 @@ def audit(second: int, findings: int, *replicas: str) -> dict[str, Any]:
 def test_a_newer_audit_hides_an_older_one_of_the_same_groups_alone() -> None:
     a_old, a_new = audit(1, 3, "a/n0", "a/n1"), audit(3, 0, "a/n0")
     b = audit(2, 5, "b/n0")
-    told = [
+    told: list[dict[str, Any]] = [
         {"from": "a/n0", "directory": "/x", "reports": [b, a_old]},
         {"from": "a/n1", "directory": "/x", "reports": [a_new, b, a_old]},
         {"from": "a/n2", "directory": "", "reports": []},
