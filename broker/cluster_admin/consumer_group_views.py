@@ -55,6 +55,14 @@ class ConsumerGroupView:
             return 0
         return max((ms for each in self.queues if (ms := each.lag_ms) is not None), default=None)
 
+    def offsets(self, topic: str) -> dict[tuple[str, int], int]:
+        """Where it goes on in each queue of the topic, by broker group and queue."""
+        return {
+            (queue.broker, queue.queue_id): queue.offset
+            for queue in self.queues
+            if queue.topic == topic
+        }
+
 
 class UnknownGroupError(CommandError):
     """No broker knows the group."""

@@ -35,6 +35,7 @@ def _consume(request: web.Request) -> Iterable[Access]:
 
 
 HTTP_ACCESS: Mapping[str, Callable[[web.Request], Iterable[Access]]] = {
+    "/audit": _describe,
     "/cluster": _describe,
     "/groups": _describe,
     "/history": _describe,

@@ -108,7 +108,7 @@ ROOMS: dict[str, frozenset[str]] = {
             "cluster_admin cli/terminal client config console/visits limits topics_and_groups"
         ),
         "console/pages": (
-            "cluster_admin cli/terminal client console/actions console/visits http limits"
+            "admin cluster_admin cli/terminal client console/actions console/visits http limits"
             " metrics remoting/protocol topics_and_groups"
         ),
         "console": "admin cli/terminal console/actions console/pages console/visits context http",
