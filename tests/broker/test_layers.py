@@ -80,7 +80,8 @@ ROOMS: dict[str, frozenset[str]] = {
         "server": (
             "admin change_notice config context delivery errors grpc group_commit http ingest"
             " limits maintenance metrics pop prometheus remoting remoting/processors"
-            " remoting/protocol scheduled security state system topics_and_groups tracing transactions"
+            " remoting/protocol scheduled security state system topics_and_groups tracing"
+            " transactions"
         ),
         "nameserver": "http limits metrics prometheus remoting remoting/protocol security system",
         # The library.

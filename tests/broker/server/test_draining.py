@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from broker.remoting.client import RemotingClient
-from broker.remoting.connection import Connection
+from broker.remoting.connection import Connection, Handler
 from broker.remoting.dispatch import dispatch_by_code
 from broker.remoting.forwarder import Forwarder
 from broker.remoting.protocol.codes import RequestCode
@@ -61,7 +61,7 @@ async def test_it_goes_on_the_moment_its_last_client_leaves(loop: NetworkedLoop)
 
     forwarder = Forwarder(loop, "10.0.0.1:1", lambda: None, answer)
     forwarder.on_broker = draining.clients_changed
-    handlers = {
+    handlers: dict[int, Handler] = {
         RequestCode.HEART_BEAT: answer,
         RequestCode.FORWARD: forwarder.from_brokers(answer),
     }
