@@ -202,13 +202,28 @@ class HeaderTemplate:
         return ext
 
 
+class NoTemplate:
+    """In the place of a model where a header turned out to be none: to try costs more than to
+    parse many."""
+
+    __slots__ = ("hits", "misses")
+
+    def __init__(self) -> None:
+        self.hits = 0
+        self.misses = 0
+
+    def read(self, _data: bytes, _start: int, _body_start: int, _end: int) -> None:
+        """See :meth:`HeaderTemplate.read`."""
+        self.misses += 1
+
+
 class HeaderTemplateCache:
     """The models of one connection."""
 
     __slots__ = ("_unused", "by_size", "codes")
 
     def __init__(self) -> None:
-        self.by_size: dict[int, HeaderTemplate] = {}
+        self.by_size: dict[int, HeaderTemplate | NoTemplate] = {}
         """By the word before a header: its serialization and its size."""
         self.codes = frozenset(code for _, code in _VARYING)
         """Of the requests and answers whose headers may be models."""
@@ -216,6 +231,9 @@ class HeaderTemplateCache:
 
     def learn(self, header: bytes, frame: Frame) -> None:
         """Takes a header for a model, if it may be one and there is none of its size."""
+        names = _names(header, frame)
+        if names is None:
+            return
         mark = frame.serialization << 24 | len(header)
         known = self.by_size.get(mark)
         if known is not None and known.misses < MISSES_MAX:
@@ -230,19 +248,23 @@ class HeaderTemplateCache:
             self.by_size.clear()
             self.codes = frozenset()
             return
-        found = template_of(header, frame)
-        if found is not None:
-            found.hits = 0  # it was tried
-            self.by_size[mark] = found
+        found = _template(header, frame, names) or NoTemplate()
+        found.hits = 0  # it was tried
+        self.by_size[mark] = found
 
-    def _drop(self, models: Collection[HeaderTemplate]) -> None:
+    def _drop(self, models: Collection[HeaderTemplate | NoTemplate]) -> None:
         hits = sum(model.hits for model in models)
         self._unused = 0 if hits >= len(models) else self._unused + len(models)
 
 
 def template_of(header: bytes, frame: Frame) -> HeaderTemplate | None:
-    """The values for which ``header``, with the content of ``frame``, is a model; None if it can
-    be none."""
+    """The model that ``header``, with the content of ``frame``, is; None if it can be none."""
+    names = _names(header, frame)
+    return None if names is None else _template(header, frame, names)
+
+
+def _names(header: bytes, frame: Frame) -> _Varying | None:
+    """The fields that vary; None where such a header is never a model."""
     names = _VARYING.get((frame.flag, frame.code))
     if names is not None and not frame.flag and _SIGNATURE in frame.ext:
         names = names._replace(words=(*names.words, _SIGNATURE))
@@ -252,6 +274,10 @@ def template_of(header: bytes, frame: Frame) -> HeaderTemplate | None:
         or not frame.ext.keys() >= {*names.words, *filter(None, [names.text])}
     ):
         return None
+    return names
+
+
+def _template(header: bytes, frame: Frame, names: _Varying) -> HeaderTemplate | None:
     binary = frame.serialization == Serialization.ROCKETMQ
     spans = _binary_spans(header, names) if binary else _json_spans(header, frame, names)
     if spans is None:

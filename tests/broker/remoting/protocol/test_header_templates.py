@@ -19,6 +19,7 @@ from broker.remoting.processors.send_message_header import (
     read_header,
     read_templated_header,
 )
+from broker.remoting.protocol import header_templates
 from broker.remoting.protocol.errors import FrameError, RequestError
 from broker.remoting.protocol.frame import PREFIX, Frame, decode_frame, encode_request
 from broker.remoting.protocol.frame_reader import FrameReader
@@ -357,6 +358,22 @@ def test_a_peer_whose_headers_are_never_alike_costs_no_models_for_long() -> None
     each = [sent(b=f"T{i:08}") for i in range(count)]
     assert {type(frame) for frame in reader.feed(b"".join(each))} == {Frame}
     assert {type(frame) for frame in reader.feed(sent() * (MISSES_MAX + 2))} == {Frame}
+
+
+def test_a_header_that_can_be_no_model_is_not_tried_each_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried = []
+
+    def reads(*arguments: object) -> bool:
+        tried.append(arguments)
+        return False
+
+    monkeypatch.setattr(header_templates, "_reads", reads)
+    reader = FrameReader()
+    count = MISSES_MAX * (UNUSED_TEMPLATES_MAX + 1)
+    assert {type(frame) for frame in reader.feed(sent() * count)} == {Frame}
+    assert 0 < len(tried) <= UNUSED_TEMPLATES_MAX
 
 
 def test_models_that_serve_are_never_given_up() -> None:
