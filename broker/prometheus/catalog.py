@@ -116,6 +116,12 @@ REFUSED = _counter(
     "reason",
 )
 
+FORWARDED = _counter(
+    "dledger_forwarded_requests_total",
+    "Requests that a follower passed on to the leader, by the port at which they came.",
+    "port",
+)
+
 # --- latencies, in seconds
 
 COMMIT_SECONDS = _histogram(

@@ -253,8 +253,8 @@ class Broker(StateMachineListener):
             self.dispatch,
             security=security,
         )
-        self.on_leadership: Callable[[], None] = lambda: None
-        """Is told of each change, after the parts of the broker."""
+        self.on_leadership: list[Callable[[], None]] = []
+        """Are told of each change, after the parts of the broker."""
         self.serve_brokers(
             {
                 RequestCode.FORWARD: self.forwarder.serve_forwarded,
@@ -262,6 +262,7 @@ class Broker(StateMachineListener):
             }
         )
         self.draining = Draining(loop, node, self.announcements.leads_elsewhere)
+        self.forwarder.on_broker = self.draining.clients_changed
         node.health.on_level = self._disk_level_changed
         node.removal.on_change = self.announcements.membership_changed
         node.state_divergence.on_wrong = self._state_diverged
@@ -368,7 +369,8 @@ class Broker(StateMachineListener):
         self.context.proofs.leadership_changed(leadership)
         self.forwarder.leadership_changed(leadership.leader)
         self.draining.leadership_changed(leadership)
-        self.on_leadership()
+        for told in self.on_leadership:
+            told()
         if self.context.accounts is not None:
             self.context.accounts.leadership_changed(serving=leadership.serving)
         if not leadership.serving:

@@ -18,6 +18,7 @@ ROOMS: dict[str, frozenset[str]] = {
     room: frozenset(known.split())
     for room, known in {
         "limits": "",
+        "change_notice": "",
         "errors": "",
         "system": "limits",
         "metrics": "limits",
@@ -65,8 +66,8 @@ ROOMS: dict[str, frozenset[str]] = {
             " metrics pop remoting remoting/protocol security state topics_and_groups"
         ),
         "http": (
-            "admin config context delivery errors group_commit ingest limits metrics prometheus"
-            " remoting remoting/protocol security"
+            "admin change_notice config context delivery errors group_commit ingest limits metrics"
+            " prometheus remoting remoting/protocol security"
         ),
         "grpc/protocol": "",
         "grpc": (
@@ -77,9 +78,10 @@ ROOMS: dict[str, frozenset[str]] = {
         "tracing": "delivery errors group_commit ingest",
         # One broker, assembled; and one NameServer.
         "server": (
-            "admin config context delivery errors grpc group_commit http ingest limits maintenance"
-            " metrics pop prometheus remoting remoting/processors remoting/protocol scheduled"
-            " security state system topics_and_groups tracing transactions"
+            "admin change_notice config context delivery errors grpc group_commit http ingest"
+            " limits maintenance metrics pop prometheus remoting remoting/processors"
+            " remoting/protocol scheduled security state system topics_and_groups tracing"
+            " transactions"
         ),
         "nameserver": "http limits metrics prometheus remoting remoting/protocol security system",
         # The library.
