@@ -94,7 +94,7 @@ ROOMS: dict[str, frozenset[str]] = {
             "client client/route remoting remoting/protocol system topics_and_groups"
         ),
         "client/__init__": "client client/consumer client/producer security",
-        "bench": "client client/consumer client/producer remoting/protocol system",
+        "bench": "client client/consumer client/producer filter remoting remoting/protocol system",
         # The command line.
         "cli/terminal": "client delivery remoting/protocol security system topics_and_groups",
         "cluster_admin": (
@@ -114,13 +114,14 @@ ROOMS: dict[str, frozenset[str]] = {
             " metrics remoting/protocol topics_and_groups"
         ),
         "console": "admin cli/terminal console/actions console/pages console/visits context http",
-        "cli/local_cluster": "bench cluster_admin cli/terminal config remoting/protocol system",
+        "cli/local_cluster": "cluster_admin cli/terminal config remoting/protocol system",
+        "cli/benchmark": "bench cli/local_cluster cli/terminal cluster_admin",
         "cli/backup": "admin cluster_admin cli/local_cluster cli/terminal config",
         "cli/mirror": "cli/terminal client client/producer cluster_admin remoting/protocol",
         "cli/commands": (
-            "admin bench cli/backup cli/mirror cluster_admin cli/local_cluster cli/terminal client"
-            " client/consumer certificates client/producer config delivery filter limits nameserver"
-            " remoting/protocol security server system topics_and_groups"
+            "admin bench cli/backup cli/benchmark cli/mirror cluster_admin cli/local_cluster"
+            " cli/terminal client client/consumer certificates client/producer config delivery"
+            " filter limits nameserver remoting/protocol security server system topics_and_groups"
         ),
         "cli": "cli/terminal",
         "__main__": "cli",
