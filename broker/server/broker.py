@@ -48,7 +48,8 @@ from broker.server.draining import Draining
 from broker.server.environment import BrokerLimits, Environment
 from broker.state.commands import Proof
 from broker.state.open_transactions import OpenTransaction
-from broker.state.state_machine import BrokerStateMachine, StateMachineListener
+from broker.state.state_machine import BrokerStateMachine
+from broker.state.state_machine_listener import StateMachineListener
 from broker.topics_and_groups import system_topics
 from broker.transactions.coordinator import CheckPolicy, TransactionCoordinator
 from dledger.config import RaftConfig
