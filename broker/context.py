@@ -16,6 +16,7 @@ from broker.group_commit.batcher import Batcher
 from broker.ingest.ingest import Ingest
 from broker.maintenance.account_changes import AccountChanges
 from broker.maintenance.state_proofs import StateProofs
+from broker.maintenance.topic_retention import TopicRetention
 from broker.metrics.broker_metrics import BrokerMetrics, MessageRates
 from broker.pop.pop import Pop
 from broker.remoting.connected_clients import ConnectedClients
@@ -55,6 +56,7 @@ class BrokerContext:
     """None where access control is off."""
     accounts: AccountChanges | None
     """Likewise."""
+    topic_retention: TopicRetention
 
     @property
     def config(self) -> NodeConfig:

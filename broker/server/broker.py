@@ -23,7 +23,6 @@ from broker.delivery.replica_selection import ReplicaSelection
 from broker.errors import UnavailableError, WrongStateError
 from broker.group_commit.batcher import Batcher
 from broker.maintenance.derived_files_check import DerivedFilesCheck
-from broker.maintenance.retention import Needs, Retention
 from broker.maintenance.state_proofs import StateProofs
 from broker.metrics.broker_metrics import BrokerMetrics, MessageRates
 from broker.pop.pop import Pop
@@ -46,6 +45,7 @@ from broker.server.access_setup import make_access_control, make_account_changes
 from broker.server.announcements import Announcements
 from broker.server.draining import Draining
 from broker.server.environment import BrokerLimits, Environment
+from broker.server.retention_setup import make_retention, make_topic_retention
 from broker.state.commands import Proof
 from broker.state.open_transactions import OpenTransaction
 from broker.state.state_machine import BrokerStateMachine
@@ -55,7 +55,7 @@ from broker.transactions.coordinator import CheckPolicy, TransactionCoordinator
 from dledger.config import RaftConfig
 from dledger.node.node import Node
 from dledger.node.state_machine import Leadership
-from dledger.wire.features import ACCESS_CONTROL, POP
+from dledger.wire.features import ACCESS_CONTROL, POP, TOPIC_RETENTION
 from store.errors import DamagedError
 from store.index.queue_tails import amend_tails
 from store.index_rebuild import rebuild_derived, request_rebuild
@@ -222,23 +222,25 @@ class Broker(StateMachineListener):
             ),
             access=access,
             accounts=make_account_changes(access, environment, machine, batcher, node.features),
+            topic_retention=make_topic_retention(
+                retention,
+                environment,
+                node=node,
+                machine=machine,
+                batcher=batcher,
+                reader=reader,
+                settings=settings,
+            ),
         )
-        self._retention = Retention(
+        self._retention = make_retention(
             retention,
-            store=store,
+            environment,
+            node=node,
             machine=machine,
             batcher=batcher,
             settings=settings,
-            needs=Needs(
-                refill_index=lambda: node.snapshot_sender.needed_from,
-                positions=(
-                    self.context.scheduled_messages.oldest_needed_position,
-                    self.context.transactions.oldest_needed_position,
-                ),
-            ),
-            loop=loop,
-            wall_clock=environment.wall_clock,
-            fail=node.fail,
+            scheduled_messages=scheduled_messages,
+            transactions=self.context.transactions,
         )
         self.handlers = dict(broker_handlers(self.context, self._retention))
         self.dispatch: Handler = dispatch_by_code(self.handlers)
@@ -292,6 +294,7 @@ class Broker(StateMachineListener):
         self.context.clients.start()
         self.context.rates.start()
         self._retention.start()
+        self.context.topic_retention.start()
 
     def _failed(self, error: BaseException) -> None:
         if isinstance(error, DamagedError):
@@ -305,6 +308,7 @@ class Broker(StateMachineListener):
     async def stop(self) -> None:
         """Refuses pending requests, forgets their waiters, and stops the node in order."""
         self._retention.stop()
+        self.context.topic_retention.stop()
         self.context.clients.stop()
         self.context.rates.stop()
         self.context.proofs.stop()
@@ -346,6 +350,9 @@ class Broker(StateMachineListener):
 
     def pop_changed(self, index: int) -> None:
         self.context.node.features.used(POP, index)
+
+    def topic_retention_used(self, index: int) -> None:
+        self.context.node.features.used(TOPIC_RETENTION, index)
 
     def topics_changed(self) -> None:
         self.announcements.refresh()

@@ -22,7 +22,9 @@ from broker.state.commands import (
     PutAccess,
     PutSetting,
     PutTopic,
+    PutTopicRetention,
     StoreRequests,
+    Trim,
     decode_commands,
 )
 from broker.state.open_transactions import open_transaction_of
@@ -308,8 +310,10 @@ class BrokerStateMachine:
                 case DeleteTopic():
                     self._empty_queues(command.name)
                     topics_changed = True
-                case PutTopic():
+                case PutTopic() | PutTopicRetention():
                     topics_changed = True
+                case Trim():
+                    self._trim(command)
                 case PutAccess():
                     self.listener.access_changed(entry.index)
                 case Expire():
@@ -317,6 +321,8 @@ class BrokerStateMachine:
             self.state.apply(command)
             if isinstance(command, PutSetting):
                 self.listener.setting_changed(command.name)
+            elif isinstance(command, PutTopicRetention | Trim):
+                self.listener.topic_retention_used(entry.index)
         if pop_changed:
             self.listener.pop_changed(entry.index)
         if topics_changed:
@@ -332,6 +338,14 @@ class BrokerStateMachine:
             start: time for start, time in self.segment_times.items() if start >= kept
         }
         self.expired_position = max(self.expired_position, position)
+
+    def _trim(self, command: Trim) -> None:
+        """The leader has looked the offset up: a replica only follows. Rows and records stay until
+        the log expires."""
+        queue = self._queues.get(command.topic, command.queue_id)
+        if queue is not None:
+            offset = min(command.offset, queue.end_offset)
+            queue.first_offset = max(queue.first_offset, offset)
 
     def _empty_queues(self, topic: str) -> None:
         """The queues of a deleted topic stay, empty: created again they go on where they ended,

@@ -39,5 +39,8 @@ class StateMachineListener:
     def pop_changed(self, index: int) -> None:
         """The entry of that index has commands of POP."""
 
+    def topic_retention_used(self, index: int) -> None:
+        """The entry of that index has commands of the retention of topics."""
+
     def leadership_changed(self, leadership: Leadership) -> None:
         """The leader changed, or this node may now serve as leader or no longer."""

@@ -48,7 +48,9 @@ ROOMS: dict[str, frozenset[str]] = {
             "delivery errors group_commit ingest limits metrics retry scheduled state"
             " topics_and_groups"
         ),
-        "maintenance": "config errors group_commit limits security state topics_and_groups",
+        "maintenance": (
+            "config delivery errors group_commit limits security state topics_and_groups"
+        ),
         # All parts of one broker by name: what the wires and the answers to operators reach.
         "context": (
             "config delivery group_commit ingest maintenance metrics pop remoting remoting/protocol"

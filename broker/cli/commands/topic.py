@@ -19,6 +19,7 @@ from broker.cli.terminal.options import (
 )
 from broker.cli.terminal.output import Output, print_table
 from broker.cli.terminal.program import Group
+from broker.cli.terminal.time_arguments import length_ms, length_text
 from broker.cluster_admin.admin_client import (
     AdminClient,
     document_of,
@@ -26,11 +27,11 @@ from broker.cluster_admin.admin_client import (
     run_on_leaders,
 )
 from broker.cluster_admin.topics import (
-    MESSAGE_TYPE,
     PERMISSIONS,
     QUEUES_USUAL,
     READ_QUEUES,
     WRITE_QUEUES,
+    QueueView,
     TopicConfig,
     delete_topic,
     leaders_of,
@@ -41,14 +42,23 @@ from broker.cluster_admin.topics import (
 )
 from broker.limits import STATE
 from broker.remoting.protocol.codes import RequestCode
-from broker.topics_and_groups import MESSAGE_TYPES
+from broker.topics_and_groups import MESSAGE_TYPE, MESSAGE_TYPES, RETENTION_MS
 
 QUEUES_MAX = STATE.queues_max
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+UNSET = "unset"
+"""In the place of a length of time: the topic has no retention of its own."""
+
 command = Group()
 name_argument = click.argument("name", type=topic_name)
+
+
+def retention(text: str) -> int:
+    """The type of an option that is a retention; gives milliseconds, 0 for none. Raises
+    ``ValueError``."""
+    return 0 if text == UNSET else length_ms(text)
 
 
 def settings_options(command: F) -> F:
@@ -70,6 +80,13 @@ def settings_options(command: F) -> F:
             type=click.Choice(MESSAGE_TYPES),
             help="The type of message that it takes (default: all, or as it is); UNSPECIFIED and "
             "MIXED are all.",
+        ),
+        click.option(
+            "--retention",
+            type=retention,
+            metavar=f"LENGTH|{UNSET}",
+            help="How old a message may become that consumers get, such as 24h or 7d; not longer "
+            "than the log is kept (default: that long, or as it is).",
         ),
         click.option(
             "--fewer",
@@ -148,6 +165,8 @@ def create(
     examples="""\
   dledger topic alter orders --queues 16
   dledger topic alter orders --perm r           no more messages, but what there is can be read
+  dledger topic alter orders --retention 24h
+  dledger topic alter orders --retention unset  as long as the log is kept
 """
 )
 @name_argument
@@ -176,10 +195,13 @@ def alter(*, name: str, fewer: bool, namesrv: str, output: Output, **given: Any)
             permission_word(config["perm"]),
             "yes" if config["order"] else "no",
             config[MESSAGE_TYPE],
+            retention_text(config),
         )
         for address, config in configs.items()
     ]
-    print_table(("BROKER", "READ QUEUES", "WRITE QUEUES", "PERM", "ORDER", "TYPE"), rows)
+    print_table(
+        ("BROKER", "READ QUEUES", "WRITE QUEUES", "PERM", "ORDER", "TYPE", "RETENTION"), rows
+    )
 
 
 def _changes(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -193,7 +215,15 @@ def _changes(given: Mapping[str, Any]) -> dict[str, Any]:
         changes["order"] = given["order"]
     if given["message_type"] is not None:
         changes[MESSAGE_TYPE] = given["message_type"]
+    if given["retention"] is not None:
+        changes[RETENTION_MS] = given["retention"]
     return changes
+
+
+def retention_text(config: TopicConfig) -> str:
+    """How long the topic's messages are kept; that of the log where it says nothing itself."""
+    kept_ms = config.get(RETENTION_MS)
+    return length_text(kept_ms) if kept_ms else "as the log"
 
 
 @command.command("list", examples="  dledger topic list\n")
@@ -217,8 +247,21 @@ def list_topics(namesrv: str, output: Output) -> None:
 @json_option
 def describe(name: str, namesrv: str, output: Output) -> None:
     """A topic's queues, and what they hold."""
-    queues = run_on_leaders(namesrv, lambda admin: view_queues(admin, name))
-    if output.document({"topic": name, "queues": [asdict(queue) for queue in queues]}):
+
+    async def view(admin: AdminClient) -> tuple[list[QueueView], dict[str, TopicConfig]]:
+        queues = await view_queues(admin, name)
+        addresses = [*(await admin.route(name)).masters.values()]
+        return queues, await topic_configs(admin, name, addresses)
+
+    queues, configs = run_on_leaders(namesrv, view)
+    document = {
+        "topic": name,
+        "queues": [asdict(queue) for queue in queues],
+        "retention_ms": {
+            address: config.get(RETENTION_MS) or None for address, config in configs.items()
+        },
+    }
+    if output.document(document):
         return
     print_table(
         ("BROKER", "QUEUE", "MIN", "MAX", "MESSAGES"),
@@ -227,6 +270,9 @@ def describe(name: str, namesrv: str, output: Output) -> None:
             for q in queues
         ],
     )
+    for address, config in configs.items():
+        if config.get(RETENTION_MS):
+            print(f"{address} keeps messages for {retention_text(config)}")
 
 
 @command.command(examples="  dledger topic delete orders\n")
