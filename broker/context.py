@@ -19,6 +19,7 @@ from broker.maintenance.state_proofs import StateProofs
 from broker.maintenance.topic_retention import TopicRetention
 from broker.metrics.broker_metrics import BrokerMetrics, MessageRates
 from broker.pop.pop import Pop
+from broker.quotas.throttle import Throttle
 from broker.remoting.connected_clients import ConnectedClients
 from broker.remoting.elsewhere_clients import ElsewhereClients
 from broker.remoting.protocol.addresses import host_bytes
@@ -57,6 +58,7 @@ class BrokerContext:
     accounts: AccountChanges | None
     """Likewise."""
     topic_retention: TopicRetention
+    throttle: Throttle
 
     @property
     def config(self) -> NodeConfig:

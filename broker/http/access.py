@@ -49,6 +49,9 @@ HTTP_ACCESS: Mapping[str, Callable[[web.Request], Iterable[Access]]] = {
 }
 """By path: what a request needs."""
 
+ACCOUNT = "account"
+"""Of a request: the access key of its caller, empty for nobody."""
+
 WITHOUT_ACCOUNT = frozenset(("/healthz", "/livez", "/readyz"))
 """Asked by load balancers: the answers say only whether this node runs, and serves."""
 
@@ -71,8 +74,14 @@ class HttpAccess:
         path = "" if resource is None else resource.canonical
         if path and path not in WITHOUT_ACCOUNT | CONSOLE:
             host = request.remote or ""
+
+            def caller() -> Caller:
+                found = self.caller(request, host)
+                request[ACCOUNT] = found.account.access_key if found.account is not None else ""
+                return found
+
             self._access.check(
-                lambda: self.caller(request, host),
+                caller,
                 lambda: HTTP_ACCESS.get(path, _administer)(request),
                 f"HTTP, {host}",
             )

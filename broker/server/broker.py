@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import ClassVar
@@ -26,6 +25,7 @@ from broker.maintenance.derived_files_check import DerivedFilesCheck
 from broker.maintenance.state_proofs import StateProofs
 from broker.metrics.broker_metrics import BrokerMetrics, MessageRates
 from broker.pop.pop import Pop
+from broker.quotas.throttle import Throttle
 from broker.remoting.access_guard import guarded
 from broker.remoting.connected_clients import ConnectedClients
 from broker.remoting.connection import Handler
@@ -45,6 +45,8 @@ from broker.server.access_setup import make_access_control, make_account_changes
 from broker.server.announcements import Announcements
 from broker.server.draining import Draining
 from broker.server.environment import BrokerLimits, Environment
+from broker.server.quota_doors import QuotaDoors
+from broker.server.raft_settings import raft_config
 from broker.server.retention_setup import make_retention, make_topic_retention
 from broker.state.commands import Proof
 from broker.state.open_transactions import OpenTransaction
@@ -52,7 +54,6 @@ from broker.state.state_machine import BrokerStateMachine
 from broker.state.state_machine_listener import StateMachineListener
 from broker.topics_and_groups import system_topics
 from broker.transactions.coordinator import CheckPolicy, TransactionCoordinator
-from dledger.config import RaftConfig
 from dledger.node.node import Node
 from dledger.node.state_machine import Leadership
 from dledger.wire.features import ACCESS_CONTROL, POP, TOPIC_RETENTION
@@ -101,20 +102,7 @@ class Broker(StateMachineListener):
             loop=loop,
             rng=Random(environment.rng.random()),
             on_fatal=self._failed,
-            config=replace(
-                limits.raft
-                or RaftConfig(
-                    checkpoint_seconds=config.checkpoint_seconds,
-                    scrub_bytes_per_second=config.scrub_mib_per_second << 20,
-                    scrub_pass_seconds=config.scrub_pass_seconds,
-                    snapshot_bytes_per_second=config.refill_mib_per_second << 20,
-                ),
-                heartbeat_seconds=config.heartbeat_ms / 1000,
-                election_seconds=config.election_timeout_ms / 1000,
-                disk_stall_seconds=config.disk_stall_ms / 1000,
-                preferred_leader=config.preferred_leader,
-                lease_reads=config.lease_reads,
-            ),
+            config=raft_config(config, limits),
             watermarks=retention.watermarks,
             sync_flush=config.flush == "sync",
             clock=environment.clock,
@@ -148,6 +136,7 @@ class Broker(StateMachineListener):
             topic_metrics=rates.topic_metrics,
             wall_clock=environment.wall_clock,
             rng=environment.rng,
+            loop=loop,
         )
         delivery = environment.make_delivery(
             machine=machine,
@@ -222,6 +211,7 @@ class Broker(StateMachineListener):
             ),
             access=access,
             accounts=make_account_changes(access, environment, machine, batcher, node.features),
+            throttle=(throttle := Throttle(loop.time)),
             topic_retention=make_topic_retention(
                 retention,
                 environment,
@@ -232,6 +222,7 @@ class Broker(StateMachineListener):
                 settings=settings,
             ),
         )
+        self._quotas = QuotaDoors(throttle, (ingest, delivery, pop))
         self._retention = make_retention(
             retention,
             environment,
@@ -339,6 +330,7 @@ class Broker(StateMachineListener):
     def state_restored(self, digests: bytes) -> None:
         self.expired(self.context.machine.expired_position)  # it may be the leader's checkpoint
         self.context.proofs.restored(digests)
+        self._quotas.restored()
         for name in self.context.machine.state.settings:
             self.setting_changed(name)
 
@@ -358,6 +350,7 @@ class Broker(StateMachineListener):
         self.announcements.refresh()
 
     def setting_changed(self, name: str) -> None:
+        self._quotas.setting_changed(name, self.context.machine.state.settings[name])
         if name == LOG_LEVEL:
             level = self.context.settings.log_level
             self._set_log_level(level)

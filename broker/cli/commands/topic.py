@@ -166,7 +166,7 @@ def create(
   dledger topic alter orders --queues 16
   dledger topic alter orders --perm r           no more messages, but what there is can be read
   dledger topic alter orders --retention 24h
-  dledger topic alter orders --retention unset  as long as the log is kept
+  dledger topic alter orders --retention unset   as long as the log is kept
 """
 )
 @name_argument
