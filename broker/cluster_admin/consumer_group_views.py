@@ -63,6 +63,18 @@ async def group_names(admin: AdminClient) -> list[str]:
     return sorted({group["group"] for groups in found.values() for group in groups})
 
 
+async def lags_in(admin: AdminClient, address: str, topic: str) -> dict[str, int | None]:
+    """The lag of each group in a topic on one broker group, by what its leader knows; None for a
+    group whose members keep their offsets themselves."""
+    answer = await admin.ask(address, RequestCode.GET_CONSUMER_GROUPS)
+    return {
+        group["group"]: each["lag"]
+        for group in document_of(answer)["groups"]
+        for each in group["topics"]
+        if each["topic"] == topic
+    }
+
+
 async def find_group(admin: AdminClient, name: str, *, hint: str = "") -> ConsumerGroupView:
     """One group. Raises :class:`UnknownGroupError`; ``hint`` is added to what that says."""
     masters = await admin.masters()

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from broker.cli.commands.topic_move import add_move_command
 from broker.cli.terminal.command_error import UsageError
 from broker.cli.terminal.name_arguments import server_address, topic_name
 from broker.cli.terminal.options import (
@@ -52,6 +53,7 @@ UNSET = "unset"
 """In the place of a length of time: the topic has no retention of its own."""
 
 command = Group()
+add_move_command(command)
 name_argument = click.argument("name", type=topic_name)
 
 
