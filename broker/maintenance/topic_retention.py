@@ -30,6 +30,10 @@ from store.message.batch import QUEUE_ROW
 RETENTION_MS_MIN = 1000
 """What is shorter would take messages away before a consumer can ask for them."""
 
+SLACK = 20
+"""Pace: a queue is trimmed once its first message is older by a twentieth of the retention. So a
+queue with many messages is searched now and then, and not with every look."""
+
 _STORE_TIME = Struct(">q")
 
 log = logging.getLogger(__name__)
@@ -60,6 +64,8 @@ class TopicRetention:
         self._wall_clock = wall_clock
         self._timer: asyncio.TimerHandle | None = None
         self._look: asyncio.Task[None] | None = None
+        self._oldest: dict[tuple[str, int], tuple[int, int]] = {}
+        """By topic and queue id: the first offset, and when its message was stored, ms."""
 
     def command(self, topic: str, retention_ms: int) -> PutTopicRetention:
         """The command that gives a topic another retention; 0 takes it away.
@@ -118,28 +124,44 @@ class TopicRetention:
 
     async def _trim(self, topics: Sequence[tuple[str, int]]) -> None:
         """One queue after the other, so that a node with many is not kept from its work."""
+        known, self._oldest = self._oldest, {}
         for topic, retention_ms in topics:
             for queue_id, queue in [*self._machine.queues(topic).items()]:
                 await asyncio.sleep(0)
                 try:
-                    before_ms = self._wall_clock() - retention_ms
-                    first = await self._first_from(queue, queue_id, before_ms)
-                    if first > queue.first_offset:
-                        self._batcher.add_command(Trim(topic, queue_id, first))
+                    oldest = known.get((topic, queue_id), (-1, 0))
+                    await self._trim_queue((topic, queue_id), queue, retention_ms, oldest)
                 except (ProposeError, StoreError) as error:
                     log.debug("cannot look how old %s/%d is now: %s", topic, queue_id, error)
+
+    async def _trim_queue(
+        self,
+        key: tuple[str, int],
+        queue: ConsumeQueue,
+        retention_ms: int,
+        oldest: tuple[int, int],
+    ) -> None:
+        """``oldest``: what :attr:`_oldest` had of the queue."""
+        first, end = queue.first_offset, queue.end_offset
+        if first == end:
+            return
+        if oldest[0] != first:
+            oldest = first, await self._store_time(queue, key[1], first)
+        self._oldest[key] = oldest
+        begin_ms = self._wall_clock() - retention_ms
+        if oldest[1] < begin_ms - retention_ms // SLACK:
+            begin = await self._first_from(queue, key[1], begin_ms)
+            self._batcher.add_command(Trim(*key, begin))
 
     async def _first_from(self, queue: ConsumeQueue, queue_id: int, time_ms: int) -> int:
         """The first offset of the queue whose message was stored at ``time_ms`` or later."""
         low, high = queue.first_offset, queue.end_offset
-        middle = low  # mostly nothing is old enough, which the first message tells
         while low < high:
-            stored_ms = await self._store_time(queue, queue_id, middle)
-            if stored_ms < time_ms:
+            middle = (low + high) // 2
+            if await self._store_time(queue, queue_id, middle) < time_ms:
                 low = middle + 1
             else:
                 high = middle
-            middle = (low + high) // 2
         return low
 
     async def _store_time(self, queue: ConsumeQueue, queue_id: int, offset: int) -> int:

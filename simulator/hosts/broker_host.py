@@ -6,10 +6,11 @@ sockets below the remoting port. There is no HTTP port.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from types import UnionType
 
 from broker.config.node_addresses import Member
 from broker.config.node_config import NodeConfig
@@ -87,7 +88,7 @@ class BrokerSettings:
     the log begins have its leader look, in turn."""
 
 
-NEEDING = {
+NEEDING: Mapping[str, type | UnionType] = {
     POP: PopCommand,
     STATE_PROOF: Proof,
     TOPIC_RETENTION: PutTopicRetention | Trim,

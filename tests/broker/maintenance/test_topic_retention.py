@@ -153,3 +153,22 @@ async def test_nothing_is_written_that_a_member_may_not_know(broker: SingleBroke
         assert await bounds(broker) == (0, 4)
     await looked(broker)
     assert await bounds(broker) == (1, 4)
+
+
+async def test_a_queue_is_searched_only_when_its_first_message_is_older_by_a_twentieth(
+    broker: SingleBroker,
+) -> None:
+    await create(broker, "+retention.ms=7200000")
+    await send_hourly(broker, 2)
+    retention = broker.broker.context.topic_retention
+    read = patch.object(type(retention), "_store_time", autospec=True, side_effect=AssertionError)
+    broker.now_ms = NOW_MS + 2 * HOUR_MS + 1
+    await looked(broker)
+    assert await bounds(broker) == (0, 2)
+    with read as never:
+        broker.now_ms = NOW_MS + 2 * HOUR_MS + HOUR_MS // 10 - 1000
+        await looked(broker)
+        never.assert_not_called()
+    broker.now_ms = NOW_MS + 2 * HOUR_MS + HOUR_MS // 10 + 1
+    await looked(broker)
+    assert await bounds(broker) == (1, 2)
