@@ -66,13 +66,13 @@ async def group_names(admin: AdminClient) -> list[str]:
 async def lags_in(admin: AdminClient, address: str, topic: str) -> dict[str, int | None]:
     """The lag of each group in a topic on one broker group, by what its leader knows; None for a
     group whose members keep their offsets themselves."""
-    answer = await admin.ask(address, RequestCode.GET_CONSUMER_GROUPS)
-    return {
-        group["group"]: each["lag"]
-        for group in document_of(answer)["groups"]
-        for each in group["topics"]
-        if each["topic"] == topic
-    }
+    ext = {"topic": topic}
+    answer = await admin.ask(address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, ext)
+    lags = {}
+    for name in document_of(answer)["groupList"]:
+        found = await _ask(admin, {"": address}, {"group": name, **ext})
+        lags |= {name: each["lag"] for group in found[""] for each in group["topics"]}
+    return lags
 
 
 async def find_group(admin: AdminClient, name: str, *, hint: str = "") -> ConsumerGroupView:

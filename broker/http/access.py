@@ -49,7 +49,7 @@ HTTP_ACCESS: Mapping[str, Callable[[web.Request], Iterable[Access]]] = {
 }
 """By path: what a request needs."""
 
-ACCOUNT = "account"
+ACCOUNT = web.RequestKey("account", str)
 """Of a request: the access key of its caller, empty for nobody."""
 
 WITHOUT_ACCOUNT = frozenset(("/healthz", "/livez", "/readyz"))

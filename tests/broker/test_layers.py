@@ -24,6 +24,7 @@ ROOMS: dict[str, frozenset[str]] = {
         "filter": "errors limits",
         "topics_and_groups": "errors",
         "security": "errors system topics_and_groups",
+        "quotas": "limits",
         # The replicated state, and what stores through it.
         "state": "limits topics_and_groups",
         "config": "quotas security state system",
@@ -33,7 +34,6 @@ ROOMS: dict[str, frozenset[str]] = {
         "remoting/protocol": "limits",
         "remoting": "errors filter limits remoting/protocol security",
         # The flows.
-        "quotas": "limits",
         "delivery": (
             "config errors filter group_commit limits metrics quotas state topics_and_groups"
         ),

@@ -11,7 +11,7 @@ from store.quoting import quoted
 
 ATTRIBUTES = (MESSAGE_TYPE, RETENTION_MS)
 _DIGITS_MAX = 15
-"""Some 30,000 years in milliseconds."""
+"""Format: some 30,000 years in milliseconds."""
 
 
 def changed_attributes(text: str) -> Mapping[str, str | None]:

@@ -68,9 +68,11 @@ class TwoGroups(AdminClient):
             case RequestCode.DELETE_TOPIC_IN_BROKER:
                 self.changes.append(f"{address} deleted")
                 del self.topics[address]
+            case RequestCode.QUERY_TOPIC_CONSUME_BY_WHO:
+                return answer({"groupList": ["g"]})
             case RequestCode.GET_CONSUMER_GROUPS:
-                topics = [{"topic": "orders", "lag": self.lag}, {"topic": "other", "lag": 9}]
-                return answer({"groups": [{"group": "g", "topics": topics}]})
+                topics = [{"topic": ext["topic"], "lag": self.lag}]
+                return answer({"groups": [{"group": ext["group"], "topics": topics}]})
             case RequestCode.GET_MIN_OFFSET:
                 return answer({}, offset="3")
             case RequestCode.GET_MAX_OFFSET:
