@@ -68,10 +68,11 @@ async def lags_in(admin: AdminClient, address: str, topic: str) -> dict[str, int
     group whose members keep their offsets themselves."""
     ext = {"topic": topic}
     answer = await admin.ask(address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, ext)
-    lags = {}
+    lags: dict[str, int | None] = {}
     for name in document_of(answer)["groupList"]:
         found = await _ask(admin, {"": address}, {"group": name, **ext})
-        lags |= {name: each["lag"] for group in found[""] for each in group["topics"]}
+        for each in (each for group in found[""] for each in group["topics"]):
+            lags[name] = each["lag"]
     return lags
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 from broker.cli.terminal.command_error import CommandError
@@ -53,6 +54,25 @@ class QueueView:
     max_offset: int
 
 
+def _with_attributes(config: Mapping[str, Any]) -> TopicConfig:
+    attributes = config.get("attributes", {})
+    return {
+        **config,
+        MESSAGE_TYPE: attributes.get(MESSAGE_TYPE, MESSAGE_TYPES[0]),
+        RETENTION_MS: int(attributes.get(RETENTION_MS, 0)),
+    }
+
+
+async def all_topic_configs(admin: AdminClient) -> list[tuple[str, str, TopicConfig]]:
+    """Name, broker group and settings of each topic at each leader, in order."""
+    found = []
+    for group, address in (await admin.masters()).items():
+        answer = await admin.ask(address, RequestCode.GET_ALL_TOPIC_CONFIG)
+        table = document_of(answer)["topicConfigTable"]
+        found += [(name, group, _with_attributes(config)) for name, config in table.items()]
+    return sorted(found, key=itemgetter(0, 1))
+
+
 async def topic_configs(
     admin: AdminClient, topic: str, addresses: Collection[str]
 ) -> dict[str, TopicConfig]:
@@ -67,13 +87,7 @@ async def _config_at(admin: AdminClient, address: str, topic: str) -> TopicConfi
         if error.code == ResponseCode.TOPIC_NOT_EXIST:
             return {}
         raise
-    config = document_of(answer)
-    attributes = config.get("attributes", {})
-    return {
-        **config,
-        MESSAGE_TYPE: attributes.get(MESSAGE_TYPE, MESSAGE_TYPES[0]),
-        RETENTION_MS: int(attributes.get(RETENTION_MS, 0)),
-    }
+    return _with_attributes(document_of(answer))
 
 
 def queue_count(config: TopicConfig) -> int:

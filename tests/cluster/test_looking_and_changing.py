@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from typing import Any
 
@@ -228,6 +229,14 @@ def test_a_topic_keeps_its_messages_no_longer_than_it_says_on_all_nodes(
     assert "the log of all topics goes after" in refused
     shared_cluster.dledger("topic", "alter", stocked, "--retention", "2s")
     assert {*described()["retention_ms"].values()} == {2000}
+    (listed,) = [
+        each
+        for each in shared_cluster.ask("topic", "list", "--long")["topics"]
+        if each["topicName"] == stocked
+    ]
+    assert (listed["retention.ms"], listed["broker"]) == (2000, shared_cluster.group)
+    table = shared_cluster.dledger("topic", "list", "--long").stdout
+    assert re.search(rf"^{stocked} .* 2s$", table, re.MULTILINE)
     began = time.time()
     while minima() == {0}:
         assert time.time() < began + 60

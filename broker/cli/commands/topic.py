@@ -34,6 +34,7 @@ from broker.cluster_admin.topics import (
     WRITE_QUEUES,
     QueueView,
     TopicConfig,
+    all_topic_configs,
     delete_topic,
     leaders_of,
     make_or_change_topic,
@@ -189,20 +190,22 @@ def alter(*, name: str, fewer: bool, namesrv: str, output: Output, **given: Any)
     configs = run_on_leaders(namesrv, work)
     if output.document({"topic": name, "brokers": configs}):
         return
-    rows = [
-        (
-            address,
-            config[READ_QUEUES],
-            config[WRITE_QUEUES],
-            permission_word(config["perm"]),
-            "yes" if config["order"] else "no",
-            config[MESSAGE_TYPE],
-            retention_text(config),
-        )
-        for address, config in configs.items()
-    ]
-    print_table(
-        ("BROKER", "READ QUEUES", "WRITE QUEUES", "PERM", "ORDER", "TYPE", "RETENTION"), rows
+    rows = [(address, *_told(config)) for address, config in configs.items()]
+    print_table(("BROKER", *SETTINGS), rows)
+
+
+SETTINGS = ("READ QUEUES", "WRITE QUEUES", "PERM", "ORDER", "TYPE", "RETENTION")
+
+
+def _told(config: TopicConfig) -> tuple[object, ...]:
+    """What a table of settings says of a topic."""
+    return (
+        config[READ_QUEUES],
+        config[WRITE_QUEUES],
+        permission_word(config["perm"]),
+        "yes" if config["order"] else "no",
+        config[MESSAGE_TYPE],
+        retention_text(config),
     )
 
 
@@ -228,11 +231,21 @@ def retention_text(config: TopicConfig) -> str:
     return length_text(kept_ms) if kept_ms else "as the log"
 
 
-@command.command("list", examples="  dledger topic list\n")
+@command.command(
+    "list",
+    examples="""\
+  dledger topic list
+  dledger topic list --long                     their settings on each broker group
+""",
+)
+@click.option("--long", "with_settings", is_flag=True, help="Ask the leaders for their settings.")
 @namesrv_option
 @json_option
-def list_topics(namesrv: str, output: Output) -> None:
+def list_topics(*, with_settings: bool, namesrv: str, output: Output) -> None:
     """The topics that the NameServer knows."""
+    if with_settings:
+        _list_settings(namesrv, output)
+        return
 
     async def topics(admin: AdminClient) -> list[str]:
         answer = await admin.ask_namesrv(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
@@ -241,6 +254,16 @@ def list_topics(namesrv: str, output: Output) -> None:
     names = run_admin(namesrv, topics)
     if not output.document({"topics": names}):
         print("\n".join(names))
+
+
+def _list_settings(namesrv: str, output: Output) -> None:
+    found = run_on_leaders(namesrv, all_topic_configs)
+    topics = [{"broker": group, **config} for _, group, config in found]
+    if output.document({"topics": topics}):
+        return
+    print_table(
+        ("TOPIC", "BROKER", *SETTINGS), [(name, group, *_told(each)) for name, group, each in found]
+    )
 
 
 @command.command(examples="  dledger topic describe orders\n")
