@@ -285,6 +285,7 @@ class BrokerHost(Host):
         if self.settings.retains:
             self.broker.retain(int((1 - EXPIRED_SHARE) * end))
         elif self.settings.trimmed_topic and node.applied_index % 2:
-            self.broker.trim(self.settings.trimmed_topic)
+            if TOPIC_RETENTION in self.features:  # an earlier program has no such thing
+                self.broker.trim(self.settings.trimmed_topic)
         elif batcher.serving:
             batcher.add_command(Expire(int(EXPIRED_SHARE * end)))
