@@ -44,6 +44,10 @@ _UNIQUE_KEY_TEXT = json_text(UNIQUE_KEY_START)
 _ZERO, _SEVEN, _EIGHT = b"078"
 
 
+READ_FIELDS = tuple(field for field in Frame.__slots__ if field != "caller")
+"""Those that a header or its connection tells."""
+
+
 class TemplatedFrame(Frame):
     """A frame with a header like a model; its ``ext`` is made on demand."""
 
@@ -225,5 +229,5 @@ def _reads(template: HeaderTemplate, header: bytes) -> bool:
     except FrameError:
         return False
     return read is not None and all(
-        getattr(read, field) == getattr(parsed, field) for field in Frame.__slots__
+        getattr(read, field) == getattr(parsed, field) for field in READ_FIELDS
     )
