@@ -275,7 +275,8 @@ class ConnectedClients:
         if connected is None:
             return
         for client_id in connected.ids:
-            if self.producer_named(client_id) is connection:
+            named = self._by_name.get(client_id)
+            if named is not None and named[0] is connection:
                 del self._by_name[client_id]
         for group in list(connected.producers):
             self._remove_producer(connection, group)
