@@ -27,6 +27,7 @@ from broker.certificates.certificate_authority import (
 from broker.config.security_config import SecurityFiles
 from broker.system.bounded_file_read import read_bounded
 from dledger.wire.peer_identity import SCHEME, PeerIdentity
+from dledger.wire.revoked_certificates import RevokedCertificates, read_serials
 from store.quoting import shortened
 
 ADMIN_ACCESS_KEY = "dledger-admin"
@@ -74,6 +75,40 @@ def init_directory(
         where = error.filename or files.directory
         raise SecurityDirectoryError(f"{where}: {error.strerror}") from error
     return made
+
+
+def revoke(files: SecurityFiles, names: Sequence[str], now: datetime) -> list[str]:
+    """Adds the certificates of nodes, ``GROUP/NODE``, to those that count no more. Returns their
+    serial numbers; they are listed once, however often this is asked.
+
+    Raises :class:`SecurityDirectoryError`.
+    """
+    try:
+        told = read_bounded(files.revoked, PEM_BYTES_MAX).decode()
+        known = set(read_serials(told))
+    except FileNotFoundError:
+        told, known = "", set()
+    except (OSError, ValueError) as error:
+        raise SecurityDirectoryError(f"{files.revoked}: {shortened(error)}") from None
+    found = []
+    for name in names:
+        path = files.certificate(name)
+        try:
+            certificate = x509.load_pem_x509_certificates(read_bounded(path, PEM_BYTES_MAX))[0]
+        except OSError as error:
+            raise SecurityDirectoryError(f"{path}: {error.strerror}") from None
+        except (ValueError, IndexError) as error:
+            raise SecurityDirectoryError(f"{path}: {shortened(error)}") from None
+        found.append(f"{certificate.serial_number:X}")
+        if certificate.serial_number not in known:
+            known.add(certificate.serial_number)
+            between = "" if not told or told.endswith("\n") else "\n"
+            told += f"{between}{found[-1]}  # {name}, {now:%Y-%m-%d}\n"
+    try:
+        _write(files.revoked, told.encode(), Made())
+    except OSError as error:
+        raise SecurityDirectoryError(f"{files.revoked}: {error.strerror}") from error
+    return found
 
 
 def _profile(files: SecurityFiles) -> str:
@@ -199,6 +234,8 @@ def _report(
     if days_left < EXPIRES_SOON_DAYS:
         problems.append("has expired" if expires <= now else f"expires in {days_left} days")
     if path != files.ca:
+        if f"{certificate.serial_number:X}" in RevokedCertificates(files.revoked):
+            problems.append("is revoked")
         if not identity:
             problems.append("names no node")
         if not any(_is_issued_by(certificate, each) for each in trusted):

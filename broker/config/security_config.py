@@ -68,6 +68,11 @@ class SecurityFiles:
         return os.path.join(self.directory, "cluster-secret")
 
     @property
+    def revoked(self) -> str:
+        """The serial numbers of certificates that count no more; it may be missing."""
+        return os.path.join(self.directory, "revoked")
+
+    @property
     def admin_profile(self) -> str:
         """What a client needs to be the first admin."""
         return os.path.join(self.directory, "admin.toml")

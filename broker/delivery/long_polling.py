@@ -2,12 +2,14 @@
 
 A held pull runs again at its deadline, and when a message with a wanted tag arrives in its queue.
 No sweep is needed. A message wakes the pulls of its queue in the turn after its entry was applied.
-Every pull has a timer of its own.
+Every pull has a timer of its own. Of very many that are due at once, some run in each turn of the
+event loop: clients choose their deadlines, and all of them may wait for one queue.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol, Self
@@ -15,6 +17,9 @@ from typing import Protocol, Self
 from broker.delivery.message_reader import rows
 from broker.limits import CLIENTS, CONSUME
 from store.io.filesystem import Bytes
+
+RUNS_IN_A_TURN = 128
+"""Pulls that run before the event loop goes on: some 5 ms."""
 
 
 class Owner(Protocol):
@@ -53,7 +58,8 @@ class LongPolling:
         self._held_max = held_max
         self._by_queue: dict[tuple[str, int], dict[HeldPull, None]] = {}
         self._by_owner: dict[Owner, dict[HeldPull, None]] = {}
-        self._woken: list[HeldPull] = []
+        self._woken: deque[HeldPull] = deque()
+        self._runs_soon = False
         self._count = 0
         self._expression_sizes = 0
 
@@ -83,7 +89,7 @@ class LongPolling:
         return True
 
     def arrived(self, topic: str, queue_id: int, new_rows: Bytes) -> None:
-        """Messages were applied: pulls that want one of them run at the end of this turn."""
+        """Messages were applied: pulls that want one of them run from the end of this turn on."""
         waiting = self._by_queue.get((topic, queue_id))
         if waiting is None:
             return
@@ -94,16 +100,12 @@ class LongPolling:
                     codes = {code for _, _, code in rows(new_rows)}
                 if pull.codes.isdisjoint(codes):
                     continue
-            self.drop(pull)
-            if not self._woken:
-                self._loop.call_soon(self._run_woken)
-            self._woken.append(pull)
+            self._run_soon(pull)
 
     def wake(self, topic: str, queue_id: int) -> None:
-        """All pulls of a queue run at once."""
+        """All pulls of a queue run from the end of this turn on."""
         for pull in list(self._by_queue.get((topic, queue_id), ())):
-            self.drop(pull)
-            pull.run()
+            self._run_soon(pull)
 
     def drop(self, pull: HeldPull) -> None:
         """Forgets a pull that is held; it will not run."""
@@ -128,14 +130,26 @@ class LongPolling:
                 self.drop(pull)
         self._woken.clear()
 
+    def _run_soon(self, pull: HeldPull) -> None:
+        self.drop(pull)
+        self._woken.append(pull)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._woken and not self._runs_soon:
+            self._runs_soon = True
+            self._loop.call_soon(self._run_woken)
+
     def _run_woken(self) -> None:
-        woken, self._woken = self._woken, []
-        for pull in woken:
-            pull.run()
+        try:
+            for _ in range(min(RUNS_IN_A_TURN, len(self._woken))):
+                self._woken.popleft().run()
+        finally:
+            self._runs_soon = False
+            self._go_on()
 
     def _expired(self, pull: HeldPull) -> None:
-        self.drop(pull)
-        pull.run()
+        self._run_soon(pull)
 
     def _closed(self, owner: Owner) -> None:
         for pull in list(self._by_owner.pop(owner, ())):

@@ -15,7 +15,7 @@ from broker.limits import CONSUME
 from broker.state.state_machine import STORE_TIMESTAMP_AT, BrokerStateMachine
 from store.errors import OutOfRangeError, StoreError
 from store.io.filesystem import Bytes
-from store.message.record import RECORD_FIXED_SIZE, RECORD_MAGIC, key_hash
+from store.message.record import RECORD_FIXED_SIZE, RECORD_MAGIC, decode_record, key_hash
 
 _START = Struct(">ii20xq")
 """Parts of a record: total size, magic, and at 28 its own position."""
@@ -77,8 +77,12 @@ class MessageLookup:
         count: int,
         done: Callable[[Sequence[Bytes], StoreError | None], None],
     ) -> None:
-        """The newest records of ``topic`` whose key has the hash of ``key``, newest first: at least
-        one, at most ``count`` and ``query_bytes_max``."""
+        """The newest records of ``topic`` whose key has the hash of ``key``, newest first: at most
+        ``count`` and ``query_bytes_max``, beside one in any case.
+
+        A hash has 32 bits, so somebody who may read one topic can make a key with the hash of any
+        key of another. Records of other topics are left out.
+        """
         try:
             found = self._machine.keys.lookup(
                 key_hash(topic, key.encode()), begin_ms, end_ms, count
@@ -101,7 +105,14 @@ class MessageLookup:
                 if left < 0 and ranges:
                     break
                 ranges.append(LogRange(position, size))
-            self._reader.load(ranges, done)
+            self._reader.load(ranges, loaded)
+
+        def loaded(parts: Sequence[Bytes], error: StoreError | None) -> None:
+            try:
+                own = [part for part in parts if decode_record(part).topic == topic]
+            except StoreError as damage:
+                own, error = [], damage
+            done(own, error)
 
         self._reader.load([LogRange(position, _I32.size) for position in positions], sized)
 

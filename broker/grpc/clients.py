@@ -138,6 +138,7 @@ class LeaderClients:
             PROTOCOL_VERSION,
             clients.now(),
             shares_queues=False,
+            owner="(grpc)",  # replies are for clients of RocketMQ 4
         )
         publishes = settings.client_type in PRODUCERS
         producers = [name_of(topic) for topic in settings.publishing.topics] if publishes else []

@@ -132,6 +132,7 @@ class SendCalls:
             request.message_id,
             commit=request.resolution == TransactionResolution.COMMIT,
             ended=done,
+            may=lambda topic: topic == name_of(request.topic),  # as was checked
         )
         await ended
         return [EndTransactionResponse(status=OK)]

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
 from broker.context import BrokerContext
 from broker.errors import QuotaExceededError
-from broker.grpc.access import consumes, publishes
-from broker.grpc.call import Call
+from broker.grpc.access import publishes
+from broker.grpc.call import Call, name_of
 from broker.grpc.clients import Clients, Session
 from broker.grpc.dispatcher import Dispatcher
 from broker.grpc.protocol.definition_pb2 import Code, Settings
@@ -16,7 +16,7 @@ from broker.grpc.protocol.service_pb2 import TelemetryCommand
 from broker.grpc.settings import PRODUCERS, answered_settings
 from broker.grpc.statuses import ANSWERED, OK, BadCallError
 from broker.limits import GRPC
-from broker.security.authorize import DESCRIBE, Access
+from broker.security.authorize import DESCRIBE, Access, consume, consume_as
 
 
 class Telemetry:
@@ -94,9 +94,6 @@ class Telemetry:
 def _access(settings: Settings) -> Iterable[Access]:
     if settings.client_type in PRODUCERS:
         return publishes(settings.publishing.topics)
-    group = settings.subscription.group
-    return [
-        access
-        for each in settings.subscription.subscriptions
-        for access in consumes(group, each.topic)
-    ]
+    subscription = settings.subscription
+    topics = [consume(name_of(each.topic)) for each in subscription.subscriptions]
+    return [consume_as(name_of(subscription.group)), *topics]

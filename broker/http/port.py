@@ -13,6 +13,7 @@ from broker.security.port_tls import PortTls, waiting_limits
 from dledger.wire.bad_request_log import BadRequestLog
 from dledger.wire.endpoint import listening_hosts
 from dledger.wire.tls_server import TlsServer
+from dledger.wire.unsent_limit import limit_unsent
 from store.quoting import FROM_OUTSIDE
 
 log = logging.getLogger(__name__)
@@ -84,7 +85,8 @@ class HttpPort:
                 limits.backlog,
             )
             self._server = await self._tls.listen(accept, self._host, self._port, waiting)
-        sockets = getattr(self._server, "sockets", None)
+        sockets = getattr(self._server, "sockets", ())
+        limit_unsent(sockets, limits.kernel_unsent)
         if sockets:
             self._port = sockets[0].getsockname()[1]
         self._connections.start()

@@ -75,9 +75,11 @@ class RemotingLimits:
     handshakes_max: int = 1024
     """With TLS, connections whose first byte or handshake has not come."""
     write_buffer_high: int = 1024 * 1024
-    """Bytes that wait for the peer to read; above, the server stops reading its requests."""
+    """Bytes that wait for the peer to read; above, the server handles none of its requests."""
     write_buffer_max: int = 64 * 1024 * 1024
-    """Answers to earlier requests still come after that; a peer that leaves more unread is cut."""
+    """Answers to held pulls still come after that; a peer that leaves more unread is cut."""
+    kernel_unsent: int = 128 * 1024
+    """Bytes that the kernel takes of each connection and has not sent: they are in no budget."""
 
     pending_max: int = 65_536
     """Requests of one connection that may wait for an answer."""
@@ -333,6 +335,7 @@ class NameServerLimits:
     """How long a silent broker may want to be known."""
 
     term_max: int = 1 << 62
+    """The greatest term of a leader that a registration may tell."""
     key_values_max: int = 10_000
     """Key-value pairs in all namespaces."""
 

@@ -130,6 +130,8 @@ class HttpLimits:
     """Connections that wait to be accepted."""
     handshakes_max: int = 128
     """As :attr:`RemotingLimits.handshakes_max`."""
+    kernel_unsent: int = 128 * 1024
+    """As :attr:`RemotingLimits.kernel_unsent`."""
     idle_seconds: float = 60.0
     """A connection without a request, with all its headers, for so long is closed."""
 

@@ -71,9 +71,10 @@ class NameServer:
         access: AccessControl | None = None,
         tls: PortTls | None = None,
         turn_clock: Callable[[], float] | None = None,
+        cpu_clock: Callable[[], float] | None = None,
     ) -> None:
-        """With ``access``, only who is of the cluster or an admin may write. ``turn_clock``: see
-        :class:`~broker.remoting.turn_limit.TurnLimit`."""
+        """With ``access``, only who is of the cluster or an admin may write. ``turn_clock``,
+        ``cpu_clock``: see :class:`~broker.remoting.turn_limit.TurnLimit`."""
         self._loop = loop
         self.routes = RouteTable(clock or (lambda: int(loop.time() * 1000)))
         self._key_values = KvConfig()
@@ -90,7 +91,10 @@ class NameServer:
         if access is not None:
             self.dispatch = guarded(self.dispatch, access, {}, without=READS)
         self.server = RemotingServer(
-            loop, host, port, self.dispatch, limits, tls=tls, clock=turn_clock
+            *(loop, host, port, self.dispatch, limits),
+            tls=tls,
+            clock=turn_clock,
+            cpu_clock=cpu_clock,
         )
 
     @property
@@ -377,6 +381,7 @@ async def serve(
         access=access,
         tls=tls,
         turn_clock=time.monotonic,
+        cpu_clock=time.thread_time,
     )
     await nameserver.start()
     return nameserver

@@ -12,11 +12,18 @@ from broker.remoting.forwarded_frame import client_address
 from broker.remoting.protocol.errors import RequestError
 from broker.remoting.protocol.frame import Frame
 from broker.security.access_control import AccessControl
-from broker.security.authorize import ADMINISTER, Access
+from broker.security.authorize import ADMINISTER, EVERYBODY, Access, Caller
 from dledger.wire.endpoint import address_host
 
 Classifier: TypeAlias = Callable[[Frame], Iterable[Access]]
 """What a request needs. Raises :class:`~broker.remoting.protocol.errors.FieldError`."""
+
+
+def caller_of(request: Frame) -> Caller:
+    """Who asks, as the guard has found out."""
+    caller = getattr(request, "caller", EVERYBODY)
+    assert isinstance(caller, Caller)  # noqa: S101 - only the guard sets it
+    return caller
 
 
 def guarded(
@@ -50,7 +57,7 @@ def guarded(
         # Where access control is permissive, anybody may forward, and name any client.
         address = connection.remote_address if enforced else client_address(connection, request)
         try:
-            access.check(
+            request.caller = access.check(
                 lambda: access.signed(request.ext, request.body, address_host(address)),
                 lambda: needed(request),
                 address,

@@ -27,6 +27,10 @@ NOTIFIED_PER_TURN = 2048
 """Members that are notified of changes before the event loop goes on: some 10 ms."""
 
 
+def _any(_topic: str) -> bool:
+    return True
+
+
 class ClientConnection(Protocol):
     """The way to a client: a :class:`~broker.remoting.connection.Connection`, or a client of gRPC.
     It is the client, too: nothing else is known by it."""
@@ -65,6 +69,10 @@ class Client:
     shares_queues: bool = True
     """Whether it takes its part of the queues, as the members of RocketMQ 4 share them out. One
     that receives by POP does not."""
+    owner: str = ""
+    """Its account, if accounts count. An id is not taken over from the client of another one."""
+    may_publish: Callable[[str], bool] = _any
+    """Whether it may send to a topic, and so may see messages of it that are not committed."""
 
     def as_json(self, connection: ClientConnection) -> dict[str, object]:
         return {
@@ -125,7 +133,8 @@ class ConnectedClients:
         self._to_notify: dict[str, None] = {}
         self.consumers: dict[str, ConsumerGroup] = {}
         self.producers: dict[str, dict[ClientConnection, Client]] = {}
-        self._by_name: dict[str, ClientConnection] = {}
+        self._by_name: dict[str, tuple[ClientConnection, str]] = {}
+        """The connection of each producer, and its account."""
 
     def start(self) -> None:
         """Begins to look for clients that fell silent."""
@@ -188,7 +197,9 @@ class ConnectedClients:
             connected.producers[group] = None
             self._memberships += 1
         members[connection] = client
-        self._by_name[client.client_id] = connection
+        named = self._by_name.get(client.client_id)
+        if named is None or named[1] == client.owner:
+            self._by_name[client.client_id] = connection, client.owner
 
     def add_consumer(
         self,
@@ -232,7 +243,8 @@ class ConnectedClients:
 
     def producer_named(self, client_id: str) -> ClientConnection | None:
         """The connection over which the latest heartbeat of that producer came, if it is there."""
-        return self._by_name.get(client_id)
+        named = self._by_name.get(client_id)
+        return None if named is None else named[0]
 
     def member_named(self, group: str, client_id: str) -> ClientConnection | None:
         """A connection of that member of a consumer group, if it is there."""
@@ -268,7 +280,8 @@ class ConnectedClients:
         if connected is None:
             return
         for client_id in connected.ids:
-            if self._by_name.get(client_id) is connection:
+            named = self._by_name.get(client_id)
+            if named is not None and named[0] is connection:
                 del self._by_name[client_id]
         for group in list(connected.producers):
             self._remove_producer(connection, group)

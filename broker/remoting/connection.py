@@ -33,10 +33,11 @@ from store.quoting import FROM_OUTSIDE, shortened
 logger = logging.getLogger("dledger.remoting")
 
 HEAVY_SECONDS = 10.0
-"""For so long a connection that took up much of a turn gives way to those that did not."""
+"""For so long a connection gives way to others that took up half a turn before all was handled."""
 
 UNPROVEN_SECONDS = 1.0
-"""So does a connection that was just made: else who is cut off would come again as a light one."""
+"""So does a connection that was not heard for so long: else who is cut off would come again as a
+light one."""
 
 UNLIMITED = RemotingLimits(turn_frames=sys.maxsize, turn_seconds=math.inf)
 """Of what clients read."""
@@ -64,11 +65,14 @@ class Connection(FrameWriter, asyncio.Protocol):
         "_dispatch",
         "_frames",
         "_hold",
+        "_in_line",
         "_incomplete_frame",
         "_last_heavy",
+        "_light",
         "_on_close",
         "_reader",
         "_turn_limit",
+        "_used",
         "forward",
         "number",
         "refusals",
@@ -104,8 +108,13 @@ class Connection(FrameWriter, asyncio.Protocol):
         """Those that wait for another turn; nothing is read meanwhile."""
         self._hold: asyncio.TimerHandle | None = None
         """Nor until then."""
-        self._last_heavy = loop.time() - HEAVY_SECONDS + UNPROVEN_SECONDS
-        """The loop's time when it last took up a large part of a turn."""
+        self._in_line = False
+        """Whether a turn will come for them."""
+        self._last_heavy = math.inf
+        """The loop's time when it last took up half a turn; infinite before anything has come."""
+        self._light = False
+        self._used = 0.0
+        """Seconds on the processor since its requests wait."""
         self._on_close: list[Callable[[Connection], None]] | None = []
         """None once the connection is lost."""
         self.remote_host_bytes = NO_HOST
@@ -161,6 +170,8 @@ class Connection(FrameWriter, asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.last_active = now = self._loop.time()
         turns = self._turn_limit
+        if self._last_heavy > now:
+            self._last_heavy = now - HEAVY_SECONDS + UNPROVEN_SECONDS
         frames = self._reader.feed(data)
         if turns.at != now:
             turns.begin(now)
@@ -168,13 +179,16 @@ class Connection(FrameWriter, asyncio.Protocol):
             return
         if self._budget is not None:
             self._budget.keep(self, len(data))
-        self._wait_for_turn(frames, new=now - self._last_heavy >= HEAVY_SECONDS)
+        self._light = now - self._last_heavy >= HEAVY_SECONDS
+        self._used = 0.0
+        self._wait_for_turn(frames)
 
     def _handle(self, frames: Iterator[Frame]) -> bool:
-        """Handles them, and returns True; False if the turn is over before."""
+        """Handles them, and returns True; False if the turn is over before, or the answers are to
+        be written first."""
         turns, clock = self._turn_limit, self._turn_limit.clock
-        began = clock()
         dispatch = self._dispatch
+        unwritten_max = self._limits.write_buffer_high
         flushes = not self._flush_due
         self._flush_due = True
         try:
@@ -201,9 +215,9 @@ class Connection(FrameWriter, asyncio.Protocol):
                 if self._closed:
                     return True
                 turns.left -= 1 + len(frame.body) // TURN_BYTES
-                if (turns.left <= turns.low or clock() > turns.ends_at) and turns.is_over():
-                    if clock() - began > self._limits.turn_seconds / 2:
-                        self._last_heavy = self._loop.time()
+                if self._out_size > unwritten_max or (
+                    (turns.left <= turns.low or clock() > turns.ends_at) and turns.is_over()
+                ):
                     return False
         except FrameError as error:
             self.refuse("it does not speak RocketMQ's protocol (%s)", shortened(error))
@@ -222,28 +236,45 @@ class Connection(FrameWriter, asyncio.Protocol):
                 self._flush_due = False
         return True
 
-    def _wait_for_turn(self, frames: Iterator[Frame], *, new: bool) -> None:
+    def _wait_for_turn(self, frames: Iterator[Frame]) -> None:
         if self._closed:
             return
         self._frames = frames
         self._set_reading()
-        self._turn_limit.wait(self._go_on, new=new)
+        if self._may_answer and not self._in_line:
+            self._in_line = True
+            self._turn_limit.wait(self._go_on, light=self._light)
 
     def _go_on(self) -> None:
-        frames, self._frames = self._frames, None
-        if frames is None or self._closed:
+        self._in_line = False
+        if self._closed or not self._may_answer:
             return
-        if not self._handle(frames):
-            self._wait_for_turn(frames, new=False)
+        frames, self._frames = self._frames, None
+        if frames is None:
+            return
+        cpu_clock = self._turn_limit.cpu_clock
+        began = cpu_clock()
+        done = self._handle(frames)
+        self._used += cpu_clock() - began
+        if self._used > self._limits.turn_seconds / 2:
+            self._light = False
+            self._last_heavy = self._loop.time()
+        if not done:
+            self._wait_for_turn(frames)
             return
         if self._budget is not None:
             self._budget.keep(self, 0)
         self._set_reading()
 
     @property
+    def _may_answer(self) -> bool:
+        """Whether requests that have come are handled now."""
+        return True
+
+    @property
     def _reads(self) -> bool:
         """Whether more is read now."""
-        return self._frames is None and self._hold is None
+        return self._frames is None and self._hold is None and self._may_answer
 
     def hold_reading(self, seconds: float) -> None:
         """Reads nothing more for so long: the peer is beyond a quota."""

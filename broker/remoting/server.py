@@ -14,13 +14,14 @@ from broker.remoting.turn_limit import TurnLimit
 from broker.security.port_tls import PortTls, waiting_limits
 from dledger.wire.endpoint import listening_hosts
 from dledger.wire.tls_server import TlsServer
+from dledger.wire.unsent_limit import limit_unsent
 from store.quoting import FROM_OUTSIDE
 
 logger = logging.getLogger("dledger.remoting")
 
 
 class AcceptedConnection(Connection):
-    """A connection that stops reading requests while its peer does not read the answers."""
+    """A connection that handles no requests while its peer does not read the answers."""
 
     __slots__ = ("_takes_answers", "unread")
 
@@ -32,17 +33,20 @@ class AcceptedConnection(Connection):
         super().connection_made(transport)
 
     @property
-    def _reads(self) -> bool:
-        return self._takes_answers and super()._reads
+    def _may_answer(self) -> bool:
+        return self._takes_answers
 
     def pause_writing(self) -> None:
         self._takes_answers = False
+        self._light = False
         self._set_reading()
 
     def resume_writing(self) -> None:
         self._takes_answers = True
         self.unread.keep(self, 0)
         self._set_reading()
+        if self._frames is not None:
+            self._wait_for_turn(self._frames)
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -52,7 +56,7 @@ class AcceptedConnection(Connection):
         super()._flush()
         if self._unsent_max > self._limits.unread_each:
             self.unread.keep(self, self._unsent_max)
-        # Requests taken before the pause are still answered, held pulls and pushes included.
+        # Held pulls and pushes still come after the pause.
         if not self._closed and self.buffered > self._limits.write_buffer_max:
             self.refuse("it does not read its answers")
 
@@ -79,10 +83,11 @@ class RemotingServer:
         forward: Forward | None = None,
         tls: PortTls | None = None,
         clock: Callable[[], float] | None = None,
+        cpu_clock: Callable[[], float] | None = None,
         vip_port: int | None = None,
     ) -> None:
         """Without ``tls`` the port speaks none. ``vip_port`` is a second port, served alike.
-        ``clock``: see :class:`TurnLimit`."""
+        ``clock``, ``cpu_clock``: see :class:`TurnLimit`."""
         self._loop = loop
         self._host = host
         self._port = port
@@ -103,7 +108,7 @@ class RemotingServer:
         self._unread = ByteBudget(
             "answers that nobody reads", own.unread_max, own.unread_each, _buffered
         )
-        self._turn_limit = TurnLimit(loop, own, clock)
+        self._turn_limit = TurnLimit(loop, own, clock, cpu_clock)
         self._idle_timer: asyncio.TimerHandle | None = None
         self._all_closed: asyncio.Future[None] | None = None
 
@@ -170,7 +175,8 @@ class RemotingServer:
             )
             server = await self._tls.listen(self.accept, self._host, port, waiting)
         self._listening.append(server)
-        sockets = getattr(server, "sockets", None)
+        sockets = getattr(server, "sockets", ())
+        limit_unsent(sockets, limits.kernel_unsent)
         return int(sockets[0].getsockname()[1]) if sockets else port
 
     def _stop_listening(self) -> None:

@@ -5,9 +5,9 @@ connection up to 32 times before anything else is done, 8 MB in all: more than a
 that time no heartbeat leaves, and a leader is deposed.
 
 Connections that find the turn over wait for a later one, as in the scheduler FQ-CoDel (RFC 8290):
-each may use a small share of a turn, and who has just come goes before who has used up a share, or
-took up much of a turn just now. So a client with few requests waits for few turns, however much
-others send.
+each may use a small share of a turn, and the light ones go before those that took up much just now.
+So a client with few requests waits for few turns, however much others send. Who took up much is
+told by the time on the processor: on a busy machine a thread may stand still within any request.
 """
 
 from __future__ import annotations
@@ -35,14 +35,15 @@ class TurnLimit:
 
     __slots__ = (
         "_frames",
+        "_heavy",
+        "_light",
         "_loop",
-        "_new",
-        "_old",
         "_renewing",
         "_seconds",
         "_stop",
         "at",
         "clock",
+        "cpu_clock",
         "ends_at",
         "left",
         "low",
@@ -53,18 +54,20 @@ class TurnLimit:
         loop: asyncio.AbstractEventLoop,
         limits: RemotingLimits,
         clock: Callable[[], float] | None = None,
+        cpu_clock: Callable[[], float] | None = None,
     ) -> None:
         """``clock`` gives seconds also within a turn; by default it is the loop's, which stands
-        still there."""
+        still there. ``cpu_clock`` gives those that this thread ran; by default it is ``clock``."""
         self._loop = loop
         self._frames = limits.turn_frames
         self._seconds = limits.turn_seconds
         self._renewing = False
         self._stop = 0
         """A connection may go on while more than these are left."""
-        self._new: deque[Callable[[], None]] = deque()
-        self._old: deque[Callable[[], None]] = deque()
+        self._light: deque[Callable[[], None]] = deque()
+        self._heavy: deque[Callable[[], None]] = deque()
         self.clock = clock or loop.time
+        self.cpu_clock = cpu_clock or self.clock
         self.at = -1.0
         """The loop's time in this turn."""
         self.ends_at = 0.0
@@ -84,10 +87,10 @@ class TurnLimit:
         self._renew_soon()
         return self.left <= self._stop
 
-    def wait(self, go_on: Callable[[], None], *, new: bool) -> None:
-        """Calls ``go_on`` once, in a later turn in which there are some left. ``new``: it has used
-        up no share."""
-        (self._new if new else self._old).append(go_on)
+    def wait(self, go_on: Callable[[], None], *, light: bool) -> None:
+        """Calls ``go_on`` once, in a later turn in which there are some left. ``light``: it has
+        taken up little."""
+        (self._light if light else self._heavy).append(go_on)
         self._renew_soon()
 
     def _renew_soon(self) -> None:
@@ -99,16 +102,16 @@ class TurnLimit:
         self._renewing = False
         self.left = self._frames
         self.begin(self._loop.time())
-        waiting = len(self._new) + len(self._old)
+        waiting = len(self._light) + len(self._heavy)
         if not waiting:
             return
         share = max(SHARE_MIN, self._frames // waiting)
-        # However many come again and again, the others have half of the turn.
-        self._serve(self._new, share, self.left // 2 if self._old else 0)
-        self._serve(self._old, share, 0)
-        self._serve(self._new, share, 0)
+        # However many are light, the others have half of the turn.
+        self._serve(self._light, share, self.left // 2 if self._heavy else 0)
+        self._serve(self._heavy, share, 0)
+        self._serve(self._light, share, 0)
         self._stop, self.low = 0, self._frames // 2
-        if self._new or self._old:
+        if self._light or self._heavy:
             self._renew_soon()
 
     def _serve(self, waiting: deque[Callable[[], None]], share: int, reserve: int) -> None:

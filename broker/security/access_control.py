@@ -22,7 +22,7 @@ from broker.security.accounts import (
     unpack_account,
     unpack_white_list,
 )
-from broker.security.authorize import ANONYMOUS, Access, Caller, authorize
+from broker.security.authorize import ANONYMOUS, EVERYBODY, Access, Caller, authorize
 from broker.security.cluster_secrets import CLUSTER_ACCESS_KEY, ClusterSecrets
 from broker.security.credentials import Credentials
 from broker.security.key_sealing import KeySealer, SealedKeyError
@@ -76,12 +76,12 @@ class AccessControl:
         address: str,
         *,
         always: bool = False,
-    ) -> None:
-        """Raises :class:`~broker.errors.AccessDeniedError` for what must not be done.
+    ) -> Caller:
+        """Who asks. Raises :class:`~broker.errors.AccessDeniedError` for what must not be done.
 
         ``caller`` tells who asks, or raises the same; ``needed`` what that needs. ``address`` is
         for the log. Where access control is permissive a refusal is told there only, unless
-        ``always``.
+        ``always``, and all that anybody wants later is allowed.
         """
         try:
             found = caller()
@@ -96,6 +96,8 @@ class AccessControl:
             log.warning("%s: %s: %s", address, told, error, extra=FROM_OUTSIDE)
             if must:
                 raise
+            return EVERYBODY
+        return found if self.enforcing else EVERYBODY
 
     def signed(self, ext: Mapping[str, object], body: bytes, host: str) -> Caller:
         """Who signed a request that came from ``host``."""

@@ -86,6 +86,9 @@ class Caller:
 
 ANONYMOUS = Caller("nobody")
 
+EVERYBODY = Caller("everybody", trusted=True)
+"""Who asks where access control is not enforced."""
+
 
 def authorize(caller: Caller, access: Access) -> str:
     """Why the caller may not, for the caller and the log; empty where it may."""

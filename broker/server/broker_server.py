@@ -53,6 +53,7 @@ class BrokerServer(Generic[B]):
             forward=self.broker.forwarder.take,
             tls=environment.tls,
             clock=environment.clock,
+            cpu_clock=environment.cpu_clock,
             vip_port=config.vip_address.port if config.vip_address else None,
         )
         self._registrar = Registrar(

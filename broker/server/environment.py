@@ -56,14 +56,14 @@ class Environment:
     """All external parts of a broker, while its data is open.
 
     ``loop`` gives the time, and opens connections and ports. ``wall_clock`` gives milliseconds
-    since 1970, ``clock`` seconds for latencies that never run backward, ``new_incarnation`` a
-    number that no other disk has. ``make_transport`` gives a connection to the peers, one at a
-    time. ``on_hole`` is told what is wrong with a log that peers must fill before the broker
-    starts. ``set_log_level`` sets how much this process logs. ``make_ingest`` and ``make_delivery``
-    make the two doors of a broker of their parts, traced or not. ``secrets`` are needed if access
-    control is on. ``tls`` is that of the ports of clients, if they speak it. ``make_grpc``
-    makes the gRPC port, if there is one: grpcio has threads and sockets of its own, so it runs in
-    no simulation. ``close`` releases
+    since 1970, ``clock`` seconds for latencies that never run backward, ``cpu_clock`` the seconds
+    that the loop's thread ran (by default ``clock``), ``new_incarnation`` a number that no other
+    disk has. ``make_transport`` gives a connection to the peers, one at a time. ``on_hole`` is told
+    what is wrong with a log that peers must fill before the broker starts. ``set_log_level`` sets
+    how much this process logs. ``make_ingest`` and ``make_delivery`` make the two doors of a broker
+    of their parts, traced or not. ``secrets`` are needed if access control is on. ``tls`` is that
+    of the ports of clients, if they speak it. ``make_grpc`` makes the gRPC port, if there is one:
+    grpcio has threads and sockets of its own, so it runs in no simulation. ``close`` releases
     everything, when nothing runs any more.
     """
 
@@ -83,6 +83,7 @@ class Environment:
     secrets: ClusterSecrets | None = None
     tls: PortTls | None = None
     make_grpc: Callable[[BrokerContext, LeaderAddress, ClientSecurity], Wire] | None = None
+    cpu_clock: Callable[[], float] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,6 +100,7 @@ def os_environment(
         rng=rng,
         wall_clock=system_clock_ms,
         clock=time.monotonic,
+        cpu_clock=time.thread_time,
         new_incarnation=lambda: rng.randrange(FIRST_INCARNATION, 1 << 62),
         set_log_level=set_level,
         make_ingest=make_ingest,

@@ -9,6 +9,7 @@ from broker.security.cluster_secrets import ClusterSecrets, read_cluster_secrets
 from broker.security.port_tls import PortTls, port_tls
 from dledger.wire.peer_dialler import PeerSecurity
 from dledger.wire.peer_identity import Admission, PeerIdentity
+from dledger.wire.revoked_certificates import RevokedCertificates
 from dledger.wire.tls_contexts import TlsContexts, TlsFiles, TlsFilesError
 
 
@@ -40,7 +41,8 @@ def read_peer_security(config: NodeConfig) -> PeerSecurity | None:
     except TlsFilesError as error:
         raise ConfigError(str(error)) from error
     identity = PeerIdentity(config.cluster, config.group, config.node)
-    return PeerSecurity(contexts, Admission(identity, config.security.peers == ENFORCING))
+    revoked = RevokedCertificates(files.revoked)
+    return PeerSecurity(contexts, Admission(identity, config.security.peers == ENFORCING, revoked))
 
 
 def read_port_tls(security: SecurityConfig, name: str) -> PortTls | None:

@@ -20,6 +20,7 @@ from random import Random
 from broker.delivery.message_lookup import MessageLookup
 from broker.errors import (
     REFUSALS,
+    AccessDeniedError,
     Refusal,
     TransactionMismatchError,
     UnavailableError,
@@ -27,6 +28,7 @@ from broker.errors import (
 from broker.group_commit.batcher import Batcher
 from broker.remoting.connected_clients import ConnectedClients
 from broker.remoting.protocol.codes import RequestCode
+from broker.scheduled.republisher import real_queue
 from broker.state.commands import CheckTransaction, EndTransaction
 from broker.state.open_transactions import OpenTransaction
 from broker.state.state_machine import BrokerStateMachine
@@ -47,6 +49,10 @@ log = logging.getLogger(__name__)
 
 Ended = Callable[[Refusal | None], None]
 """Called once when an end request ended: None when its transaction has ended so."""
+
+
+May = Callable[[str], bool]
+"""Whether who ends a transaction may send to its topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +88,7 @@ class _Ending:
     """An end request in progress, and its waiter."""
 
     commit: bool
-    waiting: list[Ended] = field(default_factory=list)
+    waiting: list[tuple[May, Ended]] = field(default_factory=list)
 
 
 class TransactionCoordinator:
@@ -164,13 +170,15 @@ class TransactionCoordinator:
         *,
         commit: bool,
         ended: Ended,
+        may: May = lambda _topic: True,
     ) -> None:
         """Ends the transaction of the half message at ``offset`` and ``position``.
 
         Raises :class:`~broker.errors.TransactionMismatchError` if the group has no such open
         transaction, and :class:`~dledger.errors.NotLeaderError`. ``ended`` gets
-        :class:`~broker.errors.UnavailableError` if the half message cannot be read: the transaction
-        is still open.
+        :class:`~broker.errors.UnavailableError` if the half message cannot be read, and
+        :class:`~broker.errors.AccessDeniedError` if its topic is none to which the caller ``may``
+        send: the transaction is still open.
         """
         self._batcher.check_serving()
         transaction = self._machine.state.transactions.get(offset)
@@ -191,9 +199,9 @@ class TransactionCoordinator:
         if under_way is not None:
             if under_way.commit is not commit:
                 raise TransactionMismatchError("the transaction is being ended the other way")
-            under_way.waiting.append(ended)
+            under_way.waiting.append((may, ended))
             return
-        ending = self._ending[offset] = _Ending(commit, [ended])
+        ending = self._ending[offset] = _Ending(commit, [(may, ended)])
 
         def loaded(data: Bytes, error: StoreError | None) -> None:
             try:
@@ -217,6 +225,10 @@ class TransactionCoordinator:
             raise TransactionMismatchError(
                 f"The message id wrong: {message_id} is that of another message"
             )
+        self._refuse_strangers(real_queue(record.properties)[0], ending)
+        if not ending.waiting:
+            del self._ending[offset]
+            return
         publication = [committed_message(record, self._batcher.topic)] if ending.commit else []
         self._batcher.add_in_one_entry(
             publication,
@@ -224,10 +236,19 @@ class TransactionCoordinator:
             partial(self._ended, offset, ending),
         )
 
+    @staticmethod
+    def _refuse_strangers(topic: str, ending: _Ending) -> None:
+        asked, ending.waiting = ending.waiting, []
+        for may, ended in asked:
+            if may(topic):
+                ending.waiting.append((may, ended))
+            else:
+                ended(AccessDeniedError("the transaction is of a topic to which you may not send"))
+
     def _ended(self, offset: int, ending: _Ending, error: Refusal | None) -> None:
         if self._ending.get(offset) is ending:
             del self._ending[offset]
-        for ended in ending.waiting:
+        for _may, ended in ending.waiting:
             ended(error)
 
     # --- asking
@@ -297,11 +318,15 @@ class TransactionCoordinator:
             try:
                 if fault is not None:
                     raise fault
-                ext, body = check_request(decode_record(data), checks)
+                record = decode_record(data)
+                ext, body = check_request(record, checks)
             except StoreError as damage:
                 log.warning("cannot ask about the transaction at offset %d: %s", offset, damage)
                 return
-            members = list(self._clients.producers.get(group, ()))
+            # Anybody may say that it is of a group of producers.
+            topic, _queue_id = real_queue(record.properties)
+            found = self._clients.producers.get(group, {})
+            members = [way for way, client in found.items() if client.may_publish(topic)]
             if members:
                 self._rng.choice(members).push(RequestCode.CHECK_TRANSACTION_STATE, ext, (body,))
 

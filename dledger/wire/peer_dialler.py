@@ -13,7 +13,7 @@ import aiohttp
 from dledger.errors import PeerError
 from dledger.wire.codec import MESSAGE_BYTES_MAX
 from dledger.wire.features import FEATURES, HEADER, pack_features
-from dledger.wire.peer_identity import Admission, identity_of
+from dledger.wire.peer_identity import Admission
 from dledger.wire.peer_link import PATH, DialledConnection
 from dledger.wire.tls_contexts import TlsContexts
 from dledger.wire.tls_server import tls_reason
@@ -103,7 +103,8 @@ class PeerDialler:
         except (aiohttp.ServerDisconnectedError, aiohttp.WSServerHandshakeError) as error:
             raise PeerError(f"it does not take us: {shortened(error)}") from error
         try:
-            security.admission.check_dialled(peer, identity_of(connection.transport))
+            certified = security.admission.certified(connection.transport)
+            security.admission.check_dialled(peer, certified)
         except PeerError:
             connection.transport.abort()
             raise

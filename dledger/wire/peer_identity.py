@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from dledger.errors import PeerError
 from dledger.wire.greeting import Greeting, check_address
+from dledger.wire.revoked_certificates import RevokedCertificates
 
 SCHEME = "dledger://"
 
@@ -60,7 +61,7 @@ def identity_of(transport: asyncio.BaseTransport | None) -> PeerIdentity | None:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Decides with whom a node talks. ``own`` is the node.
+    """Decides with whom a node talks. ``own`` is the node. ``revoked`` certificates name nobody.
 
     On a connection over TLS the certificate must name the peer. ``required`` refuses every other
     connection; otherwise it is believed what it says.
@@ -68,6 +69,17 @@ class Admission:
 
     own: PeerIdentity
     required: bool
+    revoked: RevokedCertificates | None = None
+
+    def certified(self, transport: asyncio.BaseTransport | None) -> PeerIdentity | None:
+        """Who is at the other end of a connection; None without TLS. Raises
+        :class:`~dledger.errors.PeerError` where the certificate is revoked."""
+        found = identity_of(transport)
+        if found is not None and transport is not None and self.revoked is not None:
+            serial = transport.get_extra_info("peercert")["serialNumber"]
+            if serial in self.revoked:
+                raise PeerError(f"the certificate {serial} of {found} is revoked")
+        return found
 
     def check_connected(self, certified: PeerIdentity | None) -> None:
         """Whether who dialled may say anything. Raises :class:`~dledger.errors.PeerError`."""

@@ -27,7 +27,7 @@ from dledger.wire.endpoint import Endpoint, is_address, join_host_port
 from dledger.wire.features import HEADER, unpack_features
 from dledger.wire.greeting import Greeting, host_of, pack_greeting, unpack_greeting
 from dledger.wire.peer_dialler import PeerDialler, PeerSecurity
-from dledger.wire.peer_identity import Admission, PeerIdentity, identity_of
+from dledger.wire.peer_identity import Admission, PeerIdentity
 from dledger.wire.peer_link import DialledConnection, PeerLink
 from dledger.wire.peer_listener import PeerListener
 from dledger.wire.stranger_limits import StrangerLimits
@@ -283,8 +283,8 @@ class WebSocketTransport:
     async def _accept(self, request: web.Request) -> web.WebSocketResponse:
         if hdrs.ORIGIN in request.headers:  # a browser asks for a page, and peers are none
             raise web.HTTPForbidden(text="no page may speak to a peer's port")
-        certified = identity_of(request.transport)
         try:
+            certified = self._admission.certified(request.transport)
             self._admission.check_connected(certified)
         except PeerError as error:
             self._listener.refused(request.remote, error)

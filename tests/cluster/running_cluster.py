@@ -168,12 +168,18 @@ class RunningCluster:
 
 
 def start_cluster(
-    directory: Path, secured: bool = False, /, *, nodes: int = 3, **settings: int | str
+    directory: Path,
+    secured: bool = False,
+    /,
+    *,
+    nodes: int = 3,
+    secured_peers: str = "off",
+    **settings: int | str,
 ) -> RunningCluster:
     """Starts a new cluster and waits until it serves; ``settings`` are of every ``node.toml``.
 
     ``secured``: with access control, and TLS for who wants it. ``$DLEDGER_PROFILE`` must be
-    :func:`admin_profile`.
+    :func:`admin_profile`. ``secured_peers`` is then TLS between nodes.
     """
     design_cluster(directory, nodes=nodes, ports=Ports(0, 0, 0)).write()
     for path in directory.glob("*/*/node.toml"):
@@ -185,7 +191,7 @@ def start_cluster(
             assert count == 1, f"{path} has no {key}"
         path.write_text(text)
     if secured:
-        _secure(directory)
+        _secure(directory, secured_peers)
     local = open_cluster(directory)
     try:
         local.start()
@@ -201,9 +207,9 @@ def admin_profile(directory: Path) -> Path:
     return directory / "security" / "admin.toml"
 
 
-def _secure(directory: Path) -> None:
+def _secure(directory: Path, peers: str) -> None:
     made = directory / "security"
-    section = f'\n[security]\ndirectory = {json.dumps(str(made))}\npeers = "off"\n'
+    section = f'\n[security]\ndirectory = {json.dumps(str(made))}\npeers = "{peers}"\n'
     files = sorted(directory.glob("*/*/node.toml"))
     assert run_command(["security", "init", str(made), str(files[0]), "namesrv=127.0.0.1"]) == 0
     for path in files:

@@ -6,6 +6,7 @@ Each attack returns how many inputs it sent.
 from __future__ import annotations
 
 import asyncio
+import ssl
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -66,8 +67,11 @@ async def say_requests(
     return sent
 
 
-async def say_bytes(host: str, port: int, make: Make, seconds: float) -> int:
-    """Streams of inputs, a connection for each; answers are read for a moment."""
+async def say_bytes(
+    host: str, port: int, make: Make, seconds: float, *, tls: ssl.SSLContext | None = None
+) -> int:
+    """Streams of inputs, a connection for each, with ``tls`` behind its handshake; answers are read
+    for a moment."""
     loop = asyncio.get_running_loop()
     ends_at = loop.time() + seconds
     sent = 0
@@ -75,7 +79,7 @@ async def say_bytes(host: str, port: int, make: Make, seconds: float) -> int:
     async def stream() -> None:
         nonlocal sent
         async with asyncio.timeout(CONNECT_SECONDS):
-            reader, writer = await asyncio.open_connection(host, port)
+            reader, writer = await asyncio.open_connection(host, port, ssl=tls)
         try:
             for data in make():
                 sent += 1

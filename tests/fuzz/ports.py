@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
+import ssl
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -16,10 +17,15 @@ from typing import Any
 
 import orjson
 
+from broker.certificates.security_directory import init_directory
+from broker.cli.terminal.options import DEFAULT_CLUSTER
+from broker.config.security_config import SecurityFiles
 from broker.remoting.client import RemotingClient
 from broker.remoting.protocol.codes import RequestCode
 from broker.security.credentials import NO_SECURITY, ClientSecurity, read_profile
 from dledger.wire.endpoint import Endpoint
+from dledger.wire.peer_identity import PeerIdentity
+from dledger.wire.tls_contexts import TlsContexts, TlsFiles
 from tests.broker.single_broker import send_ext
 from tests.cluster.running_cluster import RunningCluster, admin_profile, start_cluster
 from tests.fuzz.floods import BIG, FLOODS, ORDERS, Address, Ports
@@ -130,7 +136,7 @@ def servers(directory: Path, *, secured: bool) -> Iterator[RunningCluster]:
     before = os.environ.get("DLEDGER_PROFILE")
     if secured:
         os.environ["DLEDGER_PROFILE"] = str(profile)
-    cluster = start_cluster(directory, secured, nodes=1)
+    cluster = start_cluster(directory, secured, nodes=1, secured_peers="enforcing")
     try:
         yield cluster
     finally:
@@ -155,9 +161,14 @@ async def prepare(address: str, security: ClientSecurity) -> None:
 
 
 def attacks(
-    ports: Ports, requests: Requests, rng: Random, security: ClientSecurity
+    ports: Ports,
+    requests: Requests,
+    rng: Random,
+    security: ClientSecurity,
+    peer_tls: ssl.SSLContext | None,
 ) -> Mapping[str, Attack]:
-    """All of them. The first ones say much, the others are :data:`FLOODS`."""
+    """All of them. The first ones say much, the others are :data:`FLOODS`. With ``peer_tls`` the
+    attacker has the certificate of a node, and the port of peers is attacked behind TLS, too."""
     remoting, namesrv = (f"{host}:{port}" for host, port in (ports.remoting, ports.namesrv))
 
     def flood(name: str) -> Attack:
@@ -172,6 +183,15 @@ def attacks(
         ),
         "HTTP": lambda s: say_bytes(*ports.http, lambda: http_requests(rng), s),
         "peers": lambda s: say_bytes(*ports.peer, lambda: peer_frames(rng), s),
+        **(
+            {}
+            if peer_tls is None
+            else {
+                "peers behind TLS": lambda s: say_bytes(
+                    *ports.peer, lambda: peer_frames(rng), s, tls=peer_tls
+                )
+            }
+        ),
         **{name: flood(name) for name in FLOODS},
     }
 
@@ -207,7 +227,8 @@ def attack_ports(
         )
         rng = Random(seed)
         requests = Requests(rng, codes_left_out=frozenset() if secured else ADMIN_POWER)
-        found = attacks(ports, requests, rng, security)
+        peer_tls = _stolen_node(directory / "security") if secured else None
+        found = attacks(ports, requests, rng, security, peer_tls)
         chosen = {name: attack for name, attack in found.items() if only in name}
         try:
             result = asyncio.run(_attack(chosen, seconds, witness, Observer(cluster), note))
@@ -263,6 +284,16 @@ def _findings(name: str, seen: dict[str, Any], resident_mib: int) -> list[str]:
     if resident_mib << 20 > RESIDENT_BYTES_MAX:
         found.append(f"{name}: a process had {resident_mib} MiB")
     return found
+
+
+def _stolen_node(made: Path) -> ssl.SSLContext:
+    """Shows a certificate of the node ``n1``, which is no member."""
+    files = SecurityFiles(str(made))
+    stolen = PeerIdentity(DEFAULT_CLUSTER, "broker-a", "n1")
+    init_directory(files, DEFAULT_CLUSTER, {stolen: ["127.0.0.1"]}, days=1, renew=False)
+    name = "broker-a/n1"
+    own = TlsFiles(files.ca, files.certificate(name), files.key(name))
+    return TlsContexts(own).client_context()
 
 
 def _account(cluster: RunningCluster) -> Path:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import click
 
-from broker.cli.commands.security_files import init, status
+from broker.cli.commands.security_files import init, revoke, status
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.name_arguments import checked
 from broker.cli.terminal.numbers import WholeRange
@@ -60,6 +60,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 command = Group(notes=NOTES)
 command.add_command(init)
 command.add_command(status)
+command.add_command(revoke)
 user = Group("user", help="Accounts of the cluster.")
 command.add_command(user)
 account_argument = click.argument("name", type=_access_key, help="Its access key.")

@@ -94,6 +94,31 @@ def init(
 @click.command(
     cls=Command,
     examples="""\
+  dledger security revoke security broker-a/n3       then copy the file revoked to each node
+""",
+)
+@click.argument("directory", metavar="DIR")
+@click.argument("nodes", metavar="NODE...", nargs=-1, required=True, help="GROUP/NODE.")
+@json_option
+def revoke(*, directory: str, nodes: tuple[str, ...], output: Output) -> None:
+    """List the certificates of lost nodes as revoked: other nodes refuse them."""
+    from broker.certificates import security_directory  # noqa: PLC0415 - it takes a while
+
+    names = ["/".join(filter(None, _name(each))) for each in nodes]
+    files = SecurityFiles(os.path.abspath(directory))
+    try:
+        serials = security_directory.revoke(files, names, datetime.now(UTC))
+    except security_directory.SecurityDirectoryError as error:
+        raise CommandError(str(error)) from error
+    if output.document({"file": files.revoked, "serials": serials}):
+        return
+    print(f"{files.revoked}: {', '.join(serials)}")
+    print("Copy it into the security directory of each node. It counts for the next connection.")
+
+
+@click.command(
+    cls=Command,
+    examples="""\
   dledger security status security        until when they last, and what is wrong with them
   dledger security status                 how the running nodes are set
 """,

@@ -9,6 +9,7 @@ from broker.context import BrokerContext
 from broker.delivery.message_filter import message_filter
 from broker.filter.subscription import Subscription
 from broker.limits import CLIENTS
+from broker.remoting.access_guard import caller_of
 from broker.remoting.connected_clients import Client, ClientConnection, ConsumerSettings
 from broker.remoting.connection import Connection
 from broker.remoting.processors.json_body import json_object, objects_of
@@ -17,6 +18,7 @@ from broker.remoting.protocol.errors import FieldError, RequestError
 from broker.remoting.protocol.ext_fields import ext_str
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.java_json import encode_json
+from broker.security.authorize import authorize, publish
 from store.quoting import quoted
 
 CONSUME_TYPES = ("CONSUME_ACTIVELY", "CONSUME_PASSIVELY", "CONSUME_POP")
@@ -46,7 +48,12 @@ class ClientManageProcessor:
         if type(client_id) is not str or not client_id:
             raise FieldError(f"the heartbeat has no clientID: {quoted(client_id)}")
         _check_size("the clientID", client_id)
-        client = Client(client_id, request.language, request.version, self._clients.now())
+        caller = caller_of(request)
+        client = Client(
+            *(client_id, request.language, request.version, self._clients.now()),
+            owner=caller.name,
+            may_publish=lambda topic: not authorize(caller, publish(topic)),
+        )
         producer_data, consumer_data = (
             objects_of(body, name) for name in ("producerDataSet", "consumerDataSet")
         )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from broker.context import BrokerContext
+from broker.remoting.access_guard import caller_of
 from broker.remoting.connection import Connection
 from broker.remoting.error_responses import respond_when_done
 from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.errors import RequestError
 from broker.remoting.protocol.ext_fields import ext_int, ext_str
 from broker.remoting.protocol.frame import Frame
+from broker.security.authorize import authorize, publish
 
 UNKNOWN, COMMIT, ROLLBACK = 0, 8, 12
 """RocketMQ's words for outcomes, bits of the system flag."""
@@ -36,6 +38,7 @@ class EndTransactionProcessor:
             connection.respond(request)
             return
 
+        caller = caller_of(request)
         self._context.transactions.end(
             offset,
             position,
@@ -43,4 +46,5 @@ class EndTransactionProcessor:
             message_id,
             commit=outcome == COMMIT,
             ended=respond_when_done(connection, request),
+            may=lambda topic: not authorize(caller, publish(topic)),
         )

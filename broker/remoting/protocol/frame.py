@@ -75,6 +75,7 @@ class Frame:
 
     __slots__ = (
         "body",
+        "caller",
         "code",
         "ext",
         "flag",
@@ -106,6 +107,9 @@ class Frame:
         self.ext: dict[str, ExtValue] = {} if ext is None else ext
         self.body = body
         self.serialization = serialization
+
+    caller: object
+    """Who asks, set where access control is on."""
 
     @property
     def is_response(self) -> bool:

@@ -71,6 +71,10 @@ _BASE64_MARKS = b"+/="
 _ZERO, _SEVEN, _EIGHT = b"078"
 
 
+READ_FIELDS = tuple(field for field in Frame.__slots__ if field != "caller")
+"""Those that a header or its connection tells."""
+
+
 class TemplatedFrame(Frame):
     """A frame with a header like a model; its ``ext`` is made on demand."""
 
@@ -353,5 +357,5 @@ def _reads(template: HeaderTemplate, header: bytes) -> bool:
     except FrameError:
         return False
     return read is not None and all(
-        getattr(read, field) == getattr(parsed, field) for field in Frame.__slots__
+        getattr(read, field) == getattr(parsed, field) for field in READ_FIELDS
     )

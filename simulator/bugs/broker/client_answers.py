@@ -210,12 +210,13 @@ def late_end_ends_another_transaction(patch: Patch) -> None:
         *,
         commit: bool,
         ended: Ended,
+        **others: Any,
     ) -> None:
         opened = service._machine.state.transactions
         for other, transaction in opened.items():
             if offset not in opened:
                 offset, position, message_id = other, transaction.position, ""
-        end(service, offset, position, group, message_id, commit=commit, ended=ended)
+        end(service, offset, position, group, message_id, commit=commit, ended=ended, **others)
 
     patch.set(TransactionCoordinator, "end", careless)
 

@@ -39,7 +39,7 @@ def reply_to_another_client(patch: Patch) -> None:
     named = ConnectedClients.producer_named
 
     def any_of(clients: ConnectedClients, client_id: str) -> ClientConnection | None:
-        others = (each for name, each in clients._by_name.items() if name != client_id)
+        others = (way for name, (way, _) in clients._by_name.items() if name != client_id)
         return next(others, named(clients, client_id))
 
     patch.set(ConnectedClients, "producer_named", any_of)

@@ -16,10 +16,12 @@ from broker.certificates.security_directory import (
     SecurityDirectoryError,
     init_directory,
     look_at,
+    revoke,
 )
 from broker.config.security_config import SecurityFiles
 from broker.security.cluster_secrets import read_cluster_secrets
 from dledger.wire.peer_identity import PeerIdentity
+from dledger.wire.revoked_certificates import read_serials
 from dledger.wire.tls_contexts import TlsContexts, TlsFiles, TlsFilesError
 
 N0 = PeerIdentity("c", "broker-a", "n0")
@@ -186,3 +188,29 @@ def test_contexts_take_tls_1_3_and_certificates_only(tmp_path: Path) -> None:
     for context in (contexts.server_context(), contexts.client_context()):
         assert context.minimum_version is ssl.TLSVersion.TLSv1_3
         assert context.verify_mode is ssl.CERT_REQUIRED
+
+
+def test_a_certificate_is_revoked_by_its_number_and_a_new_one_is_not(tmp_path: Path) -> None:
+    init(tmp_path, N0, N1)
+    files, now = SecurityFiles(str(tmp_path)), datetime.now(UTC)
+    (first,) = revoke(files, ["broker-a/n1"], now)
+    assert revoke(files, ["broker-a/n1", "broker-a/n0"], now)[0] == first
+    lines = Path(files.revoked).read_text().splitlines()
+    assert [line.partition("  # ")[2].partition(",")[0] for line in lines] == [
+        "broker-a/n1",
+        "broker-a/n0",
+    ]
+    assert int(first, 16) in read_serials(Path(files.revoked).read_text())
+    assert problems(tmp_path) == {f"broker-a-n{n}.pem": ["is revoked"] for n in (0, 1)}
+    init(tmp_path, N1, renew=True)
+    assert problems(tmp_path) == {"broker-a-n0.pem": ["is revoked"]}
+
+
+def test_what_cannot_be_revoked_is_told(tmp_path: Path) -> None:
+    init(tmp_path, N0)
+    files, now = SecurityFiles(str(tmp_path)), datetime.now(UTC)
+    with pytest.raises(SecurityDirectoryError, match=r"broker-a-n7\.pem"):
+        revoke(files, ["broker-a/n7"], now)
+    Path(files.revoked).write_text("nonsense\n")
+    with pytest.raises(SecurityDirectoryError, match="line 1 is no serial number"):
+        revoke(files, ["broker-a/n0"], now)

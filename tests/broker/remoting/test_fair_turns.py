@@ -22,6 +22,14 @@ async def connect_to(loop: NetworkedLoop, server: RemotingServer) -> Peer:
     return peer
 
 
+async def connect_light(loop: NetworkedLoop, server: RemotingServer) -> Peer:
+    """One that has been heard before."""
+    peer = await connect_to(loop, server)
+    peer.request(opaque=0)
+    await asyncio.sleep(1)
+    return peer
+
+
 async def test_who_sends_many_requests_at_once_leaves_turns_to_others(loop: NetworkedLoop) -> None:
     """Of all connections together, however the requests are spread over them."""
     in_turn = [0]
@@ -138,8 +146,7 @@ async def test_a_turn_ends_when_it_has_lasted_too_long(loop: NetworkedLoop) -> N
     limits = RemotingLimits(turn_seconds=0.01)
     server = RemotingServer(loop, "10.0.0.1", 10911, dispatch, limits, clock=clock)
     heavy = [await connect_to(loop, server) for _ in range(5)]
-    light = await connect_to(loop, server)
-    await asyncio.sleep(1)
+    light = await connect_light(loop, server)
     for peer in heavy:
         for _ in range(20):
             peer.request(opaque=1)
@@ -163,9 +170,9 @@ async def test_who_comes_again_and_again_is_not_taken_for_somebody_light(
 
     limits = RemotingLimits(turn_frames=4)
     server = RemotingServer(loop, "10.0.0.1", 10911, dispatch, limits)
-    light = await connect_to(loop, server)
-    await asyncio.sleep(1)
+    light = await connect_light(loop, server)
     newest = [await connect_to(loop, server) for _ in range(60)]
+    await asyncio.sleep(2)  # only what is heard of them counts
     for peer in newest:
         for _ in range(5):
             peer.request(opaque=1)
@@ -173,3 +180,52 @@ async def test_who_comes_again_and_again_is_not_taken_for_somebody_light(
     await turns(8)
     assert 2 in handled
     assert handled.count(1) < 60  # not all of them were served once
+
+
+async def test_who_is_light_stays_so_while_its_requests_take_several_turns(
+    loop: NetworkedLoop,
+) -> None:
+    handled: list[int] = []
+
+    def dispatch(connection: Connection, request: Frame) -> None:
+        handled.append(request.opaque)
+
+    limits = RemotingLimits(turn_frames=4)
+    server = RemotingServer(loop, "10.0.0.1", 10911, dispatch, limits)
+    light = await connect_light(loop, server)
+    others = [await connect_to(loop, server) for _ in range(60)]
+    for peer in others:
+        for _ in range(5):
+            peer.request(opaque=1)
+    await turns(2)
+    for _ in range(8):
+        light.request(opaque=2)
+    await turns(10)
+    assert handled.count(2) == 8
+    assert handled.count(1) < 60
+
+
+async def test_a_thread_that_stands_still_makes_nobody_heavy(loop: NetworkedLoop) -> None:
+    """Which happens to any of them on a busy machine."""
+    clock, cpu_clock = StallingClock(), StallingClock()
+    handled: list[int] = []
+
+    def dispatch(connection: Connection, request: Frame) -> None:
+        clock.now += 0.05
+        cpu_clock.now += 0.02 if request.opaque == 1 else 0.0001
+        handled.append(request.opaque)
+
+    limits = RemotingLimits(turn_seconds=0.01)
+    server = RemotingServer(
+        *(loop, "10.0.0.1", 10911, dispatch, limits), clock=clock, cpu_clock=cpu_clock
+    )
+    heavy = [await connect_to(loop, server) for _ in range(20)]
+    light = await connect_light(loop, server)
+    for peer in heavy:
+        for _ in range(20):
+            peer.request(opaque=1)
+    for opaque in range(2, 8):  # the first of them makes it no heavy one for the next
+        light.request(opaque=opaque)
+        before = len(handled)
+        await turns(6)
+        assert opaque in handled[before : before + 4]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import uvloop
 
+from broker.limits import RemotingLimits
 from broker.remoting.client import RemotingClient
 from broker.remoting.connection import Connection
 from broker.remoting.protocol.errors import ConnectFailedError, ConnectionLostError
@@ -50,6 +51,19 @@ def test_many_small_requests_in_flight_are_all_answered(run: Run) -> None:
     async def scenario(_: RemotingServer, client: RemotingClient, address: str) -> None:
         answers = [client.invoke_nowait(address, 310, None, (b"%d" % n,)) for n in range(2000)]
         assert [(await answer).body for answer in answers] == [b"%d" % n for n in range(2000)]
+
+    run(scenario)
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_NOTSENT_LOWAT"), reason="the system has no limit")
+def test_the_kernel_keeps_little_of_what_a_peer_does_not_read(run: Run) -> None:
+    async def scenario(server: RemotingServer, client: RemotingClient, address: str) -> None:
+        await client.invoke(address, 310)
+        (connection,) = server.connections
+        assert connection._transport is not None
+        own = connection._transport.get_extra_info("socket")
+        kept = own.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT)
+        assert kept == RemotingLimits().kernel_unsent
 
     run(scenario)
 

@@ -241,6 +241,28 @@ async def test_requests_are_not_read_while_the_peer_does_not_read_answers(
     assert peer.far.reading
 
 
+async def test_requests_that_came_wait_while_the_peer_does_not_read_answers(
+    loop: NetworkedLoop,
+) -> None:
+    handled: list[int] = []
+
+    def answer(connection: Connection, request: Frame) -> None:
+        handled.append(request.opaque)
+        connection.respond(request, body=(bytes(20_000),))
+
+    peer = await connect(loop, answer, RemotingLimits(write_buffer_high=50_000))
+    peer.transport.pause_reading()
+    for opaque in range(64):
+        peer.request(opaque=opaque)
+    await turns(20)
+    assert handled == [0, 1, 2]
+    assert not peer.lost
+    peer.transport.resume_reading()
+    await turns(100)
+    assert handled == list(range(64))
+    assert [frame.opaque for frame in peer.frames] == handled
+
+
 async def test_a_peer_that_lets_too_much_wait_is_cut(loop: NetworkedLoop) -> None:
     limits = RemotingLimits(write_buffer_high=1_000, write_buffer_max=50_000)
     peer = await connect(loop, echo, limits)

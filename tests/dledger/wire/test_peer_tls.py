@@ -22,6 +22,7 @@ from dledger.wire.greeting import Greeting, pack_greeting
 from dledger.wire.peer_dialler import PeerSecurity
 from dledger.wire.peer_identity import Admission, PeerIdentity, identity_of
 from dledger.wire.peer_link import PATH
+from dledger.wire.revoked_certificates import RevokedCertificates, read_serials
 from dledger.wire.tls_contexts import TlsContexts, TlsFiles
 from dledger.wire.websocket_transport import WebSocketTransport
 from store.log.entry import EntryKind, build_entry
@@ -43,8 +44,13 @@ class Peers:
     directory: Path
     ports: dict[str, int]
 
+    @property
+    def revoked(self) -> Path:
+        return self.directory / "revoked"
+
     def secured(self, files: TlsFiles, node: str, *, required: bool) -> PeerSecurity:
-        return PeerSecurity(TlsContexts(files), Admission(named(node), required))
+        revoked = RevokedCertificates(str(self.revoked))
+        return PeerSecurity(TlsContexts(files), Admission(named(node), required, revoked))
 
     def transport(self, node: str, security: PeerSecurity | None) -> WebSocketTransport:
         peers = {peer: f"127.0.0.1:{port}" for peer, port in self.ports.items() if peer != node}
@@ -169,6 +175,48 @@ def test_an_enforcing_node_refuses(
         run_on(loop, scenario())
     assert "refusing a peer at 127.0.0.1: " in caplog.text
     assert "Traceback" not in caplog.text
+
+
+def serial_of(path: str) -> str:
+    decoded = ssl._ssl._test_decode_cert(path)  # type: ignore[attr-defined]  # the reader of ssl
+    return str(decoded["serialNumber"])
+
+
+@pytest.mark.parametrize("dials", ["n0", "n1"])
+async def test_a_certificate_that_is_revoked_is_refused_and_a_new_one_is_not(
+    peers: Peers, dials: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without a restart of who refuses. Either side may be the one that dials first."""
+    a = peers.transport("n0", peers.security("n0", "enforcing"))
+    b = peers.transport("n1", peers.security("n1", "enforcing"))
+    first, second = (a, b) if dials == "n0" else (b, a)
+    peers.revoked.write_text(f"# lost\n{serial_of(str(peers.directory / 'n1/node.pem'))}  # n1\n")
+    async with running(first, second) as heard:
+        await asyncio.sleep(2 * QUIET_SECONDS)
+        assert all(each.events.empty() for each in heard)
+    assert "is revoked" in caplog.text
+    renewed = write_tls_files(peers.directory / "n1", named("n1"), days=8)
+    a = peers.transport("n0", peers.security("n0", "enforcing"))
+    b = peers.transport("n1", peers.secured(renewed, "n1", required=True))
+    async with running(a, b) as (heard_a, _heard_b):
+        assert await heard_a.next() == ("connected", "n1", None)
+
+
+def test_a_list_that_cannot_be_read_leaves_what_was_read_before(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "revoked"
+    revoked = RevokedCertificates(str(path))
+    assert "0A" not in revoked
+    path.write_text("0a # n3\n\n# nobody\n")
+    assert "0A" in revoked
+    path.write_text("0a\nnonsense\n")
+    assert "0A" in revoked
+    assert "line 2 is no serial number" in caplog.text
+    path.unlink()
+    assert "0A" not in revoked
+    with pytest.raises(ValueError, match="line 1"):
+        read_serials("x")
 
 
 async def raw_dialogue(port: int, said: bytes) -> bytes:

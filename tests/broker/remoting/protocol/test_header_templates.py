@@ -25,6 +25,7 @@ from broker.remoting.protocol.frame import PREFIX, Frame, decode_frame, encode_r
 from broker.remoting.protocol.frame_reader import FrameReader
 from broker.remoting.protocol.header_templates import (
     MISSES_MAX,
+    READ_FIELDS,
     UNUSED_TEMPLATES_MAX,
     HeaderTemplateCache,
     TemplatedFrame,
@@ -52,7 +53,7 @@ def read_all(*frames: bytes) -> list[Frame]:
 
 
 def fields_of(frame: Frame) -> list[object]:
-    return [getattr(frame, name) for name in Frame.__slots__]
+    return [getattr(frame, name) for name in READ_FIELDS]
 
 
 def test_the_second_of_a_kind_is_not_parsed_and_says_what_it_says() -> None:

@@ -1,0 +1,65 @@
+"""Certificates that count no more, though their authority signed them and they have not expired.
+
+A file lists their serial numbers, in hexadecimal digits, one a line; ``#`` begins a comment. It is
+read again when it has changed. Rejected: lists that an authority signs (RFC 5280). They expire, and
+each trusted authority needs one, so a list that was forgotten would part a whole group.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+
+log = logging.getLogger(__name__)
+
+FILE_BYTES_MAX = 1 << 20
+
+
+class RevokedCertificates:
+    """Those of one file. A file that cannot be read leaves what was read before in force."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._serials: frozenset[int] = frozenset()
+        self._stamp: tuple[int, int, int] | None = None
+        """Of the file as it was looked at last; None where there was none."""
+
+    def __contains__(self, serial: str) -> bool:
+        """Whether the certificate with that number, in hexadecimal digits, counts no more."""
+        self._look()
+        return int(serial, 16) in self._serials
+
+    def _look(self) -> None:
+        try:
+            found = os.stat(self._path)
+            stamp = found.st_mtime_ns, found.st_ino, found.st_size
+        except FileNotFoundError:
+            self._stamp, self._serials = None, frozenset()
+            return
+        except OSError as error:
+            log.error("%s: %s; what was read before stays in use", self._path, error.strerror)
+            return
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp
+        try:
+            with open(self._path, encoding="utf-8") as file:
+                self._serials = read_serials(file.read(FILE_BYTES_MAX))
+            log.info("%s: %d certificates are revoked", self._path, len(self._serials))
+        except OSError as error:
+            log.error("%s: %s; what was read before stays in use", self._path, error.strerror)
+        except ValueError as error:
+            log.error("%s: %s; what was read before stays in use", self._path, error)
+
+
+def read_serials(text: str) -> frozenset[int]:
+    """Of the text of a file. Raises ``ValueError``, which names the line."""
+    found = set()
+    for number, line in enumerate(text.splitlines(), 1):
+        told = line.partition("#")[0].strip()
+        if told:
+            try:
+                found.add(int(told, 16))
+            except ValueError:
+                raise ValueError(f"line {number} is no serial number") from None
+    return frozenset(found)
