@@ -35,6 +35,7 @@ def _consume(request: web.Request) -> Iterable[Access]:
 
 
 HTTP_ACCESS: Mapping[str, Callable[[web.Request], Iterable[Access]]] = {
+    "/audit": _describe,
     "/cluster": _describe,
     "/groups": _describe,
     "/history": _describe,
@@ -49,11 +50,12 @@ HTTP_ACCESS: Mapping[str, Callable[[web.Request], Iterable[Access]]] = {
 }
 """By path: what a request needs."""
 
+WITHOUT_ACCOUNT = frozenset(("/healthz", "/livez", "/openapi.yaml", "/readyz"))
+"""Asked by load balancers: the answers say only whether this node runs, and serves. The description
+of this port is the same on every node."""
+
 ACCOUNT = web.RequestKey("account", str)
 """Of a request: the access key of its caller, empty for nobody."""
-
-WITHOUT_ACCOUNT = frozenset(("/healthz", "/livez", "/readyz"))
-"""Asked by load balancers: the answers say only whether this node runs, and serves."""
 
 
 CONSOLE = frozenset(("/", "/console/{path}"))

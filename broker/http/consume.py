@@ -16,6 +16,7 @@ from broker.http.memory_budget import HELD
 from broker.limits import CONSUME
 from broker.quotas.throttle import Caller
 from store.errors import StoreError
+from store.text_numbers import whole_number
 
 
 class ConsumeHandler:
@@ -86,7 +87,7 @@ def number(
 
 def _integer(name: str, text: str) -> int:
     try:
-        return int(text)
+        return whole_number(text)
     except ValueError:
         raise HttpRefusedError(
             HTTPStatus.BAD_REQUEST, f"{name} is not an integer: {text!r}"

@@ -128,6 +128,10 @@ class Connection(FrameWriter, asyncio.Protocol):
             if self._transport is not None:
                 self._transport.close()
 
+    def oldest_request(self) -> int | None:
+        """What tells the request that has waited longest from others; None if none waits."""
+        return next(iter(self._pending.waiting), None)
+
     def abort(self, failure: type[CallError] = ConnectionLostError, what: str = "aborted") -> None:
         """Closes at once; waiting requests end with ``failure``."""
         self._closed = True

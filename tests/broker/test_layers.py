@@ -18,6 +18,7 @@ ROOMS: dict[str, frozenset[str]] = {
     room: frozenset(known.split())
     for room, known in {
         "limits": "",
+        "change_notice": "",
         "errors": "",
         "system": "limits",
         "metrics": "limits",
@@ -64,15 +65,15 @@ ROOMS: dict[str, frozenset[str]] = {
             "config context delivery limits metrics remoting remoting/protocol scheduled state"
             " topics_and_groups"
         ),
-        "prometheus": "admin context limits metrics topics_and_groups",
+        "prometheus": "admin context delivery limits metrics topics_and_groups",
         # The wires.
         "remoting/processors": (
             "admin config context delivery errors filter group_commit ingest limits maintenance"
             " metrics pop quotas remoting remoting/protocol security state topics_and_groups"
         ),
         "http": (
-            "admin config context delivery errors group_commit ingest limits metrics prometheus"
-            " quotas remoting remoting/protocol security"
+            "admin change_notice config context delivery errors group_commit ingest limits"
+            " metrics prometheus quotas remoting remoting/protocol security"
         ),
         "grpc/protocol": "",
         "grpc": (
@@ -84,9 +85,10 @@ ROOMS: dict[str, frozenset[str]] = {
         "tracing": "delivery errors group_commit ingest quotas",
         # One broker, assembled; and one NameServer.
         "server": (
-            "admin config context delivery errors grpc group_commit http ingest limits maintenance"
-            " metrics pop prometheus quotas remoting remoting/processors remoting/protocol"
-            " scheduled security state system topics_and_groups tracing transactions"
+            "admin change_notice config context delivery errors group_commit grpc http ingest"
+            " limits maintenance metrics pop prometheus quotas remoting remoting/processors"
+            " remoting/protocol scheduled security state system topics_and_groups tracing"
+            " transactions"
         ),
         "nameserver": "http limits metrics prometheus remoting remoting/protocol security system",
         # The library.
@@ -99,7 +101,7 @@ ROOMS: dict[str, frozenset[str]] = {
             "client client/route remoting remoting/protocol system topics_and_groups"
         ),
         "client/__init__": "client client/consumer client/producer security",
-        "bench": "client client/consumer client/producer remoting/protocol system",
+        "bench": "client client/consumer client/producer filter remoting remoting/protocol system",
         # The command line.
         "cli/terminal": "client delivery remoting/protocol security system topics_and_groups",
         "cluster_admin": (
@@ -115,17 +117,19 @@ ROOMS: dict[str, frozenset[str]] = {
             "cluster_admin cli/terminal client config console/visits limits topics_and_groups"
         ),
         "console/pages": (
-            "cluster_admin cli/terminal client console/actions console/visits http limits"
+            "admin cluster_admin cli/terminal client console/actions console/visits http limits"
             " metrics remoting/protocol topics_and_groups"
         ),
         "console": "admin cli/terminal console/actions console/pages console/visits context http",
-        "cli/local_cluster": "bench cluster_admin cli/terminal config remoting/protocol system",
+        "cli/local_cluster": "cluster_admin cli/terminal config remoting/protocol system",
+        "cli/benchmark": "bench cli/local_cluster cli/terminal cluster_admin",
         "cli/backup": "admin cluster_admin cli/local_cluster cli/terminal config",
         "cli/mirror": "cli/terminal client client/producer cluster_admin remoting/protocol",
         "cli/commands": (
-            "admin bench cli/backup cli/mirror cluster_admin cli/local_cluster cli/terminal client"
-            " client/consumer certificates client/producer config delivery filter limits nameserver"
-            " quotas remoting/protocol security server system topics_and_groups"
+            "admin bench certificates cli/backup cli/benchmark cli/local_cluster cli/mirror"
+            " cli/terminal client client/consumer client/producer cluster_admin config"
+            " delivery filter limits nameserver quotas remoting/protocol security server"
+            " system topics_and_groups"
         ),
         "cli": "cli/terminal",
         "__main__": "cli",

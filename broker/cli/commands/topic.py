@@ -8,9 +8,11 @@ from typing import Any, TypeVar
 
 import click
 
+from broker.cli.commands.name_completion import topics
 from broker.cli.commands.topic_move import add_move_command
 from broker.cli.terminal.command_error import UsageError
 from broker.cli.terminal.name_arguments import server_address, topic_name
+from broker.cli.terminal.numbers import WholeRange
 from broker.cli.terminal.options import (
     DEFAULT_CLUSTER,
     ask_first,
@@ -23,7 +25,6 @@ from broker.cli.terminal.program import Group
 from broker.cli.terminal.time_arguments import length_ms, length_text
 from broker.cluster_admin.admin_client import (
     AdminClient,
-    document_of,
     run_admin,
     run_on_leaders,
 )
@@ -40,10 +41,10 @@ from broker.cluster_admin.topics import (
     make_or_change_topic,
     permission_word,
     topic_configs,
+    topic_names,
     view_queues,
 )
 from broker.limits import STATE
-from broker.remoting.protocol.codes import RequestCode
 from broker.topics_and_groups import MESSAGE_TYPE, MESSAGE_TYPES, RETENTION_MS
 
 QUEUES_MAX = STATE.queues_max
@@ -56,6 +57,7 @@ UNSET = "unset"
 command = Group()
 add_move_command(command)
 name_argument = click.argument("name", type=topic_name)
+known_argument = click.argument("name", type=topic_name, shell_complete=topics)
 
 
 def retention(text: str) -> int:
@@ -99,7 +101,7 @@ def settings_options(command: F) -> F:
         ),
         click.option(
             "--queues",
-            type=click.IntRange(1, QUEUES_MAX),
+            type=WholeRange(1, QUEUES_MAX),
             metavar="N",
             help=f"Of each broker group, 1 to {QUEUES_MAX} (default: {QUEUES_USUAL}, or as many as "
             "a topic that exists has).",
@@ -172,7 +174,7 @@ def create(
   dledger topic alter orders --retention unset   as long as the log is kept
 """
 )
-@name_argument
+@known_argument
 @settings_options
 @namesrv_option
 @json_option
@@ -247,11 +249,7 @@ def list_topics(*, with_settings: bool, namesrv: str, output: Output) -> None:
         _list_settings(namesrv, output)
         return
 
-    async def topics(admin: AdminClient) -> list[str]:
-        answer = await admin.ask_namesrv(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-        return sorted(document_of(answer)["topicList"])
-
-    names = run_admin(namesrv, topics)
+    names = run_admin(namesrv, topic_names)
     if not output.document({"topics": names}):
         print("\n".join(names))
 
@@ -267,7 +265,7 @@ def _list_settings(namesrv: str, output: Output) -> None:
 
 
 @command.command(examples="  dledger topic describe orders\n")
-@name_argument
+@known_argument
 @namesrv_option
 @json_option
 def describe(name: str, namesrv: str, output: Output) -> None:
@@ -301,7 +299,7 @@ def describe(name: str, namesrv: str, output: Output) -> None:
 
 
 @command.command(examples="  dledger topic delete orders\n")
-@name_argument
+@known_argument
 @yes_option
 @namesrv_option
 @json_option

@@ -25,6 +25,7 @@ from broker.topics_and_groups import (
     MESSAGE_TYPE,
     MESSAGE_TYPE_MASK,
     PERM_MAX,
+    SYSTEM_PREFIX,
     TOPIC_SIZE_MAX,
     GroupConfig,
     TopicConfig,
@@ -33,6 +34,10 @@ from broker.topics_and_groups import (
     retry_topic,
     with_message_type,
 )
+from store.quoting import quoted
+
+FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
+"""What ``topicFilterType`` may be. It changes nothing: a message has one text of tags."""
 
 _GROUP_FIELDS: Mapping[str, str] = {
     "brokerId": "broker_id",
@@ -61,6 +66,11 @@ class TopicProcessor:
         retention are taken. They stay as they are where the request does not name them.
         """
         name = ext_str(request, "topic")
+        filter_type = ext_str(request, "topicFilterType", FILTER_TYPES[0])
+        if filter_type not in FILTER_TYPES:
+            raise FieldError(
+                f"topicFilterType {quoted(filter_type)} is none of {', '.join(FILTER_TYPES)}"
+            )
         batcher = self._context.batcher
         attributes = changed_attributes(ext_str(request, "attributes", ""))
         known = batcher.topic(name)
@@ -77,6 +87,10 @@ class TopicProcessor:
             ext_bool(request, "order", False),
         )
         self._refuse_system_topic(name)
+        if name.startswith(SYSTEM_PREFIX):
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"the names of topics of the system begin as {name} does"
+            )
         check_topic_quota(batcher, topic)
         commands: list[Command] = [PutTopic.of(topic, self._context.wall_clock())]
         retention_ms = retention_in(attributes)
