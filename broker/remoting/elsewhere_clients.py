@@ -56,6 +56,7 @@ PASSED_ON = frozenset(
 """Requests to one client that is named. Nothing else is passed on for another member."""
 
 MILLISECONDS_MAX = 10_000
+"""Pace: another broker waits for its client for no longer."""
 
 
 class ElsewhereClients:

@@ -15,7 +15,6 @@ from broker.cli.backup.backup_index import BackupIndex
 from broker.client.consumer.offset_reset_body import reset_offsets
 from broker.client.received_message import decompressed
 from broker.config.config_file import parse_config, parse_name_server_config
-from broker.config.dynamic_settings import changed_settings
 from broker.delivery.message_filter import SCAN_LIMITS, selected
 from broker.delivery.message_reader import GetMessageResult, GetMessageStatus
 from broker.filter.sql92_parser import parse_selector
@@ -31,9 +30,7 @@ from broker.remoting.protocol.register_broker_body import decode_data_version, d
 from broker.scheduled.system_properties import with_properties
 from broker.security.accounts import unpack_account, unpack_white_list
 from broker.security.key_sealing import parse_cluster_secrets
-from broker.security.permissions import parse_permission, parse_permissions
 from broker.security.tokens import read_token
-from broker.security.white_list import split_white_list
 from dledger.raft.configuration import Configuration
 from dledger.wire.endpoint import Endpoint
 from dledger.wire.features import unpack_features
@@ -83,6 +80,7 @@ from tests.linear.growing_inputs import (
     TOML_SHAPES,
 )
 from tests.linear.grpc_decoders import GRPC
+from tests.linear.operator_decoders import OPERATOR
 from tests.linear.stored_decoders import STORED
 
 DECODERS = [
@@ -231,17 +229,7 @@ DECODERS = [
         ],
     ),
     Decoder("group", lambda data: _group_config(request(data)), JSON_SHAPES),
-    Decoder("settings", changed_settings, LINE_SHAPES),
-    Decoder(
-        "permissions",
-        both(text(parse_permissions), text(parse_permission)),
-        [*LINE_SHAPES, (b"", b"a=PUB,", b"b=SUB"), (b"a", b"=", b"PUB")],
-    ),
-    Decoder(
-        "white list",
-        text(split_white_list),
-        [*LINE_SHAPES, (b"10.0.0.{", b"1,", b"2}"), (b"", b"{,", b""), (b"", b"10.0.0.1,", b"*")],
-    ),
+    *OPERATOR,
     Decoder(
         "token", text(read_token), [*LINE_SHAPES, (b"", b"a.", b"5.b"), (b"", b"aaaa", b".5.YWFh")]
     ),
