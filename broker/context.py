@@ -12,12 +12,15 @@ from broker.config.node_config import NodeConfig
 from broker.delivery.fetch import Delivery
 from broker.delivery.message_lookup import MessageLookup
 from broker.delivery.message_reader import MessageReader
+from broker.delivery.waiting_since import WaitingSince
 from broker.group_commit.batcher import Batcher
 from broker.ingest.ingest import Ingest
 from broker.maintenance.account_changes import AccountChanges
 from broker.maintenance.state_proofs import StateProofs
+from broker.maintenance.topic_retention import TopicRetention
 from broker.metrics.broker_metrics import BrokerMetrics, MessageRates
 from broker.pop.pop import Pop
+from broker.quotas.throttle import Throttle
 from broker.remoting.connected_clients import ConnectedClients
 from broker.remoting.elsewhere_clients import ElsewhereClients
 from broker.remoting.protocol.addresses import host_bytes
@@ -42,6 +45,7 @@ class BrokerContext:
     reader: MessageReader
     lookup: MessageLookup
     delivery: Delivery
+    waiting_since: WaitingSince
     pop: Pop
     clients: ConnectedClients
     elsewhere: ElsewhereClients
@@ -55,6 +59,8 @@ class BrokerContext:
     """None where access control is off."""
     accounts: AccountChanges | None
     """Likewise."""
+    topic_retention: TopicRetention
+    throttle: Throttle
 
     @property
     def config(self) -> NodeConfig:

@@ -110,7 +110,9 @@ class Site:
             if first == "action":
                 return await self._form(visit, _action(rest), dict(request.query))
             if first == "jobs":
-                job = self._jobs.find(int(rest) if rest.isdecimal() else 0, visitor.name)
+                job = self._jobs.find(
+                    int(rest) if rest.isascii() and rest.isdecimal() else 0, visitor.name
+                )
                 if job is None:
                     raise HttpRefusedError(HTTPStatus.NOT_FOUND, "there is no such change")
                 return _job(job, visit)

@@ -22,6 +22,13 @@ class AdminLimits:
     answer_bytes_max: int = 16 << 20
     """Bytes of a node's answer to the console; a larger one counts as no answer."""
 
+    lag_times_max: int = 2_000
+    """Queues for which an answer tells how long the next message has waited. Of twice as many the
+    times are kept, some 200 bytes each."""
+
+    lag_look_seconds: float = 2.0
+    """After that an answer goes without times that cannot be read yet."""
+
     waiting_listed_max: int = 200
     """Open transactions, and queues with deliveries of POP, that are listed one by one."""
 
@@ -39,6 +46,24 @@ class AdminLimits:
 
 
 ADMIN = AdminLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaLimits:
+    """Of quotas, and of what they keep in memory."""
+
+    quotas_max: int = 1_000
+    """Settings of quotas in the replicated state, unset ones too, as long as they are named."""
+
+    buckets_max: int = 10_000
+    """Accounts, topics and clients whose use is known at a time. Beyond them those at rest are
+    forgotten first, and then the older half."""
+
+    wait_seconds_max: float = 2.0
+    """How long one answer is held back: clients of RocketMQ wait for three seconds."""
+
+
+QUOTAS = QuotaLimits()
 
 
 @dataclass(frozen=True, slots=True)

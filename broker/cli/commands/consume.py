@@ -19,7 +19,7 @@ from broker.cli.terminal.message_printer import (
     print_messages,
 )
 from broker.cli.terminal.name_arguments import checked, group_name, topic_name
-from broker.cli.terminal.numbers import COUNT, seconds
+from broker.cli.terminal.numbers import COUNT, WholeRange, seconds
 from broker.cli.terminal.options import json_option, namesrv_option
 from broker.cli.terminal.output import Output
 from broker.cli.terminal.program import Command
@@ -118,12 +118,12 @@ class Membership:
     "--last", metavar="N", type=COUNT, help="Without a group: the last N messages, before filters."
 )
 @click.option(
-    "--queue", metavar="N", type=click.IntRange(0), help="Without a group: only queues of this id."
+    "--queue", metavar="N", type=WholeRange(0), help="Without a group: only queues of this id."
 )
 @click.option(
     "--offset",
     metavar="N",
-    type=click.IntRange(0, INT64_MAX),
+    type=WholeRange(0, INT64_MAX),
     help="Without a group: where each queue begins.",
 )
 @click.option("--follow", is_flag=True, help="Without a group: wait for more messages.")

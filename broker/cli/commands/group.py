@@ -12,6 +12,7 @@ import click
 from broker.cli.commands.name_completion import groups, topics
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.name_arguments import group_name, topic_name
+from broker.cli.terminal.numbers import WholeRange
 from broker.cli.terminal.options import (
     ask_first,
     dry_run_option,
@@ -43,9 +44,9 @@ from broker.cluster_admin.offset_resets import foresee_offsets, reset_offsets
 from broker.limits import STATE
 from broker.topics_and_groups import dead_letter_topic
 
-RETRIES = click.IntRange(-1, RETRIES_MAX)
+RETRIES = WholeRange(-1, RETRIES_MAX)
 """-1 is the broker's default."""
-RETRY_QUEUES = click.IntRange(1, STATE.queues_max)
+RETRY_QUEUES = WholeRange(1, STATE.queues_max)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -75,13 +76,21 @@ def describe(name: str, namesrv: str, output: Output) -> None:
         return
     members = group.members
     print(f"{len(members)} member(s) connected{': ' if members else ''}{', '.join(members)}")
-    print(f"{group.lag} message(s) to consume")
+    oldest = f", the oldest for {group.lag_ms / 1000:.1f} s" if group.lag_ms else ""
+    print(f"{group.lag} message(s) to consume{oldest}")
     print_table(
-        ("TOPIC", "BROKER", "QUEUE", "OFFSET", "MAX", "LAG"),
-        [(q.topic, q.broker, q.queue_id, q.offset, q.max_offset, q.lag) for q in group.queues],
+        ("TOPIC", "BROKER", "QUEUE", "OFFSET", "MAX", "LAG", "LAG_MS"),
+        [
+            (q.topic, q.broker, q.queue_id, q.offset, q.max_offset, q.lag, _known(q.lag_ms))
+            for q in group.queues
+        ],
     )
     for topic in group.broadcast:
         print(f"{topic}: broadcast, so its offsets are the members' own")
+
+
+def _known(value: int | None) -> int | str:
+    return "-" if value is None else value
 
 
 def group_json(group: ConsumerGroupView) -> dict[str, Any]:
@@ -90,6 +99,7 @@ def group_json(group: ConsumerGroupView) -> dict[str, Any]:
         "group": group.name,
         "members": group.members,
         "lag": group.lag,
+        "lag_ms": group.lag_ms,
         "queues": [asdict(queue) for queue in group.queues],
         "broadcast": group.broadcast,
     }
