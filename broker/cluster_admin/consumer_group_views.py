@@ -55,6 +55,14 @@ class ConsumerGroupView:
             return 0
         return max((ms for each in self.queues if (ms := each.lag_ms) is not None), default=None)
 
+    def offsets(self, topic: str) -> dict[tuple[str, int], int]:
+        """Where it goes on in each queue of the topic, by broker group and queue."""
+        return {
+            (queue.broker, queue.queue_id): queue.offset
+            for queue in self.queues
+            if queue.topic == topic
+        }
+
 
 class UnknownGroupError(CommandError):
     """No broker knows the group."""
@@ -72,6 +80,19 @@ async def group_names(admin: AdminClient) -> list[str]:
     """The groups that exist anywhere, in order."""
     found = await _ask(admin, await admin.masters(), {})
     return sorted({group["group"] for groups in found.values() for group in groups})
+
+
+async def lags_in(admin: AdminClient, address: str, topic: str) -> dict[str, int | None]:
+    """The lag of each group in a topic on one broker group, by what its leader knows; None for a
+    group whose members keep their offsets themselves."""
+    ext = {"topic": topic}
+    answer = await admin.ask(address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, ext)
+    lags: dict[str, int | None] = {}
+    for name in document_of(answer)["groupList"]:
+        found = await _ask(admin, {"": address}, {"group": name, **ext})
+        for each in (each for group in found[""] for each in group["topics"]):
+            lags[name] = each["lag"]
+    return lags
 
 
 async def find_group(admin: AdminClient, name: str, *, hint: str = "") -> ConsumerGroupView:

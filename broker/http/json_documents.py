@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from broker.admin.audit_report import AuditReport
 from broker.admin.consumer_groups import ConsumerGroups, TopicProgress, waiting_places
 from broker.admin.node_status import NodeStatus, security_settings
 from broker.admin.topic_contents import all_topics
@@ -48,6 +50,8 @@ def status_document(context: BrokerContext) -> dict[str, Any]:
         "grpc": status.grpc or None,
         "security": security_settings(context.config),
         **_disk_and_findings(context),
+        "quotas": len(context.throttle.quotas),
+        "throttled_seconds": round(sum(context.throttle.throttled_seconds.values()), 3),
         "access_refused": context.access.refused if context.access is not None else 0,
     }
 
@@ -59,11 +63,17 @@ def _disk_and_findings(context: BrokerContext) -> dict[str, Any]:
     return {
         "disk": {"level": node.health.level.name.lower(), "free": space.free, "total": space.total},
         "scrub_progress": node.scrubber.progress,
+        "scrub_passes": node.scrubber.passes,
         "damage": [*node.scrubber.damage_summary, *context.proofs.problems],
         "mended": list(node.scrubber.repaired),
         "state_wrong": bool(node.state_divergence.wrong),
         "refilling": None if refill is None else f"{refill[0]} of {refill[1]}",
     }
+
+
+def audit_document(directory: str, reports: Sequence[AuditReport]) -> dict[str, Any]:
+    """The directory in which this node looks for reports, empty for none, and the newest ones."""
+    return {"directory": directory, "reports": [each._asdict() for each in reports]}
 
 
 def history_document(context: BrokerContext, history: History, since_ms: int) -> dict[str, Any]:

@@ -32,8 +32,38 @@ class AdminLimits:
     waiting_listed_max: int = 200
     """Open transactions, and queues with deliveries of POP, that are listed one by one."""
 
+    audit_files_max: int = 1_000
+    """Files of ``audit_dir`` that are looked at for the newest reports."""
+
+    audit_reports_max: int = 16
+    """Reports that are read and told, the newest."""
+
+    audit_bytes_max: int = 4 << 20
+    """Bytes of a report of an audit; a larger one is not read."""
+
+    audit_findings_listed_max: int = 50
+    """Findings of such a report that are listed; the others are counted."""
+
 
 ADMIN = AdminLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaLimits:
+    """Of quotas, and of what they keep in memory."""
+
+    quotas_max: int = 1_000
+    """Settings of quotas in the replicated state, unset ones too, as long as they are named."""
+
+    buckets_max: int = 10_000
+    """Accounts, topics and clients whose use is known at a time. Beyond them those at rest are
+    forgotten first, and then the older half."""
+
+    wait_seconds_max: float = 2.0
+    """How long one answer is held back: clients of RocketMQ wait for three seconds."""
+
+
+QUOTAS = QuotaLimits()
 
 
 @dataclass(frozen=True, slots=True)

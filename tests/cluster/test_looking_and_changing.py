@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
+from typing import Any
 
 import pytest
 
@@ -135,8 +137,13 @@ def test_the_settings_of_a_group_change_one_by_one(shared_cluster: RunningCluste
 def test_a_reset_is_foreseen_without_a_move(shared_cluster: RunningCluster, stocked: str) -> None:
     shared_cluster.dledger("consume", stocked, "--group", "careful", "--count", "2")
     reset = ("group", "reset-offset", "careful", "--topic", stocked, "--to", "latest")
-    place = {"broker": "broker-a", "queue_id": 0, "offset": 3}
+    place = {"broker": "broker-a", "queue_id": 0, "offset": 3, "was": 2}
     assert shared_cluster.ask(*reset, "--dry-run")["queues"] == [place]
+    table = shared_cluster.dledger(*reset, "--dry-run").stdout.splitlines()
+    assert [line.split() for line in table] == [
+        ["BROKER", "QUEUE", "OFFSET", "WAS"],
+        ["broker-a", "0", "3", "2"],
+    ]
     (queue,) = shared_cluster.ask("group", "describe", "careful")["queues"]
     assert queue["offset"] == 2
     assert shared_cluster.ask(*reset)["queues"] == [place]
@@ -208,3 +215,41 @@ def test_what_clients_told_of_a_message_is_shown_by_time(shared_cluster: Running
     assert lines[1].split() == ["2023-11-14T22:13:20.000+00:00", "sent", "makers", "7", "-", "-"]
     other = shared_cluster.dledger("message", "trace", "0" * 32, code=1)
     assert "no client has told of a message" in other.stderr
+
+
+def test_a_topic_keeps_its_messages_no_longer_than_it_says_on_all_nodes(
+    shared_cluster: RunningCluster, stocked: str
+) -> None:
+    def minima() -> set[int]:
+        return {each["min_offset"] for each in described()["queues"]}
+
+    def described() -> dict[str, Any]:
+        found: dict[str, Any] = shared_cluster.ask("topic", "describe", stocked)
+        return found
+
+    assert minima() == {0}
+    refused = shared_cluster.dledger(
+        "topic", "alter", stocked, "--retention", "1000d", code=1
+    ).stderr
+    assert "the log of all topics goes after" in refused
+    shared_cluster.dledger("topic", "alter", stocked, "--retention", "2s")
+    assert {*described()["retention_ms"].values()} == {2000}
+    (listed,) = [
+        each
+        for each in shared_cluster.ask("topic", "list", "--long")["topics"]
+        if each["topicName"] == stocked
+    ]
+    assert (listed["retention.ms"], listed["broker"]) == (2000, shared_cluster.group)
+    table = shared_cluster.dledger("topic", "list", "--long").stdout
+    assert re.search(rf"^{stocked} .* 2s$", table, re.MULTILINE)
+    began = time.time()
+    while minima() == {0}:
+        assert time.time() < began + 60
+        time.sleep(0.5)
+    assert looked(shared_cluster, stocked) == []
+    leader = shared_cluster.leader()
+    other = next(node for node in shared_cluster.nodes if node != leader)
+    shared_cluster.dledger("leader", "transfer", shared_cluster.group, other)
+    assert minima() != {0}
+    shared_cluster.dledger("topic", "alter", stocked, "--retention", "unset")
+    assert {*described()["retention_ms"].values()} == {None}

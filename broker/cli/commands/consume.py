@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import click
 
+from broker.cli.commands.name_completion import groups, topics
 from broker.cli.terminal.client_session import run_session
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.message_printer import (
@@ -67,11 +68,12 @@ class Membership:
 
 
 @click.command(cls=Command, examples=EXAMPLES)
-@click.argument("topic", type=topic_name)
+@click.argument("topic", type=topic_name, shell_complete=topics)
 @click.option(
     "--group",
     metavar="G",
     type=group_name,
+    shell_complete=groups,
     help="The consumer group: its members share queues and offsets. Without a group the command "
     "prints what is there and ends; no broker keeps a trace of it.",
 )

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from broker.cli.commands.name_completion import groups, topics
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.name_arguments import group_name, topic_name
 from broker.cli.terminal.numbers import WholeRange
@@ -51,6 +52,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 command = Group()
 name_argument = click.argument("name", type=group_name)
+known_argument = click.argument("name", type=group_name, shell_complete=groups)
 
 
 @command.command("list", examples="  dledger group list\n")
@@ -64,7 +66,7 @@ def list_groups(namesrv: str, output: Output) -> None:
 
 
 @command.command(examples="  dledger group describe printers\n")
-@name_argument
+@known_argument
 @namesrv_option
 @json_option
 def describe(name: str, namesrv: str, output: Output) -> None:
@@ -139,7 +141,7 @@ def create(*, name: str, namesrv: str, output: Output, **given: int | None) -> N
 @command.command(
     examples="  dledger group alter billing --no-consume       its members get nothing\n"
 )
-@name_argument
+@known_argument
 @settings_options
 @namesrv_option
 @json_option
@@ -191,8 +193,15 @@ def _print_settings(name: str, found: Mapping[str, Any], output: Output) -> None
   dledger group reset-offset printers2 --topic orders --to latest --create     a new group
 """
 )
-@name_argument
-@click.option("--topic", metavar="T", type=topic_name, required=True, help="Where it moves.")
+@known_argument
+@click.option(
+    "--topic",
+    metavar="T",
+    type=topic_name,
+    required=True,
+    shell_complete=topics,
+    help="Where it moves.",
+)
 @click.option(
     "--to",
     "target",
@@ -217,9 +226,12 @@ def reset_offset(
 ) -> None:
     """Move a group in a topic, whether it is consuming or not."""
 
+    was: dict[tuple[str, int], int | None] = {}
+
     async def reset(admin: AdminClient) -> dict[tuple[str, int], int]:
         try:
-            await find_group(admin, name, hint="; --create makes a new one")
+            known = await find_group(admin, name, hint="; --create makes a new one")
+            was.update(known.offsets(topic))
         except UnknownGroupError:
             if not create:
                 raise
@@ -231,16 +243,23 @@ def reset_offset(
         return await reset_offsets(admin, name, topic, target)
 
     offsets = run_on_leaders(namesrv, reset)
-    queues = [{"broker": b, "queue_id": q, "offset": o} for (b, q), o in offsets.items()]
-    if not output.document({"group": name, "topic": topic, "queues": queues}):
-        rows = [(broker, queue_id, offset) for (broker, queue_id), offset in offsets.items()]
-        print_table(("BROKER", "QUEUE", "OFFSET"), rows)
+    moves = [
+        {
+            "broker": broker,
+            "queue_id": queue_id,
+            "offset": offset,
+            "was": was.get((broker, queue_id)),
+        }
+        for (broker, queue_id), offset in offsets.items()
+    ]
+    if not output.document({"group": name, "topic": topic, "queues": moves}):
+        print_table(("BROKER", "QUEUE", "OFFSET", "WAS"), [tuple(each.values()) for each in moves])
         if dry_run:
             print("nothing is moved (--dry-run)", file=sys.stderr)
 
 
 @command.command(examples="  dledger group delete printers\n")
-@name_argument
+@known_argument
 @yes_option
 @namesrv_option
 @json_option

@@ -12,6 +12,7 @@ from typing import Any
 import click
 import orjson
 
+from broker.cli.commands.name_completion import topics
 from broker.cli.terminal.client_session import run_session
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.line_reader import LineReader
@@ -91,7 +92,7 @@ class Request:
 
 
 @click.command(cls=Command, examples=EXAMPLES)
-@click.argument("topic", type=topic_name)
+@click.argument("topic", type=topic_name, shell_complete=topics)
 @click.option("--tag", metavar="T", type=_property, default="", help="The tag of every message.")
 @click.option(
     "--key", metavar="K", type=_property, default="", help="Its key, or several with spaces."
