@@ -72,6 +72,8 @@ def unpack_forwarded(request: Frame) -> ForwardedFrame:
     try:
         number, version_text, client = ext_str(request, FORWARDED).split(" ")
         code, version = whole_number(number), whole_number(version_text)
+        if code < 0 or version < 0:
+            raise ValueError
     except ValueError:
         raise FieldError(
             f"{FORWARDED} is not the code, the version and the client of a request"
