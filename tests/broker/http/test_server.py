@@ -217,7 +217,7 @@ async def test_groups_are_shown_with_what_they_have_not_acknowledged(site: Site)
     )
     _, found = await site.ask("GET", "/groups")
     assert found["groups"] == [
-        {"group": "g", "topic": "orders", "members": 0, "acknowledged": 1, "lag": 4}
+        {"group": "g", "topic": "orders", "members": 0, "acknowledged": 1, "lag": 4, "lag_ms": 0}
     ]
     _, found = await site.ask("GET", "/topics")
     (orders,) = [topic for topic in found["topics"] if topic["name"] == "orders"]

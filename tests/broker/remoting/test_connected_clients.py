@@ -197,7 +197,7 @@ async def test_a_heartbeat_that_makes_no_sense_is_refused(
         (b'{"expressionType":"TAG","subString":"a || b"}', ResponseCode.SUCCESS),
         (b'{"expressionType":"SQL92","subString":"a > 5"}', ResponseCode.SUCCESS),
         (b'{"expressionType":"SQL92","subString":"a >"}', ResponseCode.SUBSCRIPTION_PARSE_FAILED),
-        (b'{"expressionType":"JS","subString":"a > 5"}', ResponseCode.SYSTEM_ERROR),
+        (b'{"expressionType":"JS","subString":"a > 5"}', ResponseCode.SUBSCRIPTION_PARSE_FAILED),
     ],
 )
 async def test_a_client_learns_at_its_start_whether_its_filter_works(
