@@ -20,6 +20,7 @@ from broker.context import BrokerContext
 from broker.delivery.message_lookup import MessageLookup
 from broker.delivery.message_reader import MessageReader
 from broker.delivery.replica_selection import ReplicaSelection
+from broker.delivery.waiting_since import WaitingSince
 from broker.errors import UnavailableError, WrongStateError
 from broker.group_commit.batcher import Batcher
 from broker.maintenance.derived_files_check import DerivedFilesCheck
@@ -187,6 +188,7 @@ class Broker(StateMachineListener):
             reader=reader,
             lookup=lookup,
             delivery=delivery,
+            waiting_since=WaitingSince(loop, lookup, environment.wall_clock),
             pop=pop,
             clients=clients,
             elsewhere=ElsewhereClients(

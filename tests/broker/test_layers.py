@@ -58,7 +58,7 @@ ROOMS: dict[str, frozenset[str]] = {
             "config context delivery limits metrics remoting remoting/protocol scheduled state"
             " topics_and_groups"
         ),
-        "prometheus": "admin context limits metrics topics_and_groups",
+        "prometheus": "admin context delivery limits metrics topics_and_groups",
         # The wires.
         "remoting/processors": (
             "admin config context delivery errors filter group_commit ingest limits maintenance"
@@ -108,7 +108,7 @@ ROOMS: dict[str, frozenset[str]] = {
             "cluster_admin cli/terminal client config console/visits limits topics_and_groups"
         ),
         "console/pages": (
-            "cluster_admin cli/terminal client console/actions console/visits http limits"
+            "admin cluster_admin cli/terminal client console/actions console/visits http limits"
             " metrics remoting/protocol topics_and_groups"
         ),
         "console": "admin cli/terminal console/actions console/pages console/visits context http",

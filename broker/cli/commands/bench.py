@@ -19,7 +19,7 @@ from broker.cli.benchmark.report import print_measured, ratios
 from broker.cli.local_cluster.temporary_cluster import temporary_cluster
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.name_arguments import name_servers
-from broker.cli.terminal.numbers import COUNT
+from broker.cli.terminal.numbers import COUNT, seconds
 from broker.cli.terminal.options import DIRECTORY, json_option
 from broker.cli.terminal.output import Output
 from broker.cli.terminal.program import Command
@@ -27,6 +27,7 @@ from broker.cli.terminal.signals import interrupt_on_ending
 from broker.cluster_admin.admin_client import run_admin
 from broker.cluster_admin.cluster_view import view_groups
 from broker.config.node_config import FLUSH_MODES
+from store.quoting import quoted
 
 EXAMPLES = """\
   dledger bench                       rates and failover, on three nodes and on a single one
@@ -38,6 +39,7 @@ EXAMPLES = """\
 
 PRODUCE, CONSUME, FAILOVER, GROWTH, ALL = "produce", "consume", "failover", "growth", "all"
 REPLICAS = 3
+SECONDS_MAX = 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +63,10 @@ OWN_ONLY = frozenset({FAILOVER, GROWTH})
 
 
 def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds <= 3600:
-        raise ValueError(f"{text!r} is not a number of seconds")
-    return seconds
+    value = seconds(text)
+    if value > SECONDS_MAX:
+        raise ValueError(f"{quoted(text)} is more than {SECONDS_MAX} seconds")
+    return value
 
 
 @click.command(cls=Command, examples=EXAMPLES)

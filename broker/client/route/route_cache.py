@@ -3,10 +3,10 @@
 Routes come from a NameServer (request 105), any of those given; all know the same. They are kept,
 looked up again every 30 s, and at once when a request fails or a follower had to forward it. After
 a failure requests wait here. The first look-up comes at once. The next ones come after a tenth of
-the time that the outage has lasted, with bounds and jitter. So a new leader is found within an eighth
-of the time that its election took. A long outage costs two look-ups a second for any number of
-requests and topics. The leader of a broker group is the same in all routes. So topics take turns,
-and the others follow only if the answer differs from their routes.
+the time that the outage has lasted, with bounds and jitter. So a new leader is found within an
+eighth of the time that its election took. A long outage costs two look-ups a second for any number
+of requests and topics. The leader of a broker group is the same in all routes. So topics take
+turns, and the others follow only if the answer differs from their routes.
 """
 
 from __future__ import annotations

@@ -121,11 +121,15 @@ def read_header(request: Frame, names: HeaderNames) -> SendRequest:
         sys_flag = int(sys_flags)  # type: ignore[arg-type]  # None raises
         born_timestamp = int(born)  # type: ignore[arg-type]  # None raises
         flag = int(flags)  # type: ignore[arg-type]  # None raises
-        reconsume_times = int(ext.get(names.reconsume_times) or 0)
+        tries = ext.get(names.reconsume_times) or 0
+        reconsume_times = int(tries)
         properties = ext.get(names.properties) or ""
         queues_max = int(default_queues)  # type: ignore[arg-type]  # None raises
-        times_max = ext.get(names.times_max)
-        times_max = -1 if times_max is None or times_max == "" else int(times_max)
+        times_max = -1 if names.times_max not in ext else ext_int(request, names.times_max, -1)
+        # int() takes 1_0 and digits of other alphabets, too.
+        digits = f"{queue}{sys_flags}{born}{flags}{tries}{default_queues}"
+        if not (digits.isascii() and digits.isdigit()):
+            return _read_unusual(request, names)
     except (KeyError, TypeError, ValueError, OverflowError):
         return _read_unusual(request, names)
     if not (
