@@ -6,6 +6,7 @@ import asyncio
 import base64
 import binascii
 from collections.abc import Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -13,10 +14,13 @@ from aiohttp import web
 
 from broker.context import BrokerContext
 from broker.group_commit.pending_batch import StoredEarlier
+from broker.http.access import ACCOUNT
 from broker.http.errors import HttpRefusedError, json_response
+from broker.http.forwarding import HttpForwarder
 from broker.http.json_body import decode_json
 from broker.http.memory_budget import MEMORY
 from broker.ingest.send_request import SendRequest
+from broker.quotas.throttle import Caller, FindCaller
 from dledger.errors import ProposeError
 from store.message.properties import encode_properties
 
@@ -28,7 +32,10 @@ _NO_HOST = bytes(8)
 class _Stored:
     """Waits for one message (see :class:`~broker.ingest.send_request.Sender`)."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, host: bytes) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, host: bytes, find_caller: FindCaller
+    ) -> None:
+        self.caller = find_caller
         self.done: asyncio.Future[tuple[StoredEarlier, int, int]] = loop.create_future()
         """Host and queue, offset, position."""
         self.queue_id = -1
@@ -49,13 +56,15 @@ class _Stored:
 class ProduceHandler:
     """Handles what is posted to a topic. A codec, as the remoting port has one for its requests."""
 
-    def __init__(self, context: BrokerContext) -> None:
+    def __init__(self, context: BrokerContext, forwarder: HttpForwarder) -> None:
         self._context = context
+        self._forwarder = forwarder
 
     async def post(self, request: web.Request) -> web.Response:
         """See the module."""
         context = self._context
-        document = _document(await request.app[MEMORY].read(request))
+        read = await request.app[MEMORY].read(request)
+        document = _document(read)
         body = _body(document)
         sent = SendRequest(
             request.match_info["topic"],
@@ -67,7 +76,14 @@ class ProduceHandler:
             properties=_properties(document),
         )
         del document  # not kept while the message is on its way
-        waiter = _Stored(context.loop, context.store_host)
+        caller = Caller(request.get(ACCOUNT, ""))
+        return await self._forwarder.here_or_there(
+            request, read, partial(self._store, sent, body, caller)
+        )
+
+    async def _store(self, sent: SendRequest, body: bytes, caller: Caller) -> web.Response:
+        context = self._context
+        waiter = _Stored(context.loop, context.store_host, lambda: caller)
         context.ingest.submit(sent, body, _NO_HOST, waiter)
         at, offset, position = await waiter.done
         return json_response(

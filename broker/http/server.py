@@ -25,8 +25,11 @@
     POST /snapshot                              {"directory": "/new/directory"} on this machine;
                                                 {}: one of the node's own
 
+A follower passes a message on to the leader (:mod:`broker.http.forwarding`).
+
 Errors are {"error": "..."} with a fitting status; 503 names the leader where it is known, and says
-"outcome": "unknown" where the message may have been stored. Who may
+"outcome": "unknown" where the message may have been stored, "not_leader" where nothing was done
+since another node leads or none. Who may
 ask is said in :mod:`broker.http.origin_guard` and :mod:`broker.http.access`, how much at a time in
 :class:`~broker.limits.HttpLimits`.
 """
@@ -55,6 +58,7 @@ from broker.http.cluster import ClusterHandler
 from broker.http.console import ConsoleDoor
 from broker.http.consume import ConsumeHandler, number
 from broker.http.errors import HttpRefusedError, json_response, refuse_as_json
+from broker.http.forwarding import HttpForwarder
 from broker.http.json_documents import (
     audit_document,
     groups_document,
@@ -109,7 +113,10 @@ class HttpServer:
         self._port = HttpPort(context.loop, *context.config.listening.http, limits, tls)
         self._refusals: Counter[str] = Counter()
         self._loop_lag = EventLoopLag(context.loop, clock)
-        own = PortFigures(lambda: self._port.connections, self._refusals)
+        self._forwarder = forwarder = HttpForwarder(context, self._leader)
+        own = PortFigures(
+            lambda: self._port.connections, self._refusals, lambda: forwarder.forwarded
+        )
         ports = {"remoting": remoting, "http": own, **(wires or {})}
         self._history = NodeHistory(context)
         self._metrics = BrokerPage(context, self._loop_lag, ports, nameservers or {}, clock).page
@@ -138,8 +145,9 @@ class HttpServer:
         app[MEMORY] = memory
         app.on_response_prepare.append(_protect)
         cluster = ClusterHandler(self._context)
+        produce = ProduceHandler(self._context, self._forwarder)
         console = ConsoleDoor(self._context, cluster, self._history)
-        app.on_cleanup.extend((console.close, cluster.close))
+        app.on_cleanup.extend((console.close, cluster.close, self._forwarder.close))
         app.add_routes(
             [
                 web.get("/", console.root),
@@ -159,7 +167,7 @@ class HttpServer:
                 web.get("/audit", self._audit),
                 web.get("/history", self._recent),
                 web.post("/snapshot", SnapshotHandler(self._context, self._limits).post),
-                web.post("/topics/{topic}/messages", ProduceHandler(self._context).post),
+                web.post("/topics/{topic}/messages", produce.post),
                 web.get(
                     "/topics/{topic}/queues/{queue}/messages",
                     ConsumeHandler(self._context.delivery, self._context.loop).get,
@@ -171,6 +179,10 @@ class HttpServer:
     def runner(self) -> web.AppRunner:
         """What serves the application without a port."""
         return runner_of(self.app(), self._limits)
+
+    def leadership_changed(self) -> None:
+        """Is told of each change."""
+        self._forwarder.leadership_changed()
 
     async def start(self) -> None:
         """Listens. ``OSError`` if the port is taken."""

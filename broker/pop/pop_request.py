@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from broker.delivery.message_filter import MessageFilter
+from broker.quotas.throttle import NOBODY, Caller
 from store.io.filesystem import Bytes
 
 EVERYTHING = MessageFilter()
@@ -32,6 +33,8 @@ class PopRequest:
     """The same id, asked again, gets the same messages, and no new ones, while they are invisible.
     Empty: each request is another one."""
     client_id: str = ""
+    caller: Caller = NOBODY
+    """Whose quotas count."""
     from_end: bool = False
     """A group that has no offset in the queue yet begins behind its newest message. Otherwise it
     begins at the first message."""

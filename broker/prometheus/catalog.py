@@ -116,6 +116,12 @@ REFUSED = _counter(
     "reason",
 )
 
+FORWARDED = _counter(
+    "dledger_forwarded_requests_total",
+    "Requests that a follower passed on to the leader, by the port at which they came.",
+    "port",
+)
+
 # --- latencies, in seconds
 
 COMMIT_SECONDS = _histogram(
@@ -169,6 +175,15 @@ PEER_CONNECTED = _gauge(
 )
 NAMESERVER_REGISTERED = _gauge(
     "dledger_nameserver_registered", "1 where that NameServer knows this broker.", "nameserver"
+)
+
+# --- quotas
+
+QUOTA_THROTTLED = _counter(
+    "dledger_quota_throttled_seconds_total",
+    "How long requests waited because of a quota; * is each without one of its own.",
+    "type",
+    "name",
 )
 
 # --- disk

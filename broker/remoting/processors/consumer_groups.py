@@ -34,6 +34,9 @@ from broker.remoting.protocol.ext_fields import ext_bool, ext_str
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.java_json import encode_json, object_map
 
+NO_MESSAGE_MS = -1
+"""The store time of a message that is not there, in the answer to 303."""
+
 
 class GroupProcessor:
     """Handles questions about groups and what they consume."""
@@ -131,12 +134,12 @@ class GroupProcessor:
             for queue in queues:
                 place = (name, queue.queue_id)
                 waits_since = times[*place, queue.position]
-                first_ms = times[*place, queue.first]
+                first_ms = times[*place, queue.first] or NO_MESSAGE_MS
                 spans.append(
                     {
                         "messageQueue": self._queue(*place),
                         "minTimeStamp": first_ms,
-                        "maxTimeStamp": times[*place, queue.end - 1],
+                        "maxTimeStamp": times[*place, queue.end - 1] or NO_MESSAGE_MS,
                         "consumeTimeStamp": times[*place, queue.position - 1] or first_ms,
                         "delayTime": now_ms - waits_since if waits_since else 0,
                     }

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from broker.context import BrokerContext
 from broker.delivery.message_filter import message_filter
-from broker.errors import REFUSALS
+from broker.errors import REFUSALS, UnknownQueueError, reason_of
 from broker.filter.subscription import ALL, TAG_TYPE
 from broker.limits import CONSUME, FORWARDING
 from broker.pop.pop_request import (
@@ -29,6 +29,7 @@ from broker.pop.receipt_handle import ReceiptHandle, parse_handle
 from broker.remoting.connection import Connection
 from broker.remoting.error_responses import respond_refusal
 from broker.remoting.forwarded_frame import ForwardedFrame
+from broker.remoting.processors.callers import Callers
 from broker.remoting.processors.json_body import json_object, objects_of, text_of
 from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.errors import HANDLER_FAULTS, FieldError, RequestError
@@ -69,6 +70,7 @@ class PopProcessor:
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
         self._pop = context.pop
+        self._callers = Callers(context)
         self._tasks: dict[Connection, set[asyncio.Task[None]]] = {}
 
     def pop(self, connection: Connection, request: Frame) -> None:
@@ -122,6 +124,7 @@ class PopProcessor:
             fifo=ext_bool(request, "order", False),
             attempt_id=ext_str(request, "attemptId", ""),
             from_end=ext_int(request, "initMode", 0) == FROM_THE_END,
+            caller=self._callers.of(connection, request),
         )
         result = await self._pop.receive(asked)
         messages = result.messages
@@ -132,9 +135,8 @@ class PopProcessor:
             "restNum": str(result.rest),
         }
         if not messages:
-            code = ResponseCode.POLLING_TIMEOUT if asked.deadline_ms else None
             full = result.status is PopStatus.FULL
-            code = ResponseCode.POLLING_FULL if full else code or ResponseCode.PULL_NOT_FOUND
+            code = ResponseCode.POLLING_FULL if full else ResponseCode.POLLING_TIMEOUT
             connection.respond(request, code, result.status.value, ext)
             return
         handle = self._handle(messages[0].receipt_handle)
@@ -260,6 +262,9 @@ async def _answered(connection: Connection, request: Frame, work: _Work) -> None
     except RequestError as error:
         connection.refusals[error.reason] += 1
         connection.respond(request, error.code, error.remark)
+    except UnknownQueueError as error:  # a pull is refused with 1 for it
+        connection.refusals[reason_of(error)] += 1
+        connection.respond(request, ResponseCode.INVALID_PARAMETER, str(error))
     except REFUSALS as error:
         respond_refusal(connection, request, error)
     except HANDLER_FAULTS as error:
