@@ -24,9 +24,6 @@ from broker.limits import FORWARDING, ForwardingLimits
 
 FORWARDED = "Dledger-Forwarded"
 
-_ANSWER_BYTES_MAX = 64 << 10
-"""Far more than the answer to a message, or a refusal, has."""
-
 
 class HttpForwarder:
     """Passes messages on, for one HTTP port."""
@@ -113,7 +110,7 @@ class HttpForwarder:
                 headers=headers,
                 allow_redirects=False,
             ) as response:
-                document = orjson.loads(await response.content.readexactly(_size(response)))
+                document = orjson.loads(await response.content.readexactly(self._size(response)))
             if type(document) is not dict:
                 raise ValueError("the answer is not a JSON object")
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
@@ -139,10 +136,9 @@ class HttpForwarder:
             )
         return self._session
 
-
-def _size(response: aiohttp.ClientResponse) -> int:
-    """The bytes of its body. Raises ``ValueError``."""
-    size = response.content_length
-    if size is None or size > _ANSWER_BYTES_MAX:
-        raise ValueError(f"an answer of {size} bytes")
-    return size
+    def _size(self, response: aiohttp.ClientResponse) -> int:
+        """The bytes of its body. Raises ``ValueError``."""
+        size = response.content_length
+        if size is None or size > self._limits.http_answer_max:
+            raise ValueError(f"an answer of {size} bytes")
+        return size

@@ -134,6 +134,9 @@ class ForwardingLimits:
     answer_seconds: float = 5.0
     """How long the leader may take to answer. Clients wait for 3 s by default."""
 
+    http_answer_max: int = 64 * 1024
+    """Bytes of the leader's answer over HTTP. An answer to a message has far less."""
+
 
 FORWARDING = ForwardingLimits()
 
