@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,6 @@ from tests.broker.grpc.single_service import (
     message,
     running_service,
 )
-from tests.broker.grpc.test_calls import received
 from tests.support.virtual_network import NetworkedLoop
 
 
@@ -124,22 +122,3 @@ async def test_a_stream_is_written_to_once_at_a_time_and_not_after_its_end(
     refusals = [each for each in written if not each.HasField("settings")]
     assert written[0].HasField("settings")
     assert len(refusals) == (ended_by == "a refusal")
-
-
-async def test_renewals_have_a_number_and_an_end(
-    loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with running_service(loop, tmp_path, clock_runs=True) as service:
-        await service.broker.create_topic("orders", queues=1)
-        renewals = service.service.renewals
-        renewals._is_connected = lambda _group, _client: True
-        few = replace(GRPC, renewals_max=1, renewed_seconds_max=300.0)
-        monkeypatch.setattr("broker.grpc.renewals.GRPC", few)
-        await service.send(message(message_id="1"), message(message_id="2"))
-        assert len((await received(service, auto_renew=True))[1]) == 2
-        assert len(renewals) == 1
-        await asyncio.sleep(2 * GRPC.renewed_seconds)
-        assert len((await received(service))[1]) == 1
-        await asyncio.sleep(300 + 2 * GRPC.renewed_seconds)
-        assert len(renewals) == 0
-        assert len((await received(service))[1]) == 2
