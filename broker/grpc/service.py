@@ -36,7 +36,7 @@ class GrpcService:
     ) -> None:
         """``leader_address``: of the member that leads, as ``host:port``, None while none is
         known. ``security`` tells other brokers that this one belongs to the cluster."""
-        loop = context.loop
+        self.loop = loop = context.loop
         self._context = context
         self.routes = Routes(context, security)
         self.leader_clients = LeaderClients(context)

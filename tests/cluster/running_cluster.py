@@ -168,12 +168,18 @@ class RunningCluster:
 
 
 def start_cluster(
-    directory: Path, secured: bool = False, /, *, nodes: int = 3, **settings: int | str
+    directory: Path,
+    secured: bool = False,
+    /,
+    *,
+    nodes: int = 3,
+    tls: str = "permissive",
+    **settings: int | str,
 ) -> RunningCluster:
     """Starts a new cluster and waits until it serves; ``settings`` are of every ``node.toml``.
 
-    ``secured``: with access control, and TLS for who wants it. ``$DLEDGER_PROFILE`` must be
-    :func:`admin_profile`.
+    ``secured``: with access control, and ``tls`` on the ports of clients. ``$DLEDGER_PROFILE`` must
+    be :func:`admin_profile`.
     """
     design_cluster(directory, nodes=nodes, ports=Ports(0, 0, 0)).write()
     for path in directory.glob("*/*/node.toml"):
@@ -185,7 +191,7 @@ def start_cluster(
             assert count == 1, f"{path} has no {key}"
         path.write_text(text)
     if secured:
-        _secure(directory)
+        _secure(directory, tls)
     local = open_cluster(directory)
     try:
         local.start()
@@ -201,9 +207,9 @@ def admin_profile(directory: Path) -> Path:
     return directory / "security" / "admin.toml"
 
 
-def _secure(directory: Path) -> None:
+def _secure(directory: Path, tls: str) -> None:
     made = directory / "security"
-    section = f'\n[security]\ndirectory = {json.dumps(str(made))}\npeers = "off"\n'
+    section = f'\n[security]\ndirectory = {json.dumps(str(made))}\npeers = "off"\ntls = "{tls}"\n'
     files = sorted(directory.glob("*/*/node.toml"))
     assert run_command(["security", "init", str(made), str(files[0]), "namesrv=127.0.0.1"]) == 0
     for path in files:
