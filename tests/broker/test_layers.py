@@ -92,7 +92,7 @@ ROOMS: dict[str, frozenset[str]] = {
             "client client/route remoting remoting/protocol system topics_and_groups"
         ),
         "client/__init__": "client client/consumer client/producer security",
-        "bench": "client client/consumer client/producer remoting/protocol system",
+        "bench": "client client/consumer client/producer grpc/protocol remoting/protocol system",
         # The command line.
         "cli/terminal": "client delivery remoting/protocol security system topics_and_groups",
         "cluster_admin": (

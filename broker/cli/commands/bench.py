@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import click
 
 from broker.bench.failover import FailoverResult
+from broker.bench.grpc_workloads import GrpcPlace, grpc_share, measure_grpc
 from broker.bench.jobs import (
     FillJob,
     LoadShape,
@@ -42,12 +44,14 @@ EXAMPLES = """\
   dledger bench produce --batch 128 --inflight 4 --seconds 5
   dledger bench produce --namesrv 127.0.0.1:9876        a cluster that runs already
   dledger bench failover --json
+  dledger bench grpc                  RocketMQ 5's protocol beside 4.x's, and grpcio's own part
 """
 
-PRODUCE, CONSUME, FAILOVER, ALL = "produce", "consume", "failover", "all"
+PRODUCE, CONSUME, FAILOVER, GRPC, ALL = "produce", "consume", "failover", "grpc", "all"
 LOAD_SHAPES = (LoadShape(128, 4), LoadShape(1, 1), LoadShape(1, 32), LoadShape(1, 256))
 QUEUES = 8
 REPLICAS = 3
+GRPC_INFLIGHT = 32
 WARM_UP_SECONDS = 1.0
 REPLAY_MESSAGES = 256 * 1024
 REPLAY = "replay"
@@ -97,9 +101,9 @@ class Measured:
 @click.command(cls=Command, examples=EXAMPLES)
 @click.argument(
     "what",
-    type=click.Choice((PRODUCE, CONSUME, FAILOVER, ALL)),
+    type=click.Choice((PRODUCE, CONSUME, FAILOVER, GRPC, ALL)),
     default=ALL,
-    help="What to measure (default: all).",
+    help="What to measure (default: all, which is without grpc).",
 )
 @click.option(
     "--size", type=COUNT, default=1024, metavar="BYTES", help="Of a message (default: 1024)."
@@ -146,7 +150,7 @@ def command(*, output: Output, **options: Any) -> None:
             measured, baseline = _measure_running(args, args.namesrv), None
         else:
             measured = _measure_own(args, REPLICAS)
-            baseline = _measure_own(args, 1) if args.what != FAILOVER else None
+            baseline = None if args.what in {FAILOVER, GRPC} else _measure_own(args, 1)
     except LoadError as error:
         raise CommandError(str(error)) from error
     if not output.document(_document(args, measured, baseline)):
@@ -194,6 +198,8 @@ def _measure_rates(
             )
             measured.workloads.append(summarise(shape.name, client.measure(job)))
         run_admin(namesrv, lambda admin: delete_topic(admin, topic))
+    if args.what == GRPC:
+        _measure_grpc(args, namesrv, pids, client, measured)
     if args.what in {CONSUME, ALL}:
         _say(f"{measured.nodes} node(s): {REPLAY}")
         topic = _new_topic(namesrv)
@@ -201,6 +207,26 @@ def _measure_rates(
         rounds = client.measure(ReplayJob(topic, REPLAY_MESSAGES, args.rounds, pids))
         measured.workloads.append(summarise(REPLAY, rounds))
         run_admin(namesrv, lambda admin: delete_topic(admin, topic))
+
+
+def _measure_grpc(
+    args: Request,
+    namesrv: str,
+    pids: tuple[int, ...],
+    client: LoadClient,
+    measured: Measured,
+) -> None:
+    nodes = [node for group in run_admin(namesrv, view_groups) for node in group.nodes]
+    leaders = [node.grpc for node in nodes if node.role == "leader" and node.grpc is not None]
+    if len(leaders) != 1:
+        raise CommandError("the cluster must have one group, whose leader serves gRPC")
+    topics = [_new_topic(namesrv), _new_topic(namesrv)]
+    shape = LoadShape(1, args.inflight or GRPC_INFLIGHT)
+    job = ProduceJob(topics[0], args.size, shape, WARM_UP_SECONDS, args.seconds, args.rounds, pids)
+    place = GrpcPlace(leaders[0], pids)
+    measured.workloads += measure_grpc(client, place, job, lambda: topics[1], _say)
+    for topic in topics:
+        run_admin(namesrv, partial(delete_topic, topic=topic))
 
 
 def _shapes(args: Request) -> Sequence[LoadShape]:
@@ -254,6 +280,9 @@ def _print(args: Request, measured: Measured, baseline: Measured | None) -> None
             print(f"{each.nodes} node{'s' if each.nodes > 1 else ''}")
             _print_workloads(each.workloads)
             print()
+    if args.what == GRPC:
+        share = grpc_share(measured.workloads)
+        print(f"grpcio's own part of the CPU seconds of the servers for a send: {share:.0%}")
     for name, ratio in _ratios(measured, baseline).items():
         print(f"replicated / unreplicated, {name}: {ratio:.2f}")
     if measured.failover is not None:
