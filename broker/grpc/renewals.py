@@ -15,9 +15,8 @@ from typing import TypeAlias
 
 from broker.grpc.statuses import ANSWERED
 from broker.limits import GRPC
-from broker.pop.auto_renewal import AutoRenewal
+from broker.pop.auto_renewal import AutoRenewal, Renewable
 from broker.pop.renewed_receipts import client_hash
-from broker.state.pop_queues import PopDelivery, PopKey
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +26,10 @@ LOOK_SECONDS = 5.0
 HEARTBEATS_SECONDS = 35.0
 """Pace: three heartbeats of a client, and a moment."""
 
-_Ends: TypeAlias = dict[tuple[PopKey, int, int], float]
+_Key: TypeAlias = tuple[str, str, int]
+"""Group, topic, queue id."""
+
+_Ends: TypeAlias = dict[tuple[_Key, int, int], float]
 
 
 class Renewals:
@@ -84,17 +86,17 @@ class Renewals:
                 await asyncio.sleep(0)
             self._ends = ends
 
-    async def _renew(self, key: PopKey, ends: _Ends) -> None:
+    async def _renew(self, key: _Key, ends: _Ends) -> None:
         working = self._working(key[0])
         if not working:
             return
         now, due_ms = self._loop.time(), GRPC.renewed_seconds * 500
-        due: list[tuple[int, PopDelivery]] = []
-        for offset, delivery, left_ms in self._renewal.deliveries(key, working):
-            told = (key, offset, delivery.attempt)
+        due: list[Renewable] = []
+        for each in self._renewal.deliveries(key, working):
+            told = (key, each.offset, each.attempt)
             until = ends[told] = self._ends.get(told, now + GRPC.renewed_seconds_max)
-            if left_ms <= due_ms and now < until:
-                due.append((offset, delivery))
+            if each.left_ms <= due_ms and now < until:
+                due.append(each)
         await self._renewal.renew(key, due, int(GRPC.renewed_seconds * 1000))
 
     def _working(self, group: str) -> set[int]:

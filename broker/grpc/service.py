@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from broker.context import BrokerContext
 from broker.grpc.access import GrpcAccess
 from broker.grpc.call import Call
-from broker.grpc.clients import Clients, LeaderClients
+from broker.grpc.clients import GOODBYE, Clients, LeaderClients
 from broker.grpc.dispatcher import NOT_HERE, Dispatcher, Waited
 from broker.grpc.forwarding import ForwardedCalls, GrpcForwarder
 from broker.grpc.methods import service_methods
@@ -89,6 +89,8 @@ class GrpcService:
         waited = Waited()
         while True:
             session = self.clients.session(call.client_id)
+            if session is None and command != GOODBYE:
+                return  # its stream has ended meanwhile
             send = None if session is None else session.send
             try:
                 self.leader_clients.told(None, call, command, send)

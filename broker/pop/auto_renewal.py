@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Container, Iterator, Sequence
+from typing import NamedTuple
 
 from broker.group_commit.batcher import Batcher
 from broker.pop.receiver import completion
@@ -19,6 +20,18 @@ from broker.state.state_machine import BrokerStateMachine
 
 _ENTRY_RENEWALS = 256
 """Pace: renewals of one log entry."""
+
+
+class Renewable(NamedTuple):
+    """A delivery that a client works on; ``left_ms`` until it is visible."""
+
+    offset: int
+    delivery: PopDelivery
+    left_ms: int
+
+    @property
+    def attempt(self) -> int:
+        return self.delivery.attempt
 
 
 class AutoRenewal:
@@ -32,21 +45,17 @@ class AutoRenewal:
         """Those in which anything may be out."""
         return list(self._machine.state.pop.queues)
 
-    def deliveries(
-        self, key: PopKey, clients: Container[int]
-    ) -> Iterator[tuple[int, PopDelivery, int]]:
-        """Offset, delivery and the milliseconds that are left to it, of those that these clients
-        (:func:`client_hash`) work on. The queue must not change meanwhile."""
+    def deliveries(self, key: PopKey, clients: Container[int]) -> Iterator[Renewable]:
+        """Those that these clients work on, by :func:`~broker.pop.renewed_receipts.client_hash`.
+        The queue must not change meanwhile."""
         queue = self._machine.state.pop.queues.get(key)
         now_ms = self._batcher.now_ms()
         for offset, delivery in () if queue is None else queue.deliveries.items():
             left_ms = delivery.visible_ms - now_ms
             if delivery.attempt and left_ms > 0 and owner_of(delivery.nonce) in clients:
-                yield offset, delivery, left_ms
+                yield Renewable(offset, delivery, left_ms)
 
-    async def renew(
-        self, key: PopKey, found: Sequence[tuple[int, PopDelivery]], invisible_ms: int
-    ) -> None:
+    async def renew(self, key: PopKey, found: Sequence[Renewable], invisible_ms: int) -> None:
         """Those of ``found`` that are still the same stay invisible for so long from now on.
 
         Raises one of :data:`~broker.errors.REFUSALS`.
@@ -57,7 +66,7 @@ class AutoRenewal:
             known = {} if pending is None else pending.queue.deliveries
             commands = [
                 PopChange(*key, offset, renewed_nonce(delivery), now_ms + invisible_ms, now_ms)
-                for offset, delivery in found[start : start + _ENTRY_RENEWALS]
+                for offset, delivery, _left_ms in found[start : start + _ENTRY_RENEWALS]
                 if delivery.visible_ms > now_ms and known.get(offset) == delivery
             ]
             if commands:

@@ -122,3 +122,24 @@ async def test_a_stream_is_written_to_once_at_a_time_and_not_after_its_end(
     refusals = [each for each in written if not each.HasField("settings")]
     assert written[0].HasField("settings")
     assert len(refusals) == (ended_by == "a refusal")
+
+
+async def test_a_stream_that_ends_with_its_settings_leaves_nothing(
+    service: SingleService, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The leader is told of the client in a later turn of the loop: it is gone by then."""
+    telemetry = Telemetry(service.context, service.service.dispatcher, service.service.clients)
+
+    async def write(_body: bytes) -> None: ...
+
+    async def said() -> AsyncIterator[bytes]:
+        settings = pb.TelemetryCommand()
+        settings.settings.client_type = ClientType.PRODUCER
+        settings.settings.publishing.topics.add(name="orders")
+        yield settings.SerializeToString()
+
+    await telemetry.serve(Call("Telemetry", METADATA, CLIENT), said(), write)
+    await asyncio.sleep(1)
+    assert not service.context.clients.producers
+    assert not service.service.leader_clients._known
+    assert not [each for each in caplog.records if each.levelname == "ERROR"]
