@@ -20,7 +20,7 @@ import orjson
 
 from broker.grpc.call import Call
 from broker.grpc.dispatcher import NOT_HERE, Dispatcher, Waited
-from broker.grpc.statuses import NoAnswerError
+from broker.grpc.statuses import ANSWERED, NoAnswerError
 from broker.limits import FORWARDING, ForwardingLimits
 from broker.remoting.client import RemotingClient
 from broker.remoting.connection import Connection, Handler
@@ -34,6 +34,7 @@ from broker.remoting.protocol.errors import (
     CallError,
     ConnectFailedError,
     FieldError,
+    RequestError,
     TooManyRequestsError,
 )
 from broker.remoting.protocol.ext_fields import ext_str
@@ -192,6 +193,9 @@ class ForwardedCalls:
                 str(error),
                 {OUTCOME: OUTCOME_NOT_LEADER},
             )
+            return
+        except (*ANSWERED, RequestError) as error:  # of what a client says in its stream
+            connection.respond(request, ResponseCode.SYSTEM_ERROR, str(error))
             return
         parts = [part for each in answers for part in (_SIZE.pack(len(each)), each)]
         connection.respond(request, body=(b"".join(parts),))

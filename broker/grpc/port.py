@@ -110,10 +110,10 @@ class GrpcPort:
         metadata = {
             key: value for key, value in context.invocation_metadata() or () if type(value) is str
         }
-        client = _address(context.peer())
+        client, tls = _address(context.peer()), self._credentials is not None
         if self._relay is not None:
-            client = self._relay.address(client)
-        return Call(name, metadata, client, seconds=context.time_remaining())
+            client, tls = self._relay.client(client)
+        return Call(name, metadata, client, seconds=context.time_remaining(), tls=tls)
 
     def _handlers(self) -> grpc.GenericRpcHandler[bytes, bytes]:
         handlers = {

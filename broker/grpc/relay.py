@@ -43,8 +43,8 @@ class Relay:
         self._target = 0
         self._server: TlsServer | None = None
         self._clients: set[_FromClient] = set()
-        self._addresses: dict[str, str] = {}
-        """Of the clients, by the address that grpcio sees."""
+        self._known: dict[str, tuple[str, bool]] = {}
+        """Address of each client, and whether it speaks TLS, by the address that grpcio sees."""
 
     def __len__(self) -> int:
         return len(self._clients)
@@ -66,9 +66,10 @@ class Relay:
         for client in [*self._clients]:
             client.abort()
 
-    def address(self, seen: str) -> str:
-        """``host:port`` of the client whose connection grpcio sees from there."""
-        return self._addresses.get(seen, seen)
+    def client(self, seen: str) -> tuple[str, bool]:
+        """``host:port`` of the client whose connection grpcio sees from there, and whether it
+        speaks TLS."""
+        return self._known.get(seen, (seen, False))
 
     def opened(self, client: _FromClient) -> bool:
         """Whether there is room for one more."""
@@ -79,7 +80,7 @@ class Relay:
 
     def closed(self, client: _FromClient) -> None:
         self._clients.discard(client)
-        self._addresses.pop(client.seen, None)
+        self._known.pop(client.seen, None)
 
     def connect(self, client: _FromClient) -> asyncio.Task[None]:
         """Dials grpcio, and lets the bytes of the client through."""
@@ -94,7 +95,8 @@ class Relay:
             client.abort()
             return
         client.seen = _text(transport.get_extra_info("sockname"))
-        self._addresses[client.seen] = _text(client.transport.get_extra_info("peername"))
+        told = client.transport.get_extra_info
+        self._known[client.seen] = _text(told("peername")), told("ssl_object") is not None
         client.begin(to_grpc)
 
 

@@ -36,7 +36,10 @@ INVISIBLE_SECONDS = 20
 PAUSE_SECONDS = 0.03
 """From one message to the next: so a consumer that goes on is never without one for long."""
 
-TRIES = 60
+TRIES = int(os.environ.get("TRIES", "60"))
+TLS = bool(os.environ.get("GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"))
+"""It trusts the authorities of that file."""
+
 lock = threading.Lock()
 
 
@@ -74,7 +77,7 @@ def sent(send: Any) -> Any:
 
 
 def produce(kind: str, endpoints: str, topic: str, count: str) -> None:
-    producer = Producer(configuration(endpoints), (topic,))
+    producer = Producer(configuration(endpoints), (topic,), tls_enable=TLS)
     producer.startup()
     for number in range(int(count)):
         began = time.monotonic()
@@ -137,7 +140,11 @@ def expression() -> FilterExpression:
 
 def simple(endpoints: str, topic: str, group: str, count: str) -> None:
     consumer = SimpleConsumer(
-        configuration(endpoints), group, {topic: expression()}, await_duration=AWAIT_SECONDS
+        configuration(endpoints),
+        group,
+        {topic: expression()},
+        await_duration=AWAIT_SECONDS,
+        tls_enable=TLS,
     )
     consumer.startup()
     tell(ready=True)

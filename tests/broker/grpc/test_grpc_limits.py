@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from broker.grpc.protocol import service_pb2 as pb
 from broker.grpc.protocol.definition_pb2 import ClientType, Code, MessageType
 from broker.grpc.telemetry import Telemetry
 from broker.limits import GRPC, GrpcLimits
+from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from tests.broker.grpc.single_service import (
     CLIENT,
     METADATA,
@@ -142,4 +144,27 @@ async def test_a_stream_that_ends_with_its_settings_leaves_nothing(
     await asyncio.sleep(1)
     assert not service.context.clients.producers
     assert not service.service.leader_clients._known
+    assert not [each for each in caplog.records if each.levelname == "ERROR"]
+
+
+@pytest.mark.parametrize("said", ["a bad group", "a bad topic", "noise"])
+async def test_what_a_client_of_another_broker_says_may_be_bad(
+    service: SingleService, caplog: pytest.LogCaptureFixture, said: str
+) -> None:
+    """The other broker is told so; nothing fails here."""
+    service.broker.broker.serve_brokers(service.service.handlers)
+    command = pb.TelemetryCommand()
+    command.settings.client_type = ClientType.PUSH_CONSUMER
+    command.settings.subscription.group.name = "a b" if said == "a bad group" else "readers"
+    command.settings.subscription.subscriptions.add().topic.name = (
+        "a" if "topic" not in said else ""
+    )
+    body = b"\xff" if said == "noise" else command.SerializeToString()
+    call = {"method": "Telemetry", "client": CLIENT, "metadata": METADATA, "seconds": None}
+    answer = await service.broker.ask(
+        RequestCode.FORWARD_GRPC, {"call": json.dumps(call)}, body, seconds=5
+    )
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert answer.remark
+    assert not service.context.clients.consumers
     assert not [each for each in caplog.records if each.levelname == "ERROR"]

@@ -125,7 +125,7 @@ def test_bytes_go_both_ways_and_the_client_is_known_by_its_own_address(
         writer.write(b"x")
         seen = int(await reader.readexactly(5))
         host, own = writer.get_extra_info("sockname")
-        assert relay.address(f"127.0.0.1:{seen}") == f"{host}:{own}"
+        assert relay.client(f"127.0.0.1:{seen}") == (f"{host}:{own}", tls)
         if tls:
             assert writer.get_extra_info("ssl_object").selected_alpn_protocol() == "h2"
         writer.write(sent)
@@ -134,7 +134,7 @@ def test_bytes_go_both_ways_and_the_client_is_known_by_its_own_address(
         await until(lambda: bool(behind.ended))
         assert behind.got == {seen: 1 + len(sent)}
         await until(lambda: not len(relay))
-        assert relay.address(f"127.0.0.1:{seen}") == f"127.0.0.1:{seen}"
+        assert relay.client(f"127.0.0.1:{seen}") == (f"127.0.0.1:{seen}", False)
 
     run(scenario)
 
