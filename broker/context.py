@@ -12,6 +12,7 @@ from broker.config.node_config import NodeConfig
 from broker.delivery.fetch import Delivery
 from broker.delivery.message_lookup import MessageLookup
 from broker.delivery.message_reader import MessageReader
+from broker.delivery.waiting_since import WaitingSince
 from broker.group_commit.batcher import Batcher
 from broker.ingest.ingest import Ingest
 from broker.maintenance.account_changes import AccountChanges
@@ -42,6 +43,7 @@ class BrokerContext:
     reader: MessageReader
     lookup: MessageLookup
     delivery: Delivery
+    waiting_since: WaitingSince
     pop: Pop
     clients: ConnectedClients
     elsewhere: ElsewhereClients

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from dledger.errors import ProposeError
+from dledger.errors import NotLeaderError, NotServingError, ProposeError, TransferringError
 from store.errors import EntryTooLargeError
 from store.quoting import shortened
 
@@ -116,3 +116,6 @@ def reason_of(error: Exception) -> str:
 Refusal = RefusedError | ProposeError | EntryTooLargeError
 REFUSALS = (RefusedError, ProposeError, EntryTooLargeError)
 """All refusals: the broker's own, and those of the layers below."""
+
+NOT_HERE = (NotLeaderError, NotServingError, TransferringError)
+"""Refusals that say that nothing was done: the leader can do it, now or in a moment."""

@@ -50,6 +50,9 @@ SYSTEM_TOPICS = (
 )
 """Names that no user may create, change or delete, beside those of :func:`system_topics`."""
 
+SYSTEM_PREFIX = "rmq_sys_"
+"""So begin names of RocketMQ 5's own topics: nobody creates one by a request."""
+
 UNSENDABLE_TOPICS = frozenset(SYSTEM_TOPICS) - {AUTO_CREATE_TOPIC, BENCHMARK_TOPIC}
 """Those that nobody may send to either (``TopicValidator.isNotAllowedSendTopic``)."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +13,7 @@ import click
 from spark.bench.result_table import table_lines
 from spark.errors import ReplicaError, SparkSideError
 from spark.package import write_package
+from store.text_numbers import decimal_number, whole_number
 
 if TYPE_CHECKING:
     from spark.audit.audit import Audit
@@ -45,20 +46,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return EXIT_UNUSABLE
 
 
-def share(text: str) -> float:
-    """GiB. Raises ``ValueError``."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
+def share(text: str | float) -> float:
+    """GiB; a default is a number already. Raises ``ValueError``."""
+    value = decimal_number(str(text))
     if not 0 < value < 1 << 20:
         raise ValueError(f"{text!r} is not a number of GiB")
     return value
 
 
+def whole(most: int) -> Callable[[str | int], int]:
+    """The type of an option that is a number from 1 to ``most``; its default may be one already."""
+
+    def convert(text: str | int) -> int:
+        try:
+            number = whole_number(str(text))
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from error
+        if not 1 <= number <= most:
+            raise click.BadParameter(f"{number} is not in the range 1<=x<={most}")
+        return number
+
+    return convert
+
+
 range_option = click.option(
     "--range-mib",
-    type=click.IntRange(1, 1 << 20),
+    type=whole(1 << 20),
     metavar="N",
     help="MiB of each replica's log that one task checks (default: by the log and the cores, at "
     "most 1024).",
@@ -103,7 +116,7 @@ def package(path: str) -> None:
 @click.argument("more", nargs=-1, type=share, metavar="[N]...", help="More sizes, as --gib.")
 @click.option(
     "--size",
-    type=click.IntRange(1, 1 << 22),
+    type=whole(1 << 22),
     default=1024,
     metavar="N",
     help="Bytes of a body of uniform messages (default: 1024).",
@@ -111,7 +124,7 @@ def package(path: str) -> None:
 @range_option
 @click.option(
     "--repeats",
-    type=click.IntRange(1),
+    type=whole(1 << 20),
     default=3,
     metavar="N",
     help="Runs, the best counts (default: 3).",

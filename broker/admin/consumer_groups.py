@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from broker.admin.topic_contents import EMPTY_QUEUE, TopicContents, listed_queues
+from broker.delivery.store_times import Place
 from broker.limits import ADMIN, AdminLimits
 from broker.remoting.connected_clients import ConnectedClients, ConsumerGroup
 from broker.state.state_machine import BrokerStateMachine
@@ -55,6 +56,11 @@ class QueueProgress:
     def lag(self) -> int:
         """How many messages the group has still to consume."""
         return self.end - self.position
+
+
+def waiting_places(queues: Iterable[QueueProgress]) -> list[Place]:
+    """Where the messages are that wait longest: of each queue that is behind the next one."""
+    return [(queue.topic, queue.queue_id, queue.position) for queue in queues if queue.lag]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import os
 
 from broker.admin.node_status import NodeStatus, security_settings
 from broker.context import BrokerContext
+from broker.metrics.build_info import program_version
 from broker.remoting.protocol.codes import PROTOCOL_VERSION
 from store.io.disk_watermarks import DiskSpace
 
@@ -43,6 +44,7 @@ def runtime_info(context: BrokerContext) -> dict[str, str]:
         "raftOwnMember": json.dumps(status.own._asdict()),
         "raftMembers": json.dumps(members),
         "pid": str(os.getpid()),
+        "programVersion": program_version(),
         "httpAddress": status.own.http,
         "grpcAddress": status.grpc,
         "bootTimestamp": str(stats.boot_ms),

@@ -49,6 +49,8 @@ class NodeView:
     security: dict[str, str | bool] = field(default_factory=dict)
     """See :func:`broker.admin.node_status.security_settings`."""
     grpc: str | None = None
+    version: str | None = None
+    """Of its program; None also where it is 0.1.0, which does not tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,4 +233,5 @@ def _node_view(
         incarnation=table.get("raftIncarnation"),
         security=decode_json(table.get("security", "{}").encode()),
         grpc=table.get("grpcAddress") or None,
+        version=table.get("programVersion"),
     )

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import zip_longest
 from typing import Any
 
 from broker.cli.terminal.command_error import CommandError
@@ -25,6 +26,9 @@ class ProgressView:
     committed: int | None
     offset: int
     lag: int
+    lag_ms: int | None = None
+    """For how long the next message has waited; None where that is not known, as of brokers of
+    0.1.0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,21 @@ class ConsumerGroupView:
     def lag(self) -> int:
         """The messages that the group has still to consume, as far as brokers know."""
         return sum(queue.lag for queue in self.queues)
+
+    @property
+    def lag_ms(self) -> int | None:
+        """For how long the oldest of them has waited; None where that is not known."""
+        if not self.lag:
+            return 0
+        return max((ms for each in self.queues if (ms := each.lag_ms) is not None), default=None)
+
+    def offsets(self, topic: str) -> dict[tuple[str, int], int]:
+        """Where it goes on in each queue of the topic, by broker group and queue."""
+        return {
+            (queue.broker, queue.queue_id): queue.offset
+            for queue in self.queues
+            if queue.topic == topic
+        }
 
 
 class UnknownGroupError(CommandError):
@@ -88,9 +107,9 @@ async def find_group(admin: AdminClient, name: str, *, hint: str = "") -> Consum
         members=sorted({member for group in found.values() for member in group["members"]}),
         queues=sorted(
             (
-                ProgressView(topic=topic["topic"], broker=broker, **queue)
+                ProgressView(topic=topic["topic"], broker=broker, lag_ms=lag_ms, **queue)
                 for broker, topic in topics
-                for queue in topic["queues"]
+                for queue, lag_ms in zip_longest(topic["queues"], topic.get("lag_ms", ()))
             ),
             key=lambda queue: (queue.topic, queue.broker, queue.queue_id),
         ),

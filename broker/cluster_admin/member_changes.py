@@ -15,6 +15,7 @@ from broker.cluster_admin.admin_client import (
     RefusedError,
     UnreachableError,
     document_of,
+    when_led,
 )
 from broker.cluster_admin.cluster_view import view_node
 from broker.remoting.protocol.codes import RequestCode
@@ -44,8 +45,9 @@ class GroupMembers:
     group: str
 
     async def leader(self) -> str:
-        """The leader's address. Raises :class:`CommandError` if there is none."""
-        masters = await self.admin.masters()
+        """The leader's address; waits for an election. Raises :class:`CommandError` if there is no
+        leader then."""
+        masters = await when_led(self.admin.masters)
         if self.group not in masters:
             known = ", ".join(sorted(masters)) or "none"
             raise UsageError(f"there is no group {self.group}; known are: {known}")
@@ -53,8 +55,12 @@ class GroupMembers:
 
     async def members(self) -> dict[str, Any]:
         """The leader's answer about its members (see ``broker/admin/group_members.py``)."""
-        answer = await self.admin.ask(await self.leader(), RequestCode.GET_GROUP_MEMBERS)
-        return document_of(answer)
+
+        async def ask() -> dict[str, Any]:
+            answer = await self.admin.ask(await self.leader(), RequestCode.GET_GROUP_MEMBERS)
+            return document_of(answer)
+
+        return await when_led(ask)
 
     async def add(self, node: str, address: str) -> dict[str, Any]:
         """Makes a learner of the node at ``address`` that waits to be added."""

@@ -165,6 +165,12 @@ async def _until_routed(admin: AdminClient, topic: str, addresses: set[str]) -> 
         await asyncio.sleep(ASK_AGAIN_SECONDS)
 
 
+async def topic_names(admin: AdminClient) -> list[str]:
+    """Those that the NameServer knows, in order."""
+    answer = await admin.ask_namesrv(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+    return sorted(document_of(answer)["topicList"])
+
+
 async def view_queues(admin: AdminClient, topic: str) -> list[QueueView]:
     """Every readable queue of the topic, asked of its leader."""
     route = await admin.route(topic)

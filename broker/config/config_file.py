@@ -233,7 +233,7 @@ def wanted_kind(path: str) -> ConfigKind[Any]:
         return NODE
     found = load(NODE, path)
     only_node = {("group",), ("node",), ("namesrv",), ("members",)}
-    given = {*found.values.values, *found.values.tables}
+    given = {*found.values.origins, *found.values.tables}
     unknown_keys = len(load(NAME_SERVER, path).problems)
     return NODE if given & only_node or unknown_keys > len(found.problems) else NAME_SERVER
 

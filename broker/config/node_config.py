@@ -249,6 +249,14 @@ class NodeConfig:
         "Directories in which HTTP may make snapshots, beside snapshots/ in the data directory.",
         allowed=matching(r"/[^\0]*[^\0/][^\0]*", "the absolute path of a directory"),
     )
+    audit_dir: str = setting(
+        "",
+        "Where reports of audits lie, for the console's page of findings; empty: nowhere.",
+        allowed=Allowed(
+            lambda text: not text or _is_path(text), "the absolute path of a directory, or empty"
+        ),
+        reload=True,
+    )
     logging_file_mib: int = setting(
         32,
         "The size at which a new log/node.log begins; 0: none.",

@@ -16,13 +16,12 @@ from __future__ import annotations
 
 import mimetypes
 from collections.abc import Awaitable, Callable, Mapping
-from functools import cache
 from http import HTTPStatus
-from pathlib import Path
 from urllib.parse import unquote
 
 from aiohttp import web
 
+from broker.admin.group_members import member_addresses
 from broker.admin.node_history import NodeHistory
 from broker.cli.terminal.command_error import CommandError
 from broker.console.actions import dead_letters, groups, members, messages, topics
@@ -34,7 +33,7 @@ from broker.console.pages import nodes as node_pages
 from broker.console.pages import topics as topic_pages
 from broker.console.pages.overview import overview
 from broker.console.visits.jobs import FAILURES, Job, Jobs, told
-from broker.console.visits.templating import render
+from broker.console.visits.templating import render, static_bytes, static_files
 from broker.console.visits.visit import Clients, Page, Visit
 from broker.context import BrokerContext
 from broker.http.cluster import ClusterHandler
@@ -79,7 +78,6 @@ ACTIONS: Mapping[str, Action] = {
     for action in module.ACTIONS
 }
 
-_STATIC = Path(__file__).with_name("static")
 _STATIC_SECONDS = 3600
 
 
@@ -112,7 +110,9 @@ class Site:
             if first == "action":
                 return await self._form(visit, _action(rest), dict(request.query))
             if first == "jobs":
-                job = self._jobs.find(int(rest) if rest.isdecimal() else 0, visitor.name)
+                job = self._jobs.find(
+                    int(rest) if rest.isascii() and rest.isdecimal() else 0, visitor.name
+                )
                 if job is None:
                     raise HttpRefusedError(HTTPStatus.NOT_FOUND, "there is no such change")
                 return _job(job, visit)
@@ -139,11 +139,11 @@ class Site:
 
     def static(self, path: str) -> web.StreamResponse:
         """Of the files that pages load, and no other."""
-        if path not in _static_files():
+        if path not in static_files():
             raise HttpRefusedError(HTTPStatus.NOT_FOUND, "there is no such file")
         kind = mimetypes.guess_type(path)[0] or "application/octet-stream"
         return web.Response(
-            body=_static_bytes(path),
+            body=static_bytes(path),
             content_type=kind,
             headers={"Cache-Control": f"max-age={_STATIC_SECONDS}"},
         )
@@ -181,9 +181,21 @@ class Site:
             menu=MENU,
             cluster=config.cluster,
             served_by=config.name,
+            peers=self._peers(),
             visitor=visit.visitor,
         )
         return _html(text, status)
+
+    def _peers(self) -> list[tuple[str, str]]:
+        """The other members of the group and their HTTP addresses: a page goes on there if this
+        node does not answer."""
+        config = self._context.config
+        members = member_addresses(config, self._context.node.core.configuration)
+        return [
+            (f"{config.group}/{node}", at.http)
+            for node, at in members.items()
+            if at.http and node != config.node
+        ]
 
     async def _form(self, visit: Visit, action: Action, values: Values) -> web.Response:
         values = await action.suggest(visit, values)
@@ -248,15 +260,3 @@ def _html(text: str, status: HTTPStatus = HTTPStatus.OK) -> web.Response:
     return web.Response(
         body=text.encode(), content_type="text/html", charset="utf-8", status=status
     )
-
-
-@cache
-def _static_files() -> frozenset[str]:
-    return frozenset(
-        path.relative_to(_STATIC).as_posix() for path in _STATIC.rglob("*") if path.is_file()
-    )
-
-
-@cache
-def _static_bytes(path: str) -> bytes:
-    return (_STATIC / path).read_bytes()

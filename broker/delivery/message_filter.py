@@ -10,11 +10,12 @@ from broker.config.dynamic_settings import DynamicSettings
 from broker.delivery.message_reader import GetMessageResult, GetMessageStatus, PullLimits
 from broker.errors import UnsupportedFilterError
 from broker.filter.sql92_parser import Selector, parse_selector
-from broker.filter.subscription import SQL_TYPE, TAG_TYPE, tag_codes
+from broker.filter.subscription import SQL_TYPE, TAG_TYPE, ExpressionError, tag_codes
 from store.errors import CorruptRecordError
 from store.io.filesystem import Bytes
 from store.message.properties import decode_properties
 from store.message.record import record_bounds
+from store.quoting import quoted
 
 SCAN_LIMITS = PullLimits(messages=256, bytes=1 << 20)
 """The limit of a pull that filters by properties, because it must read the messages."""
@@ -37,16 +38,18 @@ class MessageFilter(NamedTuple):
 
 
 def message_filter(settings: DynamicSettings, kind: str, expression: str) -> MessageFilter:
-    """Raises :class:`~broker.filter.subscription.ExpressionError` for an invalid expression, and
-    :class:`~broker.errors.UnsupportedFilterError` for an unknown kind of filter.
+    """Raises :class:`~broker.filter.subscription.ExpressionError` for an invalid expression or an
+    unknown kind, and :class:`~broker.errors.UnsupportedFilterError` for one that is off.
     """
     if kind == TAG_TYPE:
         return MessageFilter(codes=tag_codes(expression), size=len(expression))
-    if kind == SQL_TYPE and settings.property_filter:
-        return MessageFilter(selector=parse_selector(expression), size=len(expression))
-    raise UnsupportedFilterError(
-        f"The broker does not support consumer to filter message by {kind}"
-    )
+    if kind != SQL_TYPE:
+        raise ExpressionError(f"the expression type {quoted(kind)} is neither TAG nor SQL92")
+    if not settings.property_filter:
+        raise UnsupportedFilterError(
+            f"The broker does not support consumer to filter message by {kind}"
+        )
+    return MessageFilter(selector=parse_selector(expression), size=len(expression))
 
 
 def selected(

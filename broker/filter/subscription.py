@@ -16,6 +16,7 @@ from broker.errors import RefusedError
 from broker.limits import BODY_LIMITS
 from store.message.java_hash import tags_code
 from store.quoting import quoted
+from store.text_numbers import whole_number
 
 T = TypeVar("T")
 
@@ -92,12 +93,16 @@ class Subscription:
                 f"the subscription of {quoted(topic)} has {len(expression)} characters, "
                 f"at most {BODY_LIMITS.expression_size} are allowed"
             )
-        if type(version) is not int and not (type(version) is str and version.isascii()):
+        try:
+            number = whole_number(version or "0") if type(version) is str else version
+        except ValueError:
+            number = None
+        if type(number) is not int:
             raise ValueError(
                 f"the subscription of {quoted(topic)} has the version {quoted(version)}"
             )
         kind = expression_type if type(expression_type) is str and expression_type else TAG_TYPE
-        return cls(topic, expression or ALL, int(version or 0), kind)
+        return cls(topic, expression or ALL, number, kind)
 
     def as_json(self) -> dict[str, object]:
         codes = self._codes()

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeAlias
 
 from google.protobuf.message import DecodeError, Message
 
-from broker.errors import WrongStateError, reason_of
+from broker.errors import NOT_HERE, WrongStateError, reason_of
 from broker.grpc.access import GrpcAccess
 from broker.grpc.call import Call
 from broker.grpc.protocol.definition_pb2 import Code, Status
@@ -24,17 +24,11 @@ from broker.limits import GRPC, GrpcLimits
 from broker.security.authorize import DESCRIBE, Access
 from dledger.errors import (
     BusyError,
-    NotLeaderError,
-    NotServingError,
     OutcomeUnknownError,
-    TransferringError,
 )
 from store.quoting import FROM_OUTSIDE
 
 log = logging.getLogger(__name__)
-
-NOT_HERE = (NotLeaderError, NotServingError, TransferringError)
-"""Nothing was done: the leader can do it, now or in a moment."""
 
 REPEATS_MAX = 2
 """Pace: so often is a call tried again whose outcome is unknown."""

@@ -18,8 +18,9 @@ from typing import Any
 
 import orjson
 
+from broker.errors import NOT_HERE
 from broker.grpc.call import Call
-from broker.grpc.dispatcher import NOT_HERE, Dispatcher, Waited
+from broker.grpc.dispatcher import Dispatcher, Waited
 from broker.grpc.statuses import ANSWERED, NoAnswerError
 from broker.limits import FORWARDING, ForwardingLimits
 from broker.remoting.client import RemotingClient
@@ -70,6 +71,8 @@ class GrpcForwarder:
         self._client = RemotingClient(
             loop, {RequestCode.GRPC_COMMAND: on_command}, security=security
         )
+        self.forwarded = 0
+        """How many calls went to the leader since the start."""
         self._waiting = 0
         self._changed: asyncio.Future[None] = loop.create_future()
 
@@ -122,6 +125,7 @@ class GrpcForwarder:
         seconds = self._limits.answer_seconds
         if call.seconds is not None:
             seconds = max(call.seconds + MARGIN_SECONDS, seconds)
+        self.forwarded += 1
         try:
             answer = await self._client.invoke(
                 address, RequestCode.FORWARD_GRPC, {CALL: _pack(call)}, (body,), timeout=seconds

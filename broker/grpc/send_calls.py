@@ -9,11 +9,10 @@ from collections.abc import Iterable, Sequence
 from google.protobuf.message import Message as AnyMessage
 
 from broker.context import BrokerContext
-from broker.errors import TransactionMismatchError, reason_of
+from broker.errors import NOT_HERE, TransactionMismatchError, reason_of
 from broker.group_commit.pending_batch import StoredEarlier
 from broker.grpc.access import publishes
 from broker.grpc.call import Call, name_of
-from broker.grpc.dispatcher import NOT_HERE
 from broker.grpc.protocol.definition_pb2 import Code, Status, TransactionResolution
 from broker.grpc.protocol.service_pb2 import (
     EndTransactionRequest,

@@ -51,7 +51,7 @@ def message_of(record: MessageRecord, topic: Resource) -> Message:
     if names.TRACE_CONTEXT in properties:
         system.trace_context = properties[names.TRACE_CONTEXT]
     deliver_ms = properties.get(names.TIMER_OUT_MS) or properties.get(names.DELIVER_MS, "")
-    if deliver_ms.isdecimal() and len(deliver_ms) <= 15:
+    if deliver_ms.isascii() and deliver_ms.isdecimal() and len(deliver_ms) <= 15:
         system.delivery_timestamp.CopyFrom(timestamp(int(deliver_ms)))
     if names.DEAD_LETTER_TOPIC in properties:
         system.dead_letter_queue.topic = properties[names.DEAD_LETTER_TOPIC]

@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 from broker.context import BrokerContext
+from broker.errors import NOT_HERE
 from broker.grpc.access import GrpcAccess
 from broker.grpc.call import Call
 from broker.grpc.clients import GOODBYE, Clients, LeaderClients
-from broker.grpc.dispatcher import NOT_HERE, Dispatcher, Waited
+from broker.grpc.dispatcher import Dispatcher, Waited
 from broker.grpc.forwarding import ForwardedCalls, GrpcForwarder
 from broker.grpc.methods import service_methods
 from broker.grpc.renewals import Renewals

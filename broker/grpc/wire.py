@@ -39,6 +39,10 @@ class GrpcWire:
         """The clients with a Telemetry stream: grpcio does not tell its connections."""
         return self._telemetry.streams
 
+    def forwarded(self) -> int:
+        """The calls that went to the leader."""
+        return self._service.forwarder.forwarded
+
     async def start(self) -> None:
         """Listens. ``OSError`` if the port is taken."""
         await self._port.start()

@@ -35,6 +35,7 @@ def _consume(request: web.Request) -> Iterable[Access]:
 
 
 HTTP_ACCESS: Mapping[str, Callable[[web.Request], Iterable[Access]]] = {
+    "/audit": _describe,
     "/cluster": _describe,
     "/groups": _describe,
     "/history": _describe,
@@ -49,8 +50,9 @@ HTTP_ACCESS: Mapping[str, Callable[[web.Request], Iterable[Access]]] = {
 }
 """By path: what a request needs."""
 
-WITHOUT_ACCOUNT = frozenset(("/healthz", "/livez", "/readyz"))
-"""Asked by load balancers: the answers say only whether this node runs, and serves."""
+WITHOUT_ACCOUNT = frozenset(("/healthz", "/livez", "/openapi.yaml", "/readyz"))
+"""Asked by load balancers: the answers say only whether this node runs, and serves. The description
+of this port is the same on every node."""
 
 
 CONSOLE = frozenset(("/", "/console/{path}"))

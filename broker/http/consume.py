@@ -14,6 +14,7 @@ from broker.http.errors import HttpRefusedError, json_response
 from broker.http.memory_budget import HELD
 from broker.limits import CONSUME
 from store.errors import StoreError
+from store.text_numbers import whole_number
 
 
 class ConsumeHandler:
@@ -83,7 +84,7 @@ def number(
 
 def _integer(name: str, text: str) -> int:
     try:
-        return int(text)
+        return whole_number(text)
     except ValueError:
         raise HttpRefusedError(
             HTTPStatus.BAD_REQUEST, f"{name} is not an integer: {text!r}"

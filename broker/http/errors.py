@@ -15,6 +15,7 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
 from broker.errors import (
+    NOT_HERE,
     REFUSALS,
     AccessDeniedError,
     BodyTooLargeError,
@@ -38,6 +39,12 @@ _STATUS: tuple[tuple[type[Exception], HTTPStatus], ...] = (
     (BodyTooLargeError, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
 )
 """The first that fits counts; any other refusal is a bad request."""
+
+
+OUTCOME = "outcome"
+UNKNOWN = "unknown"
+NOTHING_DONE = "not_leader"
+"""In a refusal: whether what was asked may have been done, or was not because another leads."""
 
 
 class HttpRefusedError(Exception):
@@ -95,7 +102,9 @@ def _broker_refusal(error: Refusal, leader: str | None) -> web.Response:
     if leader is not None and status is HTTPStatus.SERVICE_UNAVAILABLE:
         document["leader"] = leader
     if isinstance(error, OutcomeUnknownError):
-        document["outcome"] = "unknown"
+        document[OUTCOME] = UNKNOWN
+    elif isinstance(error, NOT_HERE):
+        document[OUTCOME] = NOTHING_DONE
     response = json_response(document, status)
     if status is HTTPStatus.UNAUTHORIZED:
         response.headers[hdrs.WWW_AUTHENTICATE] = 'Basic realm="dledger", charset="UTF-8"'

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from broker.admin.consumer_groups import ConsumerGroups
+from broker.admin.audit_report import AuditReport
+from broker.admin.consumer_groups import ConsumerGroups, TopicProgress, waiting_places
 from broker.admin.node_status import NodeStatus, security_settings
 from broker.admin.topic_contents import all_topics
 from broker.admin.turns import Turn
 from broker.context import BrokerContext
+from broker.delivery.store_times import Place
+from broker.limits import ADMIN
+from broker.metrics.build_info import program_version
 from broker.metrics.history import STEP_SECONDS, History, HistorySample
 
 
@@ -40,6 +45,7 @@ def status_document(context: BrokerContext) -> dict[str, Any]:
         "put_messages": context.stats.put_messages,
         "get_messages": context.stats.get_messages,
         "boot_timestamp": context.stats.boot_ms,
+        "version": program_version(),
         "flush": context.config.flush,
         "grpc": status.grpc or None,
         "security": security_settings(context.config),
@@ -55,11 +61,17 @@ def _disk_and_findings(context: BrokerContext) -> dict[str, Any]:
     return {
         "disk": {"level": node.health.level.name.lower(), "free": space.free, "total": space.total},
         "scrub_progress": node.scrubber.progress,
+        "scrub_passes": node.scrubber.passes,
         "damage": [*node.scrubber.damage_summary, *context.proofs.problems],
         "mended": list(node.scrubber.repaired),
         "state_wrong": bool(node.state_divergence.wrong),
         "refilling": None if refill is None else f"{refill[0]} of {refill[1]}",
     }
+
+
+def audit_document(directory: str, reports: Sequence[AuditReport]) -> dict[str, Any]:
+    """The directory in which this node looks for reports, empty for none, and the newest ones."""
+    return {"directory": directory, "reports": [each._asdict() for each in reports]}
 
 
 def history_document(context: BrokerContext, history: History, since_ms: int) -> dict[str, Any]:
@@ -102,23 +114,31 @@ async def groups_document(context: BrokerContext) -> dict[str, Any]:
 
     ``members`` are those connected to this node: consumers talk to the leader. A group that
     consumes nothing has one row with the topic null. ``lag`` is null where the members keep their
-    offsets themselves.
+    offsets themselves. ``lag_ms`` tells for how long the oldest of these messages has waited; it is
+    null where that is not known.
     """
     documents: list[dict[str, Any]] = []
+    behind: list[tuple[dict[str, Any], list[Place]]] = []
+    left = ADMIN.lag_times_max
     turn = Turn()
     for group in ConsumerGroups(context.machine, context.clients).all():
-        rows: list[tuple[str | None, int, int | None]] = [
-            (topic.topic, topic.acknowledged, topic.lag) for topic in group.topics
-        ]
-        documents += [
-            {
+        topics: list[TopicProgress | None] = [*group.topics]
+        for topic in topics or [None]:
+            document = {
                 "group": group.name,
-                "topic": topic,
+                "topic": topic and topic.topic,
                 "members": len(group.members),
-                "acknowledged": acknowledged,
-                "lag": lag,
+                "acknowledged": topic.acknowledged if topic else 0,
+                "lag": topic.lag if topic else 0,
+                "lag_ms": None if topic and topic.lag != 0 else 0,
             }
-            for topic, acknowledged, lag in rows or [(None, 0, 0)]
-        ]
+            documents.append(document)
+            if topic and topic.lag and left > 0:
+                queues = topic.queues()
+                left -= len(queues)
+                behind.append((document, waiting_places(queues)))
         await turn.took(sum(len(topic.committed) for topic in group.topics))
+    await context.waiting_since.look(place for _, places in behind for place in places)
+    for document, places in behind:
+        document["lag_ms"] = context.waiting_since.lag_ms(places)
     return {"groups": documents}

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import binascii
 from collections.abc import Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -14,6 +15,7 @@ from aiohttp import web
 from broker.context import BrokerContext
 from broker.group_commit.pending_batch import StoredEarlier
 from broker.http.errors import HttpRefusedError, json_response
+from broker.http.forwarding import HttpForwarder
 from broker.http.json_body import decode_json
 from broker.http.memory_budget import MEMORY
 from broker.ingest.send_request import SendRequest
@@ -49,13 +51,15 @@ class _Stored:
 class ProduceHandler:
     """Handles what is posted to a topic. A codec, as the remoting port has one for its requests."""
 
-    def __init__(self, context: BrokerContext) -> None:
+    def __init__(self, context: BrokerContext, forwarder: HttpForwarder) -> None:
         self._context = context
+        self._forwarder = forwarder
 
     async def post(self, request: web.Request) -> web.Response:
         """See the module."""
         context = self._context
-        document = _document(await request.app[MEMORY].read(request))
+        read = await request.app[MEMORY].read(request)
+        document = _document(read)
         body = _body(document)
         sent = SendRequest(
             request.match_info["topic"],
@@ -67,6 +71,10 @@ class ProduceHandler:
             properties=_properties(document),
         )
         del document  # not kept while the message is on its way
+        return await self._forwarder.here_or_there(request, read, partial(self._store, sent, body))
+
+    async def _store(self, sent: SendRequest, body: bytes) -> web.Response:
+        context = self._context
         waiter = _Stored(context.loop, context.store_host)
         context.ingest.submit(sent, body, _NO_HOST, waiter)
         at, offset, position = await waiter.done

@@ -7,6 +7,7 @@
                                                 consumer groups
     GET  /nodes                                 of that, health and /status of every node
     GET  /metrics                               for Prometheus (docs/metrics.md)
+    GET  /openapi.yaml                          this port, described for programs
     GET  /livez                                 200 while the process is alive
     GET  /readyz, /healthz                      200 {"status": "ok", ...} while this node serves, or
                                                 503 and why not
@@ -15,6 +16,8 @@
     GET  /groups                                the consumer groups, and how far behind they are
     GET  /waiting                               open transactions, scheduled messages, and what POP
                                                 gave out (:mod:`broker.admin.waiting_messages`)
+    GET  /audit                                 the newest reports of audits on this machine
+                                                (:mod:`broker.admin.audit_report`)
     GET  /history?since=MS                      what this node did in the last hours, for charts
     POST /topics/T/messages                     {"body": "text"}; also body_base64, tags, keys,
                                                 properties, queue_id (any if left out)
@@ -22,21 +25,28 @@
     POST /snapshot                              {"directory": "/new/directory"} on this machine;
                                                 {}: one of the node's own
 
+A follower passes a message on to the leader (:mod:`broker.http.forwarding`).
+
 Errors are {"error": "..."} with a fitting status; 503 names the leader where it is known, and says
-"outcome": "unknown" where the message may have been stored. Who may
+"outcome": "unknown" where the message may have been stored, "not_leader" where nothing was done
+since another node leads or none. Who may
 ask is said in :mod:`broker.http.origin_guard` and :mod:`broker.http.access`, how much at a time in
 :class:`~broker.limits.HttpLimits`.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import cache
 from http import HTTPStatus
+from pathlib import Path
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from broker.admin.audit_report import newest_reports
 from broker.admin.group_members import member_addresses
 from broker.admin.node_history import NodeHistory
 from broker.admin.node_status import role_name
@@ -47,8 +57,10 @@ from broker.http.access import HttpAccess
 from broker.http.cluster import ClusterHandler
 from broker.http.console import ConsoleDoor
 from broker.http.consume import ConsumeHandler, number
-from broker.http.errors import json_response, refuse_as_json
+from broker.http.errors import HttpRefusedError, json_response, refuse_as_json
+from broker.http.forwarding import HttpForwarder
 from broker.http.json_documents import (
+    audit_document,
     groups_document,
     history_document,
     status_document,
@@ -71,8 +83,8 @@ _JSON_OVERHEAD = 2
 
 WITHOUT_STATE = frozenset(
     (
-        *("/", "/cluster", "/console/{path}", "/healthz", "/history", "/livez", "/metrics"),
-        *("/nodes", "/readyz", "/status"),
+        *("/", "/audit", "/cluster", "/console/{path}", "/healthz", "/history", "/livez"),
+        *("/metrics", "/nodes", "/openapi.yaml", "/readyz", "/status"),
     )
 )
 """What is told of a node whose state is not that of its group; the console asks nodes that lead."""
@@ -101,7 +113,10 @@ class HttpServer:
         self._port = HttpPort(context.loop, *context.config.listening.http, limits, tls)
         self._refusals: Counter[str] = Counter()
         self._loop_lag = EventLoopLag(context.loop, clock)
-        own = PortFigures(lambda: self._port.connections, self._refusals)
+        self._forwarder = forwarder = HttpForwarder(context, self._leader)
+        own = PortFigures(
+            lambda: self._port.connections, self._refusals, lambda: forwarder.forwarded
+        )
         ports = {"remoting": remoting, "http": own, **(wires or {})}
         self._history = NodeHistory(context)
         self._metrics = BrokerPage(context, self._loop_lag, ports, nameservers or {}, clock).page
@@ -130,8 +145,9 @@ class HttpServer:
         app[MEMORY] = memory
         app.on_response_prepare.append(_protect)
         cluster = ClusterHandler(self._context)
+        produce = ProduceHandler(self._context, self._forwarder)
         console = ConsoleDoor(self._context, cluster, self._history)
-        app.on_cleanup.extend((console.close, cluster.close))
+        app.on_cleanup.extend((console.close, cluster.close, self._forwarder.close))
         app.add_routes(
             [
                 web.get("/", console.root),
@@ -140,6 +156,7 @@ class HttpServer:
                 web.get("/nodes", cluster.nodes),
                 web.get("/cluster", cluster.cluster),
                 web.get("/metrics", self._metrics_page),
+                web.get("/openapi.yaml", _description),
                 web.get("/livez", self._live),
                 web.get("/readyz", self._ready),
                 web.get("/healthz", self._ready),
@@ -147,9 +164,10 @@ class HttpServer:
                 web.get("/topics", self._topics),
                 web.get("/groups", self._groups),
                 web.get("/waiting", self._waiting),
+                web.get("/audit", self._audit),
                 web.get("/history", self._recent),
                 web.post("/snapshot", SnapshotHandler(self._context, self._limits).post),
-                web.post("/topics/{topic}/messages", ProduceHandler(self._context).post),
+                web.post("/topics/{topic}/messages", produce.post),
                 web.get(
                     "/topics/{topic}/queues/{queue}/messages",
                     ConsumeHandler(self._context.delivery, self._context.loop).get,
@@ -161,6 +179,10 @@ class HttpServer:
     def runner(self) -> web.AppRunner:
         """What serves the application without a port."""
         return runner_of(self.app(), self._limits)
+
+    def leadership_changed(self) -> None:
+        """Is told of each change."""
+        self._forwarder.leadership_changed()
 
     async def start(self) -> None:
         """Listens. ``OSError`` if the port is taken."""
@@ -237,9 +259,26 @@ class HttpServer:
     async def _waiting(self, _request: web.Request) -> web.Response:
         return json_response(await waiting_messages(self._context))
 
+    async def _audit(self, _request: web.Request) -> web.Response:
+        directory = self._context.config.audit_dir
+        try:
+            found = await asyncio.to_thread(newest_reports, directory) if directory else []
+        except OSError as error:
+            raise HttpRefusedError(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from error
+        return json_response(audit_document(directory, found))
+
     async def _recent(self, request: web.Request) -> web.Response:
         since_ms = number(request, "since", 0)
         return json_response(history_document(self._context, self._history.history, since_ms))
+
+
+async def _description(_request: web.Request) -> web.Response:
+    return web.Response(body=_description_bytes(), content_type="application/yaml")
+
+
+@cache
+def _description_bytes() -> bytes:
+    return Path(__file__).with_name("openapi.yaml").read_bytes()
 
 
 async def _protect(_request: web.Request, response: web.StreamResponse) -> None:

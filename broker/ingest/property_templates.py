@@ -3,6 +3,8 @@
 The properties of a producer's messages differ in their unique key only: ``UNIQ_KEY`` with 32
 characters between pairs such as ``WAIT true`` and ``TAGS a``. The rest is their *template*. It is
 read once. Three things are kept: the bytes to store, the tags code, and the words of the keys.
+
+Where each message has keys of its own (``KEYS``), the template is what is left without them.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from isal.isal_zlib import crc32
 from broker.ingest.message_properties import check_keys, storable_properties
 from broker.limits import PRODUCE
 from store.io.filesystem import Bytes
-from store.message.properties import NAME_END, PAIR_END, UNIQUE_KEY
+from store.message.properties import KEYS, NAME_END, PAIR_END, UNIQUE_KEY
 from store.message.record import (
     BORN,
     NEVER_RECONSUMED,
@@ -37,6 +39,7 @@ REPLY_TO = b"REPLY_TO_CLIENT" + NAME_END
 the property ``CLUSTER``, which its brokers put on every message."""
 
 _UNIQUE_KEY_MARK = UNIQUE_KEY + NAME_END
+_KEYS_MARK = KEYS + NAME_END
 
 SIZE = Struct(">h")
 """Of the properties, in a batch."""
@@ -55,6 +58,18 @@ class PropertyTemplate(NamedTuple):
     tags_code: int
     words: tuple[bytes, ...]
     """Of the keys."""
+
+
+class KeyedTemplate(NamedTuple):
+    """The meaning of properties without their unique key and without their keys."""
+
+    stored: tuple[bytes, bytes, bytes]
+    """The stored properties before the first of both, between them, and after the second."""
+
+    changed: bool
+    """Whether that is less than was sent."""
+
+    tags_code: int
 
 
 class BatchTemplate(NamedTuple):
@@ -115,6 +130,7 @@ class MessageBuilder:
         self._storable = storable
         self._cluster = CLUSTER + NAME_END + cluster.encode() + PAIR_END
         self._property_templates: dict[tuple[bytes, bytes, bytes], PropertyTemplate] = {}
+        self._keyed_templates: dict[tuple[bytes, bytes, bytes, bool], KeyedTemplate] = {}
 
     def build(self, of: Origin, flag: int, body: Bytes, properties: bytes) -> PendingMessage:
         """The message to store, as :func:`~store.message.record.make_pending_message` makes it of
@@ -127,21 +143,22 @@ class MessageBuilder:
         before, mark, rest = properties.partition(_UNIQUE_KEY_MARK)
         unique, end, after = rest.partition(PAIR_END)
         template = self._property_templates.get((before, mark, after))
-        if template is None or len(properties) > PROPERTIES_BYTES_MAX:
-            if mark and before and not before.endswith(PAIR_END):
-                # Another property: its name ends like that of the unique key.
-                properties = self._storable(properties)
-                check_keys(tag_and_keys(properties)[1], len(properties))
-                code, hashes = derive(prefix, properties)
-                size = fixed_size + len(body) + len(properties)
-                body_crc = crc32(body) & 0x7FFFFFFF
-                return PendingMessage(
-                    size, body, properties, flag, born, tried, body_crc, code, hashes
-                )
-            template = self._learn(properties, before, mark, after)
-        stored_prefix, stored_suffix, changed, code, words = template
-        if changed:
-            properties = stored_prefix + mark + unique + end + stored_suffix
+        if template is not None and len(properties) <= PROPERTIES_BYTES_MAX:
+            stored_prefix, stored_suffix, changed, code, words = template
+            if changed:
+                properties = stored_prefix + mark + unique + end + stored_suffix
+        elif mark and before and not before.endswith(PAIR_END):
+            # Another property: its name ends like that of the unique key.
+            properties = self._storable(properties)
+            check_keys(tag_and_keys(properties)[1], len(properties))
+            code, hashes = derive(prefix, properties)
+            size = fixed_size + len(body) + len(properties)
+            body_crc = crc32(body) & 0x7FFFFFFF
+            return PendingMessage(size, body, properties, flag, born, tried, body_crc, code, hashes)
+        else:
+            properties, code, words = self._with_keys(
+                properties, before, mark + unique + end, after
+            ) or self._learned(properties, before, mark, unique + end, after)
         if words:
             hashes = tuple([crc32c(word, prefix) for word in words])
             if unique:
@@ -190,6 +207,50 @@ class MessageBuilder:
             template.changed,
             template.tags_code,
         )
+
+    def _with_keys(
+        self, properties: bytes, before: bytes, unique_pair: bytes, after: bytes
+    ) -> tuple[bytes, int, tuple[bytes, ...]] | None:
+        """What is stored, the tags code, and the words of the keys; None where ``KEYS`` is missing
+        or the properties are of a rare kind."""
+        if len(properties) > PRODUCE.property_template_bytes_max:
+            return None
+        keys_first = _KEYS_MARK in before
+        first, mark, rest = (before if keys_first else after).partition(_KEYS_MARK)
+        keys, end, last = rest.partition(PAIR_END)
+        if not mark or (first and not first.endswith(PAIR_END)):
+            return None
+        parts = (first, last, after) if keys_first else (before, first, last)
+        template = self._keyed_templates.get((*parts, keys_first))
+        if template is None:
+            others = b"".join(parts)
+            if _KEYS_MARK in others or REPLY_TO in others:
+                return None
+            stored = (self._storable(parts[0]), self._storable(parts[1]), self._storable(parts[2]))
+            template = KeyedTemplate(stored, stored != parts, tag_and_keys(others)[0])
+            if len(self._keyed_templates) >= PRODUCE.property_templates_max:
+                self._keyed_templates.clear()
+            self._keyed_templates[*parts, keys_first] = template
+        words = tuple(keys.split())
+        check_keys(words, len(properties))
+        if template.changed:
+            one, two, three = template.stored
+            pair = mark + keys + end
+            properties = b"".join(
+                (one, pair, two, unique_pair, three)
+                if keys_first
+                else (one, unique_pair, two, pair, three)
+            )
+        return properties, template.tags_code, words
+
+    def _learned(
+        self, properties: bytes, before: bytes, mark: bytes, unique: bytes, after: bytes
+    ) -> tuple[bytes, int, tuple[bytes, ...]]:
+        """The same for any properties, by a template that may be kept."""
+        template = self._learn(properties, before, mark, after)
+        if template.changed:
+            properties = template.before + mark + unique + template.after
+        return properties, template.tags_code, template.words
 
     def _learn(
         self, properties: bytes, before: bytes, mark: bytes, after: bytes

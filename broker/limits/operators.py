@@ -22,8 +22,27 @@ class AdminLimits:
     answer_bytes_max: int = 16 << 20
     """Bytes of a node's answer to the console; a larger one counts as no answer."""
 
+    lag_times_max: int = 2_000
+    """Queues for which an answer tells how long the next message has waited. Of twice as many the
+    times are kept, some 200 bytes each."""
+
+    lag_look_seconds: float = 2.0
+    """After that an answer goes without times that cannot be read yet."""
+
     waiting_listed_max: int = 200
     """Open transactions, and queues with deliveries of POP, that are listed one by one."""
+
+    audit_files_max: int = 1_000
+    """Files of ``audit_dir`` that are looked at for the newest reports."""
+
+    audit_reports_max: int = 16
+    """Reports that are read and told, the newest."""
+
+    audit_bytes_max: int = 4 << 20
+    """Bytes of a report of an audit; a larger one is not read."""
+
+    audit_findings_listed_max: int = 50
+    """Findings of such a report that are listed; the others are counted."""
 
 
 ADMIN = AdminLimits()

@@ -186,10 +186,12 @@ class RouteTable:
             live.last_update = self._clock()
         return False, known
 
-    def delete_topic(self, topic: str) -> None:
+    def delete_topic(self, topic: str, cluster: str = "") -> None:
+        """Of all brokers, or of those of the ``cluster``."""
         self.version += 1
         for name in list(self._queues.get(topic, ())):
-            self._remove_queues(topic, name)
+            if cluster in {"", self._names[name].cluster}:
+                self._remove_queues(topic, name)
 
     def wipe_write_perm(self, broker_name: str) -> int:
         """Takes the broker out of all write routes until its table changes; returns how many

@@ -252,7 +252,7 @@ class NameServer:
         connection.respond(request, body=(encode_json(document),))
 
     def _delete_topic(self, connection: Connection, request: Frame) -> None:
-        self.routes.delete_topic(ext_str(request, "topic"))
+        self.routes.delete_topic(ext_str(request, "topic"), ext_str(request, "clusterName", ""))
         connection.respond(request)
 
     def _wipe_write_perm(self, connection: Connection, request: Frame) -> None:

@@ -15,7 +15,7 @@ from broker.prometheus.node_readings import (
     latency_readings,
     raft_readings,
 )
-from broker.prometheus.ports import PortFigures, port_readings
+from broker.prometheus.ports import PortFigures, forwarded_reading, port_readings
 from broker.prometheus.text_page import TextPage
 
 
@@ -58,6 +58,7 @@ class BrokerPage:
         yield single(catalog.LOOP_LAG_SECONDS, self._loop_lag.seconds)
         for reading in port_readings(self._ports, len(context.node.core.raft_state.up)):
             yield reading
+        yield forwarded_reading(self._ports)
         registered = [((name,), state == "registered") for name, state in self._nameservers.items()]
         yield Reading(catalog.NAMESERVER_REGISTERED, registered)
         for reading in await lag_readings(context):

@@ -39,6 +39,8 @@ def _histogram(name: str, text: str, *labels: str) -> Metric:
     return _metric(Kind.HISTOGRAM, name, text, labels)
 
 
+BUILD_INFO = _gauge("dledger_build_info", "Always 1; the label tells the program.", "version")
+
 # --- messages; counted where the node leads
 
 MESSAGES_IN = _counter(
@@ -79,6 +81,11 @@ QUEUE_LAG = _gauge(
     "consumer_group",
     "queue",
 )
+LAG_LATENCY = _gauge(
+    "rocketmq_consumer_lag_latency",
+    "Milliseconds that the oldest message behind has waited; 0 if there is none.",
+    *_TOPIC_GROUP,
+)
 TIMING_MESSAGES = _gauge(
     "rocketmq_timing_messages", "Messages that wait for their delivery time. On the leader."
 )
@@ -107,6 +114,12 @@ REFUSED = _counter(
     "Requests that were refused, by port and reason (busy, not_leader, no_room, ...).",
     "port",
     "reason",
+)
+
+FORWARDED = _counter(
+    "dledger_forwarded_requests_total",
+    "Requests that a follower passed on to the leader, by the port at which they came.",
+    "port",
 )
 
 # --- latencies, in seconds

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterator
+from itertools import chain, islice
 from typing import TypeVar
 
-from broker.admin.consumer_groups import ConsumerGroups
+from broker.admin.consumer_groups import ConsumerGroups, waiting_places
 from broker.admin.turns import Turn
 from broker.context import BrokerContext
+from broker.delivery.store_times import Place
 from broker.limits import METRICS
 from broker.metrics.topic_metrics import Meters, Totals
 from broker.prometheus import catalog
@@ -86,6 +88,7 @@ async def lag_readings(context: BrokerContext) -> list[Reading]:
         return []
     by_pair: list[tuple[Labels, float]] = []
     by_queue: list[tuple[Labels, float]] = []
+    waiting: dict[Labels, list[Place]] = {}
     unlisted = 0
     turn = Turn()
     for group in ConsumerGroups(context.machine, context.clients).all():
@@ -98,13 +101,21 @@ async def lag_readings(context: BrokerContext) -> list[Reading]:
                 await turn.took(len(topic.committed))
                 continue
             queues = topic.queues()
+            waiting[_pair(topic.topic, group.name)] = waiting_places(queues)
             by_queue += [
                 ((topic.topic, group.name, str(queue.queue_id)), queue.lag) for queue in queues
             ]
             await turn.took(len(queues))
     if unlisted:
         by_queue.append(((OTHER, OTHER, OTHER), unlisted))
+    await context.waiting_since.look(chain.from_iterable(waiting.values()))
+    lag_ms = (
+        (pair, float(ms))
+        for pair, places in waiting.items()
+        if (ms := context.waiting_since.lag_ms(places)) is not None
+    )
     return [
+        Reading(catalog.LAG_LATENCY, list(islice(lag_ms, METRICS.topic_groups_max))),
         Reading(catalog.LAG, bounded(by_pair, METRICS.topic_groups_max, _pair(OTHER, OTHER))),
         Reading(catalog.QUEUE_LAG, by_queue),
     ]

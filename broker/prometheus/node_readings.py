@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from broker.admin.node_status import ROLES, role_name
 from broker.context import BrokerContext
+from broker.metrics.build_info import program_version
 from broker.prometheus import catalog
 from broker.prometheus.metric import Reading, single
 from dledger.raft.quorum import majority
@@ -15,6 +16,7 @@ def raft_readings(context: BrokerContext) -> Iterator[Reading]:
     """Role, term, how far the log is, and the links to the peers."""
     node, core = context.node, context.node.core
     role = role_name(context)
+    yield Reading(catalog.BUILD_INFO, [((program_version(),), 1)])
     yield Reading(catalog.ROLE, [((each,), each == role) for each in ROLES])
     yield single(catalog.HAS_LEADER, node.leadership.leader is not None)
     yield single(catalog.SERVING, node.serving)

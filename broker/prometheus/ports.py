@@ -17,8 +17,18 @@ class PortFigures:
     refusals: Mapping[str, int]
     """By reason."""
 
+    forwarded: Callable[[], int] = lambda: 0
+    """Requests that went on to the leader."""
+
 
 NO_PORT = PortFigures(lambda: 0, {})
+
+
+def forwarded_reading(ports: Mapping[str, PortFigures]) -> Reading:
+    """What each port of a broker has passed on."""
+    return Reading(
+        catalog.FORWARDED, [((name,), float(port.forwarded())) for name, port in ports.items()]
+    )
 
 
 def port_readings(ports: Mapping[str, PortFigures], peers: int | None = None) -> list[Reading]:

@@ -17,7 +17,8 @@ from broker.remoting.protocol.errors import (
     ConnectFailedError,
     ConnectionLostError,
 )
-from broker.remoting.protocol.frame import Frame, RequestTemplate, TemplateValues
+from broker.remoting.protocol.fixed_headers import RequestTemplate, TemplateValues
+from broker.remoting.protocol.frame import Frame
 from broker.security.credentials import NO_SECURITY, ClientSecurity
 from dledger.wire.endpoint import Endpoint
 

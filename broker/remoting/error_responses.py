@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker.errors import (
+    NOT_HERE,
     ForbiddenError,
     IllegalMessageError,
     Refusal,
@@ -30,11 +31,8 @@ from broker.remoting.protocol.codes import (
 from broker.remoting.protocol.frame import Frame
 from dledger.errors import (
     BusyError,
-    NotLeaderError,
-    NotServingError,
     OutcomeUnknownError,
     ProposeError,
-    TransferringError,
 )
 from store.errors import EntryTooLargeError
 
@@ -68,10 +66,6 @@ def remark_of(error: Refusal) -> str:
     """The text for the client; RocketMQ's prefix marks a text that clients may take for
     overload."""
     return f"[OVERLOAD]{error}" if isinstance(error, BusyError) else str(error)
-
-
-NOT_HERE = (NotLeaderError, NotServingError, TransferringError)
-"""Nothing was done: the leader can do it, now or in a moment."""
 
 
 def respond_refusal(connection: Connection, request: Frame, error: Refusal) -> None:

@@ -20,6 +20,7 @@ from broker.remoting.protocol.errors import FieldError
 from broker.remoting.protocol.ext_fields import ext_str
 from broker.remoting.protocol.frame import Frame
 from dledger.wire.endpoint import Endpoint
+from store.text_numbers import whole_number
 
 FORWARDED = "forwarded"
 FIELDS = "fields"
@@ -68,10 +69,13 @@ def unpack_forwarded(request: Frame) -> ForwardedFrame:
 
     Raises :class:`~broker.remoting.protocol.errors.FieldError`.
     """
-    words = ext_str(request, FORWARDED).split(" ")
-    if len(words) != 3 or not (words[0].isdecimal() and words[1].isdecimal()):
-        raise FieldError(f"{FORWARDED} is not the code, the version and the client of a request")
-    code, version, client = int(words[0]), int(words[1]), words[2]
+    try:
+        number, version_text, client = ext_str(request, FORWARDED).split(" ")
+        code, version = whole_number(number), whole_number(version_text)
+    except ValueError:
+        raise FieldError(
+            f"{FORWARDED} is not the code, the version and the client of a request"
+        ) from None
     if code == RequestCode.FORWARD:
         raise FieldError("a forwarded request is not forwarded again")
     try:

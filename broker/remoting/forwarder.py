@@ -3,9 +3,9 @@
 A client whose route is old asks a broker that leads no more. Its request is passed on, and the
 leader's answer comes back: the client loses a round trip, not the time until it asks for a route.
 
-A request is forwarded where it is refused with one of :data:`NOT_HERE`, which say that nothing was
-done. A receiver of a forwarded request does not pass it on again, so there are no loops. Without a
-known leader the request waits for one, for as long as an election takes.
+A request is forwarded where it is refused with one of :data:`~broker.errors.NOT_HERE`, which say
+that nothing was done. A receiver of a forwarded request does not pass it on again, so there are no
+loops. Without a known leader the request waits for one, for as long as an election takes.
 """
 
 from __future__ import annotations
@@ -74,11 +74,15 @@ class Forwarder:
         self._gave_up = False
         """No leader came in time. Until there is one, requests are refused at once."""
         self._closed = False
+        self.forwarded = 0
+        """How many requests went to the leader since the start."""
+        self.on_broker: Callable[[], None] = lambda: None
+        """Is told when a connection turns out to be another broker's."""
         self._brokers: set[Connection] = set()
         """Those over which other brokers send requests."""
 
     def take(self, connection: Connection, request: Frame, error: Refusal) -> bool:
-        """Takes a request over that was refused with one of :data:`NOT_HERE`.
+        """Takes a request over that was refused with one of :data:`~broker.errors.NOT_HERE`.
 
         False: it must be refused. It was forwarded before, too much waits, or no leader came.
         """
@@ -105,6 +109,7 @@ class Forwarder:
             if connection not in self._brokers:
                 self._brokers.add(connection)
                 connection.on_close(self._brokers.discard)
+                self.on_broker()
             serve_request(connection, request)
 
         return marked
@@ -170,6 +175,7 @@ class Forwarder:
     def _forward(
         self, address: str, connection: Connection, request: Frame, error: Refusal
     ) -> None:
+        self.forwarded += 1
         self._client.call(
             address,
             RequestCode.FORWARD,

@@ -12,11 +12,10 @@ from broker.limits import RemotingLimits
 from broker.remoting.pending_requests import Done, PendingRequests, settle
 from broker.remoting.protocol.codes import FLAG_ONE_WAY, ResponseCode
 from broker.remoting.protocol.errors import CallError, ConnectionLostError, TooManyRequestsError
+from broker.remoting.protocol.fixed_headers import RequestTemplate, TemplateValues
 from broker.remoting.protocol.frame import (
     FRAME_BODY_SIZE_MAX,
     Frame,
-    RequestTemplate,
-    TemplateValues,
     encode_request,
     encode_response,
 )

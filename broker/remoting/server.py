@@ -94,6 +94,8 @@ class RemotingServer:
         self._listening: list[asyncio.AbstractServer | TlsServer] = []
         self._connections: dict[Connection, None] = {}
         self._accepted = 0
+        self.on_closed: Callable[[], None] = lambda: None
+        """Is told of each connection that has closed."""
         self.refusals: Counter[str] = Counter()
         """Requests that were refused since the start, by reason."""
         own = self._limits
@@ -196,6 +198,7 @@ class RemotingServer:
 
     def _forget(self, connection: Connection) -> None:
         self._connections.pop(connection, None)
+        self.on_closed()
         if not self._connections and self._all_closed is not None and not self._all_closed.done():
             self._all_closed.set_result(None)
 

@@ -23,6 +23,7 @@ from broker.scheduled.timer_wheel import DELAY_MS_MAX, queue_of, slot_of
 from broker.topics_and_groups import RETRY_PREFIX
 from store.message.properties import find_property
 from store.message.scheduled_topics import LEVEL_MAX, SCHEDULE_TOPIC, TIMER_OUT_MS, TIMER_TOPIC
+from store.text_numbers import whole_number
 
 
 class Placement(NamedTuple):
@@ -71,7 +72,7 @@ def delay_level(topic: str, properties: bytes) -> int:
     if given is None:
         return 0
     try:
-        level = int(given)
+        level = whole_number(given)
     except ValueError:
         raise IllegalMessageError(f"the delay level {_text(given)} is not a number") from None
     if level > LEVEL_MAX:
@@ -102,7 +103,7 @@ def deliver_time(properties: bytes, now_ms: int) -> int:
         if given is None:
             continue
         try:
-            deliver_ms = begin_ms + unit_ms * int(given)
+            deliver_ms = begin_ms + unit_ms * whole_number(given)
         except ValueError:
             raise IllegalMessageError(f"{name.decode()} {_text(given)} is not a number") from None
         if deliver_ms - now_ms > DELAY_MS_MAX:

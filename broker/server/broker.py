@@ -20,6 +20,7 @@ from broker.context import BrokerContext
 from broker.delivery.message_lookup import MessageLookup
 from broker.delivery.message_reader import MessageReader
 from broker.delivery.replica_selection import ReplicaSelection
+from broker.delivery.waiting_since import WaitingSince
 from broker.errors import UnavailableError, WrongStateError
 from broker.group_commit.batcher import Batcher
 from broker.maintenance.derived_files_check import DerivedFilesCheck
@@ -187,6 +188,7 @@ class Broker(StateMachineListener):
             reader=reader,
             lookup=lookup,
             delivery=delivery,
+            waiting_since=WaitingSince(loop, lookup, environment.wall_clock),
             pop=pop,
             clients=clients,
             elsewhere=ElsewhereClients(
@@ -251,8 +253,8 @@ class Broker(StateMachineListener):
             self.dispatch,
             security=security,
         )
-        self.on_leadership: Callable[[], None] = lambda: None
-        """Is told of each change, after the parts of the broker."""
+        self.on_leadership: list[Callable[[], None]] = []
+        """Are told of each change, after the parts of the broker."""
         self.serve_brokers(
             {
                 RequestCode.FORWARD: self.forwarder.serve_forwarded,
@@ -260,6 +262,7 @@ class Broker(StateMachineListener):
             }
         )
         self.draining = Draining(loop, node, self.announcements.leads_elsewhere)
+        self.forwarder.on_broker = self.draining.clients_changed
         node.health.on_level = self._disk_level_changed
         node.removal.on_change = self.announcements.membership_changed
         node.state_divergence.on_wrong = self._state_diverged
@@ -366,7 +369,8 @@ class Broker(StateMachineListener):
         self.context.proofs.leadership_changed(leadership)
         self.forwarder.leadership_changed(leadership.leader)
         self.draining.leadership_changed(leadership)
-        self.on_leadership()
+        for told in self.on_leadership:
+            told()
         if self.context.accounts is not None:
             self.context.accounts.leadership_changed(serving=leadership.serving)
         if not leadership.serving:

@@ -70,20 +70,25 @@ class BrokerServer(Generic[B]):
                 server_security(config, environment),
             )
             self.broker.serve_brokers(grpc.handlers)
-            self.broker.on_leadership = grpc.leadership_changed
-            wires["grpc"] = PortFigures(grpc.connections, grpc.refusals)
+            self.broker.on_leadership.append(grpc.leadership_changed)
+            wires["grpc"] = PortFigures(grpc.connections, grpc.refusals, grpc.forwarded)
         self._http: HttpServer | None = None
         if limits.http:
-            remoting = self._remoting
+            remoting, forwarder = self._remoting, self.broker.forwarder
             self._http = HttpServer(
                 self.broker.context,
                 limits.http,
                 environment.tls,
                 clock=environment.clock,
-                remoting=PortFigures(lambda: len(remoting.connections), remoting.refusals),
+                remoting=PortFigures(
+                    lambda: len(remoting.connections),
+                    remoting.refusals,
+                    lambda: forwarder.forwarded,
+                ),
                 wires=wires,
                 nameservers=self._registrar.states,
             )
+            self.broker.on_leadership.append(self._http.leadership_changed)
 
     async def start(self) -> None:
         """Recovers, joins the group, opens the ports, registers. ``OSError`` if a port is taken."""
@@ -105,6 +110,7 @@ class BrokerServer(Generic[B]):
             return
         broker.announcements.on_changed = lambda: None
         await self._registrar.stop()
+        remoting.on_closed = broker.draining.clients_changed
         await broker.draining.wait_for_clients(
             lambda: broker.forwarder.has_clients(remoting.connections), seconds
         )

@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from broker.change_notice import ChangeNotice
 from dledger.node.node import Node
 from dledger.node.state_machine import Leadership
 
 HAND_OVER_SECONDS = 2.0
 """How long a stopping leader waits for another one: a transfer, or an election where it fails."""
-
-LOOK_SECONDS = 0.05
 
 
 class Draining:
@@ -26,6 +25,7 @@ class Draining:
     ) -> None:
         """``leads_elsewhere``: whether another member leads whose address is known."""
         self._loop = loop
+        self._notice = ChangeNotice(loop)
         self._node = node
         self._leads_elsewhere = leads_elsewhere
         self._serving = False
@@ -37,23 +37,22 @@ class Draining:
         if self._serving and not leadership.serving:
             self._led_until = self._loop.time()
         self._serving = leadership.serving
+        self._notice.changed()
+
+    def clients_changed(self) -> None:
+        """Is told when a connection has closed, or turned out to be another broker's."""
+        self._notice.changed()
 
     async def hand_over(self, seconds: float) -> bool:
         """Lets another member lead, if this one does. Returns whether clients may still send here:
         another one leads, and this one did within the last ``seconds``."""
         if self._serving:
             self._node.health.hand_over()
-            await self._until(self._leads_elsewhere, HAND_OVER_SECONDS)
+            await self._notice.wait_until(self._leads_elsewhere, HAND_OVER_SECONDS)
         led = self._led_until
         recently = led is not None and self._loop.time() - led < seconds
         return recently and self._leads_elsewhere()
 
     async def wait_for_clients(self, has_clients: Callable[[], bool], seconds: float) -> None:
         """Returns when no client is connected any more, after ``seconds`` at the latest."""
-        await self._until(lambda: not has_clients(), seconds)
-
-    async def _until(self, reached: Callable[[], bool], seconds: float) -> None:
-        deadline = self._loop.time() + seconds
-        # It waits for connections that close, and for a leader: no event reports both.
-        while not reached() and self._loop.time() < deadline:  # noqa: ASYNC110 - see above
-            await asyncio.sleep(LOOK_SECONDS)
+        await self._notice.wait_until(lambda: not has_clients(), seconds)

@@ -63,7 +63,8 @@ def watchdog_seconds(environ: Mapping[str, str]) -> float | None:
     microseconds = environ.get(WATCHDOG_USEC, "")
     if environ.get(WATCHDOG_PID, str(os.getpid())) != str(os.getpid()):
         return None
-    return int(microseconds) / 1e6 if microseconds.isdecimal() and int(microseconds) else None
+    known = microseconds.isascii() and microseconds.isdecimal() and int(microseconds)
+    return int(microseconds) / 1e6 if known else None
 
 
 def start_watchdog(loop: asyncio.AbstractEventLoop) -> None:

@@ -4,6 +4,11 @@ All reads of one turn of the event loop share one question to the leader, and wh
 next ones gather (:mod:`dledger.raft.read_index` does the same on the leader). A read waits until
 the entry of its read index is applied here. What takes too long fails: a question, or its answer,
 may be lost, and a follower that is cut off learns of nothing.
+
+A leader may still answer a question of an earlier process of this node. So no process asks by a
+number that an earlier one has used: its numbers begin with the time, which runs on over processes.
+It begins anew with a reboot. That takes longer than an election timeout, and no leader keeps a
+question for longer.
 """
 
 from __future__ import annotations
@@ -21,6 +26,9 @@ Done: TypeAlias = Callable[[ProposeError | None], None]
 
 TIMEOUT_ELECTIONS = 2.0
 """Election timeouts that a question may take; then it is asked anew, of whoever leads by then."""
+
+NUMBERS_PER_SECOND = 1_000_000_000
+"""With each second the numbers of a new process begin so much higher. Nobody asks as often."""
 
 
 class LinearizableReads:
@@ -43,7 +51,7 @@ class LinearizableReads:
         self._loop = loop
         self._gathering: list[Done] = []
         self._asked: list[Done] = []
-        self._number = 0
+        self._number = int(loop.time() * NUMBERS_PER_SECOND)
         self._due = False
         self._timer: asyncio.TimerHandle | None = None
         self._indexed: deque[tuple[int, float, list[Done]]] = deque()

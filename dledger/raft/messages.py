@@ -131,7 +131,8 @@ class TimeoutNow:
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """A follower asks how far it must have applied to serve reads; ``id`` is its own number."""
+    """A follower asks how far it must have applied to serve reads; ``id`` is its own number, and
+    none that an earlier process of this node has used."""
 
     term: int
     id: int

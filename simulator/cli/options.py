@@ -8,9 +8,11 @@ from typing import Any, TypeVar
 
 import click
 
+from broker.cli.terminal.numbers import positive
 from simulator.bugs import BUGS, Bug, bug_by_id
 from simulator.runs.profiles import PROFILES, Profile
 from simulator.worlds.registry import Run
+from store.text_numbers import whole_number
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -55,7 +57,7 @@ def seeds(text: str) -> tuple[int, int]:
     """``A-B``, or one seed."""
     first, _, last = text.partition("-")
     try:
-        pair = int(first), int(last or first)
+        pair = whole_number(first), whole_number(last or first)
     except ValueError:
         raise ValueError(f"{text!r} is not A-B, as in 1-100") from None
     if pair[0] > pair[1]:
@@ -65,13 +67,7 @@ def seeds(text: str) -> tuple[int, int]:
 
 def minutes(text: str) -> float:
     """Minutes above 0."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise ValueError(f"{text!r} is not a number of minutes above 0")
-    return value
+    return positive(text, "minutes")
 
 
 def bug(text: str) -> Bug:

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from broker.cli.terminal.command_error import CommandError
+from broker.cli.terminal.numbers import WholeRange
 from broker.cli.terminal.options import DIRECTORY
 from broker.cli.terminal.program import Command
 from simulator.bugs import Bug, planted
@@ -18,7 +19,7 @@ from simulator.view.trace_page import render_page
 
 
 @click.command(cls=Command, examples="  python -m simulator replay 17 --html run.html\n")
-@click.argument("seed", type=int)
+@click.argument("seed", type=WholeRange())
 @click.option("--trace", is_flag=True, help="Print one event a line.")
 @click.option(
     "--html",

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from broker.cli.terminal.command_error import CommandError
-from broker.cli.terminal.numbers import COUNT
+from broker.cli.terminal.numbers import COUNT, WholeRange
 from broker.cli.terminal.options import DIRECTORY
 from broker.cli.terminal.program import Command
 from broker.cli.terminal.progress import Progress
@@ -25,7 +25,7 @@ RUNS_MAX = 400
     cls=Command,
     examples="  python -m simulator shrink 17 --out tests/simulator/scenarios/17.txt\n",
 )
-@click.argument("seed", type=int)
+@click.argument("seed", type=WholeRange())
 @click.option("--out", type=DIRECTORY, metavar="FILE", help="Instead of standard output.")
 @bug_option
 @click.option(

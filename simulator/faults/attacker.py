@@ -1,8 +1,9 @@
 """An attacker that reaches the peers' port: it greets as a member, and forges what members say.
 
-It knows the victim's term and log, which is more than anybody outside does, and it has seen what
-the victim heard. It has a certificate, but none that names the member: none at all, one of another
-cluster, of another group, of a NameServer, or of a node of the group that was taken out of it.
+It knows the victim's term, log and last question, which is more than anybody outside does, and it
+has seen what the victim heard. It has a certificate, but none that names the member: none at all,
+one of another cluster, of another group, of a NameServer, or of a node of the group that was taken
+out of it.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def _confirmations(node: Node, peer: str) -> Sequence[Message]:
     return [
         AppendAccepted(core.term, last, disk),
         HeartbeatResponse(core.term, last, last, 1 << 20, disk, last),
-        ReadResponse(core.term, 1, 0),
+        ReadResponse(core.term, node.reads._number, 0),
     ]
 
 

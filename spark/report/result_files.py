@@ -22,6 +22,8 @@ from store.verify.findings import one_line
 from store.verify.replay.state_check import compare_states
 
 CONTEXT_BYTES = 32
+LISTED = ("replica", "path", "position", "expected", "found", "advice")
+LISTED_MAX = 50
 
 FINDINGS = pa.schema(
     [
@@ -136,7 +138,8 @@ def range_rows(audit: Audit) -> list[dict[str, Any]]:
 
 
 def summarize(audit: Audit) -> dict[str, Any]:
-    """The summary as one document. ``findings`` has the number of findings by kind."""
+    """The summary as one document. ``findings_by_kind`` has the number of findings by kind, and
+    ``listed`` the first :data:`LISTED_MAX` findings, for those who read no Parquet."""
     kinds = Counter(told.kind for told in audit.findings)
     return {
         "consistent": not audit.findings,
@@ -144,6 +147,10 @@ def summarize(audit: Audit) -> dict[str, Any]:
         "scan_seconds": round(audit.scan_seconds, 3),
         "findings": len(audit.findings),
         "findings_by_kind": dict(sorted(kinds.items())),
+        "listed": [
+            {"kind": told.kind, **{name: _shown(getattr(told.finding, name)) for name in LISTED}}
+            for told in audit.findings[:LISTED_MAX]
+        ],
         "groups": [
             {
                 "group": group.plan.group,
@@ -170,6 +177,10 @@ def summarize(audit: Audit) -> dict[str, Any]:
             for group in audit.groups
         ],
     }
+
+
+def _shown(value: object) -> object:
+    return one_line(value) if isinstance(value, str) else value
 
 
 def write_tables(

@@ -18,6 +18,7 @@ ROOMS: dict[str, frozenset[str]] = {
     room: frozenset(known.split())
     for room, known in {
         "limits": "",
+        "change_notice": "",
         "errors": "",
         "system": "limits",
         "metrics": "limits",
@@ -58,15 +59,15 @@ ROOMS: dict[str, frozenset[str]] = {
             "config context delivery limits metrics remoting remoting/protocol scheduled state"
             " topics_and_groups"
         ),
-        "prometheus": "admin context limits metrics topics_and_groups",
+        "prometheus": "admin context delivery limits metrics topics_and_groups",
         # The wires.
         "remoting/processors": (
             "admin config context delivery errors filter group_commit ingest limits maintenance"
             " metrics pop remoting remoting/protocol security state topics_and_groups"
         ),
         "http": (
-            "admin config context delivery errors group_commit ingest limits metrics prometheus"
-            " remoting remoting/protocol security"
+            "admin change_notice config context delivery errors group_commit ingest limits metrics"
+            " prometheus remoting remoting/protocol security"
         ),
         "grpc/protocol": "",
         "grpc": (
@@ -77,9 +78,10 @@ ROOMS: dict[str, frozenset[str]] = {
         "tracing": "delivery errors group_commit ingest",
         # One broker, assembled; and one NameServer.
         "server": (
-            "admin config context delivery errors grpc group_commit http ingest limits maintenance"
-            " metrics pop prometheus remoting remoting/processors remoting/protocol scheduled"
-            " security state system topics_and_groups tracing transactions"
+            "admin change_notice config context delivery errors grpc group_commit http ingest"
+            " limits maintenance metrics pop prometheus remoting remoting/processors"
+            " remoting/protocol scheduled security state system topics_and_groups tracing"
+            " transactions"
         ),
         "nameserver": "http limits metrics prometheus remoting remoting/protocol security system",
         # The library.
@@ -108,7 +110,7 @@ ROOMS: dict[str, frozenset[str]] = {
             "cluster_admin cli/terminal client config console/visits limits topics_and_groups"
         ),
         "console/pages": (
-            "cluster_admin cli/terminal client console/actions console/visits http limits"
+            "admin cluster_admin cli/terminal client console/actions console/visits http limits"
             " metrics remoting/protocol topics_and_groups"
         ),
         "console": "admin cli/terminal console/actions console/pages console/visits context http",

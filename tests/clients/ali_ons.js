@@ -13,6 +13,9 @@
 //   node ali_ons.js consume-failing NAMESRV TOPIC GROUP COUNT FAILURES
 //       fails at the numbers below FAILURES when they come first, and prints {n, again, queue_id,
 //       queue_offset, stored_ms, reconsume_times, failed} until COUNT numbers were consumed
+//   node ali_ons.js load NAMESRV TOPIC NAME
+//       sends NAME-0, NAME-1 and so on until its input ends, with the settings that the client comes with,
+//       and prints {body, queue_offset}, or {body, refused} for one that the client gave up
 //
 // With ACCESS_KEY and SECRET_KEY in the environment it signs what it sends.
 // Exits 3 if that takes longer than SECONDS.
@@ -96,6 +99,32 @@ async function consumeFailing(nameSrv, topic, consumerGroup, count, failures) {
   await leave(consumer);
 }
 
+async function load(nameSrv, topic, name) {
+  const { pollNameServerInteval: _, ...own } = options(nameSrv, { producerGroup: 'node_load' });
+  const producer = new Producer(own);
+  producer.on('error', () => {});
+  await producer.ready();
+  let next = 0;
+  let ended = false;
+  process.stdin.resume();
+  process.stdin.on('end', () => { ended = true; });
+
+  async function worker() {
+    while (!ended) {
+      const body = `${name}-${next++}`;
+      try {
+        const { queueOffset } = await producer.send(new Message(topic, 'node', body));
+        print({ body, queue_offset: Number(queueOffset) });
+      } catch (err) {
+        print({ body, refused: err.message });
+        await sleep(RETRY_MS);
+      }
+    }
+  }
+
+  await Promise.all(Array.from({ length: IN_FLIGHT }, worker));
+}
+
 async function produce(nameSrv, topic, count) {
   const producer = new Producer(options(nameSrv, { producerGroup: 'node_producers' }));
   producer.on('error', () => {});
@@ -151,6 +180,10 @@ async function consume(nameSrv, topic, consumerGroup, count) {
 
 async function main([ action, nameSrv, topic, ...rest ]) {
   const place = { produce: 1, consume: 2 }[action];
+  if (action === 'load') {
+    await load(nameSrv, topic, rest[0]);
+    return;
+  }
   const seconds = Number(rest[place] || 120);
   setTimeout(() => {
     process.stderr.write(`not done after ${seconds} s\n`);

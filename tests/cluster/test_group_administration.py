@@ -45,7 +45,8 @@ def test_a_group_that_consumes_begins_again_where_it_was_set(
         assert [consumer.stdout.readline() for _ in range(3)] == ["one\n", "two\n", "three\n"]
         consumer.terminate()
         consumer.communicate()
-    assert reset["queues"] == [{"broker": "broker-a", "queue_id": 0, "offset": 0}]
+    (moved,) = reset["queues"]
+    assert (moved["broker"], moved["queue_id"], moved["offset"]) == ("broker-a", 0, 0)
 
 
 def test_a_reset_group_consumes_again_from_where_it_was_set(
@@ -57,7 +58,7 @@ def test_a_reset_group_consumes_again_from_where_it_was_set(
         "group", "reset-offset", "repeaters", "--topic", stocked, "--to", "earliest"
     )
 
-    assert reset["queues"] == [{"broker": "broker-a", "queue_id": 0, "offset": 0}]
+    assert reset["queues"] == [{"broker": "broker-a", "queue_id": 0, "offset": 0, "was": 3}]
     assert consume(shared_cluster, stocked, "repeaters") == ["one", "two", "three"]
 
 
@@ -70,6 +71,7 @@ def test_a_group_can_be_moved_to_a_time(shared_cluster: RunningCluster, stocked:
     )
 
     assert reset["queues"][0]["offset"] == last["queue_offset"]
+    assert reset["queues"][0]["was"] is None
 
 
 def test_a_deleted_group_is_not_listed_any_more(

@@ -135,8 +135,13 @@ def test_the_settings_of_a_group_change_one_by_one(shared_cluster: RunningCluste
 def test_a_reset_is_foreseen_without_a_move(shared_cluster: RunningCluster, stocked: str) -> None:
     shared_cluster.dledger("consume", stocked, "--group", "careful", "--count", "2")
     reset = ("group", "reset-offset", "careful", "--topic", stocked, "--to", "latest")
-    place = {"broker": "broker-a", "queue_id": 0, "offset": 3}
+    place = {"broker": "broker-a", "queue_id": 0, "offset": 3, "was": 2}
     assert shared_cluster.ask(*reset, "--dry-run")["queues"] == [place]
+    table = shared_cluster.dledger(*reset, "--dry-run").stdout.splitlines()
+    assert [line.split() for line in table] == [
+        ["BROKER", "QUEUE", "OFFSET", "WAS"],
+        ["broker-a", "0", "3", "2"],
+    ]
     (queue,) = shared_cluster.ask("group", "describe", "careful")["queues"]
     assert queue["offset"] == 2
     assert shared_cluster.ask(*reset)["queues"] == [place]

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,65 +15,16 @@ from broker.cluster_admin.admin_client import AdminClient, run_admin
 from broker.config.config_file import read_config
 from broker.remoting.protocol.codes import RequestCode
 from tests.cluster.running_cluster import RunningCluster, free_address
+from tests.cluster.steady_load import Load
 
-PAUSE_SECONDS = 0.002
-END_SECONDS = 120.0
 QUIET_SECONDS = 60.0
-
-
-class Load:
-    """A producer that sends line after line, and what it says was acknowledged."""
-
-    def __init__(self, cluster: RunningCluster, topic: str) -> None:
-        self.sent = 0
-        self._stop = threading.Event()
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "broker", "produce", topic, "--json"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={"NAMESRV_ADDR": cluster.namesrv},
-        )
-        self._writer = threading.Thread(target=self._write)
-        self._reader = threading.Thread(target=self._read)
-        self._lines: list[str] = []
-        self._writer.start()
-        self._reader.start()
-
-    def _write(self) -> None:
-        assert self._process.stdin is not None
-        while not self._stop.wait(PAUSE_SECONDS):
-            self._process.stdin.write(f"line {self.sent}\n")
-            self._process.stdin.flush()
-            self.sent += 1
-        self._process.stdin.close()
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        self._lines += self._process.stdout
-
-    def end(self) -> int:
-        """How many messages were acknowledged; each that was sent, or the producer fails."""
-        self._stop.set()
-        try:
-            self._writer.join(END_SECONDS)
-            code = self._process.wait(END_SECONDS)
-        finally:
-            self._process.kill()
-            self._writer.join()
-            self._reader.join()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-        acknowledged = [json.loads(line) for line in self._lines]
-        assert (code, len(acknowledged)) == (0, self.sent)
-        return len(acknowledged)
 
 
 @contextmanager
 def load(cluster: RunningCluster) -> Iterator[Load]:
     """Sends meanwhile; afterwards every message is there."""
     cluster.dledger("topic", "create", "orders", "--queues", "2")
-    running = Load(cluster, "orders")
+    running = Load(cluster.namesrv, "orders")
     try:
         yield running
     except BaseException:  # whatever ends the test, Ctrl-C too: the producer must not stay behind

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
+import json
 import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 
 import pytest
@@ -87,6 +90,33 @@ def test_a_client_goes_on_while_the_leadership_moves(cluster: RunningCluster) ->
     assert cluster.leader() == target
     assert stale.failed == []
     assert consumed(cluster, SENDS) == [f"moved {number}" for number in range(SENDS)]
+
+
+def test_a_message_over_http_goes_through_any_node_while_the_leadership_moves(
+    cluster: RunningCluster,
+) -> None:
+    cluster.dledger("topic", "create", "posted", "--queues", "1")
+    ports = [cluster.config(node).own.http for node in cluster.nodes]
+    target = next(node for node in cluster.nodes if node != cluster.leader())
+
+    def post(number: int) -> int:
+        at = ports[number % len(ports)]
+        with closing(http.client.HTTPConnection(at.host, at.port, timeout=10)) as connection:
+            document = json.dumps({"body": f"posted {number}"})
+            connection.request("POST", "/topics/posted/messages", document)
+            answer = connection.getresponse()
+            answer.read()
+            return answer.status
+
+    statuses = [post(number) for number in range(SENDS // 4)]
+    with while_needed(cluster.popen("leader", "transfer", cluster.group, target)) as transfer:
+        statuses += [post(number) for number in range(SENDS // 4, SENDS)]
+        assert transfer.wait(END_SECONDS) == 0
+    assert cluster.leader() == target
+    assert set(statuses) == {200}
+    arguments = ("--group", "posts", "--from", "earliest", "--count", str(SENDS))
+    consumed = cluster.dledger("consume", "posted", *arguments).stdout.splitlines()
+    assert consumed == [f"posted {number}" for number in range(SENDS)]
 
 
 def test_a_leader_that_is_told_to_stop_forwards_until_its_clients_have_left(

@@ -91,7 +91,7 @@ def asked(page: Page) -> str:
 def confirm(page: Page, verb: str) -> str:
     """Answers the question with yes; what is done."""
     page.locator("#dialog").get_by_role("button", name=verb, exact=True).click()
-    told = page.locator("#dialog .notice")
+    told = page.locator("#dialog-content .notice")
     told.wait_for()
     text = told.inner_text()
     assert "good" in (told.get_attribute("class") or ""), text

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import dledger.node.linearizable_reads
 import dledger.raft.health
 from dledger.node.health import HealthMonitor
 from dledger.node.log_divergence import LogDivergence
@@ -289,6 +290,10 @@ def voter_campaigns_within_a_lease(patch: Patch) -> None:
         raft_state.election_at = min(raft_state.election_at, soon)
 
     patch.set(RaftState, "hasten_election", hurry)
+
+
+def numbers_of_questions_used_again(patch: Patch) -> None:
+    patch.set(dledger.node.linearizable_reads, "NUMBERS_PER_SECOND", 0)
 
 
 # --- nodes

@@ -16,6 +16,7 @@ from tests.defences import consensus, disk
 from tests.dledger.node import (
     test_checked_reads,
     test_health,
+    test_linearizable_reads,
     test_log_divergence,
     test_log_writer,
     test_lost_last_entry,
@@ -156,6 +157,10 @@ IN_A_NODE: dict[Plant, Callable[[], object]] = {
     ),
     consensus.divergence_believed_of_the_leader_alone: (
         test_log_divergence.test_a_log_that_another_member_shares_stays_as_it_is
+    ),
+    consensus.numbers_of_questions_used_again: partial(
+        run_in_virtual_time,
+        test_linearizable_reads.test_an_answer_to_an_earlier_process_answers_no_question,
     ),
     disk.what_was_cut_counts_as_synced: (
         test_log_writer.test_what_was_synced_and_then_replaced_is_not_synced

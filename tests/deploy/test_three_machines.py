@@ -1,223 +1,23 @@
-"""The section "Deploy" of docs/operations.md, followed to the letter.
-
-The machines are 127.0.0.2 to 127.0.0.4, each with a directory in the place of its root. The shell
-runs the commands of the page. Two stand in for the system's: ``scp`` copies to the directory of a
-machine, and ``systemctl`` starts what the unit says, with a socket for sd_notify(3).
-"""
+"""The section "Deploy" of docs/operations.md, followed to the letter on three machines."""
 
 from __future__ import annotations
 
-import os
-import re
-import shlex
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
-from contextlib import ExitStack
-from itertools import takewhile
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-from tests.cluster.running_cluster import while_needed
-from tests.deploy.test_systemd import Manager
+from tests.deploy.machines import Machine, follow_deploy, machines, run, until_healthy
+
+__all__ = ["machines"]
 
 pytestmark = pytest.mark.processes
-
-ROOT = Path(__file__).parents[2]
-DLEDGER = Path(sys.executable).with_name("dledger")
-COMMAND_SECONDS = 120.0
-MACHINES = ("127.0.0.2", "127.0.0.3", "127.0.0.4")
-
-NOT_HERE = ("useradd", "python3 -m venv", "/opt/dledger/bin/pip", "install -d")
-"""The wheel is installed by another test. There is one user here."""
-
-SCP = """#!/bin/sh
-for last; do :; done
-host=${last%%:*} directory=${last#*:}
-while [ $# -gt 1 ]; do cp "$1" "$MACHINES/$host$directory"; shift; done
-"""
-
-
-class Block(NamedTuple):
-    """``words`` stand between it and the block before."""
-
-    words: str
-    language: str
-    text: str
-
-
-def section() -> dict[str, list[Block]]:
-    """The blocks below each heading."""
-    page = (ROOT / "docs" / "operations.md").read_text()
-    deploy = page.partition("\n## Deploy\n")[2].partition("\n## ")[0].replace("10.0.0.", "127.0.0.")
-    found: dict[str, list[Block]] = {}
-    title, words = "", ""
-    lines = iter(deploy.splitlines(True))
-    for line in lines:
-        if line.startswith("### "):
-            title, words = line[4:].strip(), ""
-            found[title] = []
-        elif line.startswith("```"):
-            inside = "".join(takewhile(lambda each: each != "```\n", lines))
-            found[title].append(Block(words, line[3:].strip(), inside))
-            words = ""
-        else:
-            words += line
-    return found
-
-
-class Machine:
-    """A machine, whose files lie below ``root``."""
-
-    def __init__(self, root: Path, number: int, running: ExitStack) -> None:
-        self.root = root
-        self.number = number
-        self.units: dict[str, subprocess.Popen[bytes]] = {}
-        self.managers: dict[str, Manager] = {}
-        self._running = running
-        (root / "etc" / "dledger" / "security").mkdir(parents=True)
-        (root / "var" / "lib" / "dledger").mkdir(parents=True)
-
-    def local(self, text: str) -> str:
-        """The paths of a text, as they are here."""
-        text = text.replace("/opt/dledger/bin/dledger", str(DLEDGER))
-        return re.sub(r"/(?=(etc|var/lib)/dledger)", f"{self.root}/", text)
-
-    def write(self, path: str, text: str) -> None:
-        own = {"n0": f"n{self.number}", MACHINES[0]: MACHINES[self.number]}
-        lines = []
-        for line in text.splitlines():
-            changed = line
-            if "# of this machine" in line:
-                for old, new in own.items():
-                    changed = changed.replace(f'"{old}"', f'"{new}"')
-                assert changed != line or self.number == 0
-            lines.append(self.local(changed))
-        Path(self.local(path)).write_text("\n".join(lines) + "\n")
-
-    def shell(self, line: str) -> None:
-        """One line of the page."""
-        if line.startswith(NOT_HERE):
-            return
-        if line.startswith("systemctl"):
-            self._systemctl(*shlex.split(line)[1:])
-        else:
-            run(self.local(line), self.root)
-
-    def _systemctl(self, verb: str, *words: str) -> None:
-        if verb in {"reload", "restart"}:
-            for name in words:
-                getattr(self, f"_{verb}")(name)
-        elif verb == "enable":
-            for name in words[1:]:
-                self._start(name)
-            for name in words[1:]:
-                assert self.managers[name].next("READY")["READY"] == "1"
-        else:
-            assert verb == "daemon-reload"
-
-    def _unit(self, name: str) -> dict[str, str]:
-        template, _, instance = name.partition("@")
-        file = f"{template}@.service" if instance else f"{template}.service"
-        text = (ROOT / "deploy" / "systemd" / file).read_text().replace("%i", instance)
-        return dict(line.split("=", 1) for line in text.splitlines() if re.match(r"\w+=", line))
-
-    def _start(self, name: str) -> None:
-        unit = self._unit(name)
-        # A path below a temporary directory may be too long for a socket.
-        address = f"dledger-{os.getpid()}-{self.number}-{name}"
-        manager = Manager(f"\0{address}")
-        self._running.callback(manager.close)
-        self.managers[name] = manager
-        # systemd gives the journal, a socket, which no server rotates.
-        log = self._running.enter_context((self.root / f"{name}.log").open("wb"))
-        environ = {
-            "NOTIFY_SOCKET": f"@{address}",
-            "WATCHDOG_USEC": str(int(unit["WatchdogSec"]) * 1_000_000),
-        }
-        process = subprocess.Popen(
-            shlex.split(self.local(unit["ExecStart"])),
-            env={**clean_environment(), **environ},
-            stdout=log,
-            stderr=log,
-            cwd="/",
-        )
-        self.units[name] = self._running.enter_context(while_needed(process))
-
-    def _reload(self, name: str) -> None:
-        command = self._unit(name)["ExecReload"].replace("$MAINPID", str(self.units[name].pid))
-        run(command, self.root)
-        manager = self.managers[name]
-        assert manager.next("RELOADING")["RELOADING"] == "1"
-        assert manager.next("READY")["READY"] == "1"
-
-    def _restart(self, name: str) -> None:
-        self.units[name].terminate()
-        assert self.managers[name].next("STOPPING")["STOPPING"] == "1"
-        assert self.units[name].wait(COMMAND_SECONDS) == 0
-        self.managers[name].close()
-        self._start(name)
-        assert self.managers[name].next("READY")["READY"] == "1"
-
-
-def clean_environment() -> dict[str, str]:
-    return {k: v for k, v in os.environ.items() if not k.startswith(("DLEDGER_", "NAMESRV"))}
-
-
-def run(line: str, directory: Path) -> str:
-    done = subprocess.run(
-        ["bash", "-euc", line],
-        cwd=directory,
-        env=clean_environment(),
-        capture_output=True,
-        text=True,
-        timeout=COMMAND_SECONDS,
-        check=False,
-    )
-    assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
-    return done.stdout
-
-
-@pytest.fixture
-def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Machine]]:
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    (tools / "scp").write_text(SCP)
-    (tools / "scp").chmod(0o755)
-    (tools / "dledger").symlink_to(DLEDGER)
-    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
-    monkeypatch.setenv("MACHINES", str(tmp_path))
-    with ExitStack() as running:
-        yield [Machine(tmp_path / host, n, running) for n, host in enumerate(MACHINES)]
 
 
 def test_three_machines_serve_after_the_page_was_followed(
     machines: list[Machine], tmp_path: Path
 ) -> None:
-    blocks = section()
-    assert set(blocks) >= {
-        "The program",
-        "Certificates and secrets",
-        "Settings",
-        "Start",
-        "Change and restart",
-    }
-    for title in ("The program", "Certificates and secrets", "Settings", "Start"):
-        for words, language, text in blocks[title]:
-            if language == "toml":
-                (path,) = re.findall(r"`(/etc/dledger/\S+)`", words)
-                for machine in machines:
-                    machine.write(path, text)
-            elif "On your own machine" in words:
-                run(text, tmp_path)
-            else:
-                for line in text.splitlines():
-                    for machine in machines:
-                        machine.shell(line)
-
+    machines = machines[:3]
+    blocks = follow_deploy(machines, tmp_path)
     _, health = (text for words, _, text in blocks["Start"])
     client = "--namesrv 127.0.0.4:9876 --profile security/admin.toml"
     run(f"dledger topic create orders -c DefaultCluster {client}", tmp_path)
@@ -236,15 +36,3 @@ def test_three_machines_serve_after_the_page_was_followed(
         until_healthy(health, tmp_path)
     read = f"dledger consume orders --group g --from earliest --count 2 {client}"
     assert set(run(read, tmp_path).split()) == {"one", "two"}
-
-
-def until_healthy(health: str, directory: Path) -> None:
-    ends_at = time.monotonic() + COMMAND_SECONDS
-    while True:
-        try:
-            run(health, directory)
-        except AssertionError:
-            assert time.monotonic() < ends_at
-            time.sleep(0.2)
-        else:
-            return

@@ -6,13 +6,8 @@ import email.message
 import email.parser
 import json
 import os
-import shutil
-import subprocess
-import sys
-import sysconfig
 import tomllib
 import urllib.request
-import venv
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,62 +15,20 @@ from typing import Any
 
 import pytest
 
+from tests.support.wheels import PACKAGES, ROOT, build_present_wheel, install_wheel, run
+
 pytestmark = pytest.mark.processes
-
-ROOT = Path(__file__).parents[2]
-PACKAGES = ("broker", "dledger", "simulator", "spark", "store")
-FILES = ("LICENSE", "README.md", "pyproject.toml")
-COMMAND_SECONDS = 180.0
-
-
-def run(*command: str | Path, cwd: Path, stdin: str = "") -> str:
-    environ = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
-    done = subprocess.run(
-        command,
-        cwd=cwd,
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=COMMAND_SECONDS,
-        env=environ,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-def pip(*arguments: str | Path, cwd: Path) -> None:
-    quiet = ("-q", "--disable-pip-version-check", "--no-input")
-    run(sys.executable, "-m", "pip", *quiet, *arguments, cwd=cwd)
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built of a copy: what an earlier build left in the checkout gets into no wheel."""
-    source = tmp_path_factory.mktemp("source")
-    for package in PACKAGES:
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / package, source / package, ignore=ignored)
-    for name in FILES:
-        shutil.copy(ROOT / name, source)
-    pip("wheel", "--no-deps", "--no-build-isolation", "--no-index", "-w", "dist", ".", cwd=source)
-    (found,) = (source / "dist").iterdir()
-    return found
+    return build_present_wheel(tmp_path_factory.mktemp("source"))
 
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The programs of a new environment that has the wheel, and nothing of the checkout."""
-    home = tmp_path_factory.mktemp("installed") / "venv"
-    venv.create(home, symlinks=True)
-    python = home / "bin" / "python"
-    pip("--python", python, "install", "--no-deps", "--no-index", wheel, cwd=home)
-    # The libraries are those of this environment. Its .pth files, and so the checkout, are not.
-    (packages,) = home.glob("lib/python*/site-packages")
-    (packages / "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    where = run(python, "-c", "import broker, store; print(broker.__file__)", cwd=home)
-    assert where.startswith(str(packages))
-    return home / "bin"
+    return install_wheel(wheel, tmp_path_factory.mktemp("installed") / "venv")
 
 
 def metadata(wheel: Path) -> email.message.Message:

@@ -139,7 +139,7 @@ def like_sent(data: bytes) -> None:
         }
         for frame in reader.feed(encode_request(310, number + 1, ext)):
             if isinstance(frame, TemplatedFrame):
-                read_templated_header(frame)
+                read_templated_header(frame, SHORT_NAMES)
                 _ = frame.ext
 
 

@@ -12,20 +12,26 @@ from tempfile import TemporaryDirectory
 import click
 
 from broker.cli.terminal.command_error import UsageError
+from broker.cli.terminal.numbers import WholeRange, positive
 from broker.cli.terminal.options import DIRECTORY
 from broker.cli.terminal.program import Command, run_program
 from tests.soak.network import isolate
 from tests.soak.run import run
 
 
+def minutes_of(text: str) -> float:
+    """Minutes above 0."""
+    return positive(text, "minutes")
+
+
 @click.command(cls=Command, examples="  python -m tests.soak --minutes 60 --seed 7\n")
 @click.option(
     "--minutes",
-    type=click.FloatRange(0, 100_000, min_open=True),
+    type=minutes_of,
     default=1.0,
     help="Of faults (default: 1).",
 )
-@click.option("--seed", type=int, help="Of the faults; drawn and told if left out.")
+@click.option("--seed", type=WholeRange(), help="Of the faults; drawn and told if left out.")
 @click.option("--nodes", type=click.Choice((3, 5)), default=3)
 @click.option("--data", type=DIRECTORY, help="An empty directory, kept; else a temporary one.")
 def main(minutes: float, seed: int | None, nodes: int, data: Path | None) -> int:

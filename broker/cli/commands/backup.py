@@ -15,6 +15,7 @@ from broker.cli.backup.backup_store import BackupStore, snapshot_files
 from broker.cli.backup.local_snapshots import local_snapshots
 from broker.cli.backup.snapshot_choice import find_snapshots, newest_of_each_group
 from broker.cli.terminal.command_error import CommandError, UsageError
+from broker.cli.terminal.numbers import WholeRange
 from broker.cli.terminal.options import (
     DIRECTORY,
     ask_first,
@@ -170,7 +171,7 @@ def _described(index: BackupIndex) -> dict[str, Any]:
 @command.command(examples="  dledger backup prune s3://backups/dledger --keep 14\n")
 @url_argument
 @click.option(
-    "--keep", type=click.IntRange(1), metavar="N", required=True, help="How many stay, the newest."
+    "--keep", type=WholeRange(1), metavar="N", required=True, help="How many stay, the newest."
 )
 @dry_run_option
 @yes_option

@@ -29,7 +29,7 @@ from broker.bench.worker_client import LoadClient, LoadError
 from broker.cli.local_cluster.bench_cluster import measure_failover, server_pids, temporary_cluster
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.name_arguments import name_servers
-from broker.cli.terminal.numbers import COUNT
+from broker.cli.terminal.numbers import COUNT, seconds
 from broker.cli.terminal.options import DEFAULT_CLUSTER, DIRECTORY, json_option
 from broker.cli.terminal.output import Output, print_table
 from broker.cli.terminal.program import Command
@@ -38,6 +38,7 @@ from broker.cluster_admin.admin_client import run_admin
 from broker.cluster_admin.cluster_view import view_groups
 from broker.cluster_admin.topics import create_topic, delete_topic
 from broker.config.node_config import FLUSH_MODES
+from store.quoting import quoted
 
 EXAMPLES = """\
   dledger bench                       everything, on three nodes of its own and on a single one
@@ -55,16 +56,14 @@ GRPC_INFLIGHT = 32
 WARM_UP_SECONDS = 1.0
 REPLAY_MESSAGES = 256 * 1024
 REPLAY = "replay"
+SECONDS_MAX = 3600
 
 
 def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds <= 3600:
-        raise ValueError(f"{text!r} is not a number of seconds")
-    return seconds
+    value = seconds(text)
+    if value > SECONDS_MAX:
+        raise ValueError(f"{quoted(text)} is more than {SECONDS_MAX} seconds")
+    return value
 
 
 @dataclass(frozen=True, slots=True)

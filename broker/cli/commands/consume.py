@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import click
 
+from broker.cli.commands.name_completion import groups, topics
 from broker.cli.terminal.client_session import run_session
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.message_printer import (
@@ -18,7 +19,7 @@ from broker.cli.terminal.message_printer import (
     print_messages,
 )
 from broker.cli.terminal.name_arguments import checked, group_name, topic_name
-from broker.cli.terminal.numbers import COUNT, seconds
+from broker.cli.terminal.numbers import COUNT, WholeRange, seconds
 from broker.cli.terminal.options import json_option, namesrv_option
 from broker.cli.terminal.output import Output
 from broker.cli.terminal.program import Command
@@ -67,11 +68,12 @@ class Membership:
 
 
 @click.command(cls=Command, examples=EXAMPLES)
-@click.argument("topic", type=topic_name)
+@click.argument("topic", type=topic_name, shell_complete=topics)
 @click.option(
     "--group",
     metavar="G",
     type=group_name,
+    shell_complete=groups,
     help="The consumer group: its members share queues and offsets. Without a group the command "
     "prints what is there and ends; no broker keeps a trace of it.",
 )
@@ -116,12 +118,12 @@ class Membership:
     "--last", metavar="N", type=COUNT, help="Without a group: the last N messages, before filters."
 )
 @click.option(
-    "--queue", metavar="N", type=click.IntRange(0), help="Without a group: only queues of this id."
+    "--queue", metavar="N", type=WholeRange(0), help="Without a group: only queues of this id."
 )
 @click.option(
     "--offset",
     metavar="N",
-    type=click.IntRange(0, INT64_MAX),
+    type=WholeRange(0, INT64_MAX),
     help="Without a group: where each queue begins.",
 )
 @click.option("--follow", is_flag=True, help="Without a group: wait for more messages.")

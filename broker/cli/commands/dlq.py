@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from broker.cli.commands.name_completion import groups
 from broker.cli.terminal.client_session import run_session
 from broker.cli.terminal.command_error import CommandError
 from broker.cli.terminal.message_printer import (
@@ -52,7 +53,7 @@ from broker.topics_and_groups import dead_letter_topic, retry_topic
 F = TypeVar("F", bound=Callable[..., Any])
 
 command = Group()
-group_argument = click.argument("group", type=group_name)
+group_argument = click.argument("group", type=group_name, shell_complete=groups)
 
 
 def window_options(command: F) -> F:

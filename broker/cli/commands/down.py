@@ -10,6 +10,7 @@ from broker.cli.local_cluster.local_cluster import find_processes, stop_processe
 from broker.cli.terminal.options import data_option, json_option
 from broker.cli.terminal.output import Output
 from broker.cli.terminal.program import Command
+from broker.cli.terminal.progress import waiting
 
 EXAMPLES = """\
   dledger down                     `dledger up` starts it again, with all its data
@@ -21,7 +22,9 @@ EXAMPLES = """\
 @data_option
 @json_option
 def command(data: Path, output: Output) -> None:
-    stopped = stop_processes(find_processes(data).values())
+    processes = find_processes(data)
+    with waiting(f"stopping {len(processes)} processes"):
+        stopped = stop_processes(processes.values())
     if output.document({"stopped": stopped}):
         return
     if stopped:

@@ -9,8 +9,10 @@ from typing import Any, TypeVar
 
 import click
 
+from broker.cli.commands.name_completion import groups, topics
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.name_arguments import group_name, topic_name
+from broker.cli.terminal.numbers import WholeRange
 from broker.cli.terminal.options import (
     ask_first,
     dry_run_option,
@@ -42,14 +44,15 @@ from broker.cluster_admin.offset_resets import foresee_offsets, reset_offsets
 from broker.limits import STATE
 from broker.topics_and_groups import dead_letter_topic
 
-RETRIES = click.IntRange(-1, RETRIES_MAX)
+RETRIES = WholeRange(-1, RETRIES_MAX)
 """-1 is the broker's default."""
-RETRY_QUEUES = click.IntRange(1, STATE.queues_max)
+RETRY_QUEUES = WholeRange(1, STATE.queues_max)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 command = Group()
 name_argument = click.argument("name", type=group_name)
+known_argument = click.argument("name", type=group_name, shell_complete=groups)
 
 
 @command.command("list", examples="  dledger group list\n")
@@ -63,7 +66,7 @@ def list_groups(namesrv: str, output: Output) -> None:
 
 
 @command.command(examples="  dledger group describe printers\n")
-@name_argument
+@known_argument
 @namesrv_option
 @json_option
 def describe(name: str, namesrv: str, output: Output) -> None:
@@ -73,13 +76,21 @@ def describe(name: str, namesrv: str, output: Output) -> None:
         return
     members = group.members
     print(f"{len(members)} member(s) connected{': ' if members else ''}{', '.join(members)}")
-    print(f"{group.lag} message(s) to consume")
+    oldest = f", the oldest for {group.lag_ms / 1000:.1f} s" if group.lag_ms else ""
+    print(f"{group.lag} message(s) to consume{oldest}")
     print_table(
-        ("TOPIC", "BROKER", "QUEUE", "OFFSET", "MAX", "LAG"),
-        [(q.topic, q.broker, q.queue_id, q.offset, q.max_offset, q.lag) for q in group.queues],
+        ("TOPIC", "BROKER", "QUEUE", "OFFSET", "MAX", "LAG", "LAG_MS"),
+        [
+            (q.topic, q.broker, q.queue_id, q.offset, q.max_offset, q.lag, _known(q.lag_ms))
+            for q in group.queues
+        ],
     )
     for topic in group.broadcast:
         print(f"{topic}: broadcast, so its offsets are the members' own")
+
+
+def _known(value: int | None) -> int | str:
+    return "-" if value is None else value
 
 
 def group_json(group: ConsumerGroupView) -> dict[str, Any]:
@@ -88,6 +99,7 @@ def group_json(group: ConsumerGroupView) -> dict[str, Any]:
         "group": group.name,
         "members": group.members,
         "lag": group.lag,
+        "lag_ms": group.lag_ms,
         "queues": [asdict(queue) for queue in group.queues],
         "broadcast": group.broadcast,
     }
@@ -129,7 +141,7 @@ def create(*, name: str, namesrv: str, output: Output, **given: int | None) -> N
 @command.command(
     examples="  dledger group alter billing --no-consume       its members get nothing\n"
 )
-@name_argument
+@known_argument
 @settings_options
 @namesrv_option
 @json_option
@@ -181,8 +193,15 @@ def _print_settings(name: str, found: Mapping[str, Any], output: Output) -> None
   dledger group reset-offset printers2 --topic orders --to latest --create     a new group
 """
 )
-@name_argument
-@click.option("--topic", metavar="T", type=topic_name, required=True, help="Where it moves.")
+@known_argument
+@click.option(
+    "--topic",
+    metavar="T",
+    type=topic_name,
+    required=True,
+    shell_complete=topics,
+    help="Where it moves.",
+)
 @click.option(
     "--to",
     "target",
@@ -207,9 +226,12 @@ def reset_offset(
 ) -> None:
     """Move a group in a topic, whether it is consuming or not."""
 
+    was: dict[tuple[str, int], int | None] = {}
+
     async def reset(admin: AdminClient) -> dict[tuple[str, int], int]:
         try:
-            await find_group(admin, name, hint="; --create makes a new one")
+            known = await find_group(admin, name, hint="; --create makes a new one")
+            was.update(known.offsets(topic))
         except UnknownGroupError:
             if not create:
                 raise
@@ -221,16 +243,23 @@ def reset_offset(
         return await reset_offsets(admin, name, topic, target)
 
     offsets = run_on_leaders(namesrv, reset)
-    queues = [{"broker": b, "queue_id": q, "offset": o} for (b, q), o in offsets.items()]
-    if not output.document({"group": name, "topic": topic, "queues": queues}):
-        rows = [(broker, queue_id, offset) for (broker, queue_id), offset in offsets.items()]
-        print_table(("BROKER", "QUEUE", "OFFSET"), rows)
+    moves = [
+        {
+            "broker": broker,
+            "queue_id": queue_id,
+            "offset": offset,
+            "was": was.get((broker, queue_id)),
+        }
+        for (broker, queue_id), offset in offsets.items()
+    ]
+    if not output.document({"group": name, "topic": topic, "queues": moves}):
+        print_table(("BROKER", "QUEUE", "OFFSET", "WAS"), [tuple(each.values()) for each in moves])
         if dry_run:
             print("nothing is moved (--dry-run)", file=sys.stderr)
 
 
 @command.command(examples="  dledger group delete printers\n")
-@name_argument
+@known_argument
 @yes_option
 @namesrv_option
 @json_option

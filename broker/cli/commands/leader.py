@@ -7,6 +7,7 @@ import click
 from broker.cli.terminal.options import json_option, namesrv_option
 from broker.cli.terminal.output import Output
 from broker.cli.terminal.program import Group
+from broker.cli.terminal.progress import waiting
 from broker.cluster_admin.admin_client import run_admin
 from broker.cluster_admin.member_changes import GroupMembers
 
@@ -27,7 +28,8 @@ command = Group()
 def transfer(group: str, node: str, namesrv: str, output: Output) -> None:
     """Make another voter the leader."""
     node = node.removeprefix(f"{group}/")
-    members = run_admin(namesrv, lambda admin: GroupMembers(admin, group).transfer(node))
+    with waiting(f"{node} catches up and takes over"):
+        members = run_admin(namesrv, lambda admin: GroupMembers(admin, group).transfer(node))
     leader = f"{group}/{node}"
     if not output.document({"group": group, "leader": leader, "term": members["term"]}):
         print(f"{group}: {leader} leads in term {members['term']}")

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import click
 
 from broker.admin.message_trace import TRACE_TOPIC
+from broker.cli.commands.name_completion import topics
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.name_arguments import topic_name
 from broker.cli.terminal.numbers import COUNT
@@ -70,7 +71,14 @@ def get(*, message_id: str, topic: str | None, namesrv: str, output: Output) -> 
   dledger message query --topic orders --key 4711 --since 1790000000000    (milliseconds)
 """
 )
-@click.option("--topic", metavar="T", type=topic_name, required=True, help="Where to look.")
+@click.option(
+    "--topic",
+    metavar="T",
+    type=topic_name,
+    required=True,
+    shell_complete=topics,
+    help="Where to look.",
+)
 @click.option("--key", metavar="K", required=True, help="One of their keys, or the unique key.")
 @click.option(
     "--count", type=COUNT, default=QUERY_MESSAGES, metavar="N", help="At most (default: 64)."

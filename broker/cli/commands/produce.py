@@ -12,11 +12,12 @@ from typing import Any
 import click
 import orjson
 
+from broker.cli.commands.name_completion import topics
 from broker.cli.terminal.client_session import run_session
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.line_reader import LineReader
 from broker.cli.terminal.name_arguments import topic_name
-from broker.cli.terminal.numbers import COUNT, seconds
+from broker.cli.terminal.numbers import COUNT, WholeRange, seconds
 from broker.cli.terminal.options import DIRECTORY, json_option, namesrv_option
 from broker.cli.terminal.output import Output
 from broker.cli.terminal.program import Command
@@ -91,7 +92,7 @@ class Request:
 
 
 @click.command(cls=Command, examples=EXAMPLES)
-@click.argument("topic", type=topic_name)
+@click.argument("topic", type=topic_name, shell_complete=topics)
 @click.option("--tag", metavar="T", type=_property, default="", help="The tag of every message.")
 @click.option(
     "--key", metavar="K", type=_property, default="", help="Its key, or several with spaces."
@@ -99,7 +100,7 @@ class Request:
 @click.option(
     "--delay-level",
     metavar="N",
-    type=click.IntRange(1, DELAY_LEVEL_MAX),
+    type=WholeRange(1, DELAY_LEVEL_MAX),
     help="Deliver later: 1 is 1 s, 4 is 30 s, 18 is 2 h.",
 )
 @click.option(
@@ -126,9 +127,7 @@ class Request:
     type=future_ms,
     help=f"Deliver then, and not before; {TIME_HELP.replace('as long ago as', 'in')}.",
 )
-@click.option(
-    "--queue", metavar="N", type=click.IntRange(0), help="Only to the queues with this id."
-)
+@click.option("--queue", metavar="N", type=WholeRange(0), help="Only to the queues with this id.")
 @click.option(
     "--file",
     "files",

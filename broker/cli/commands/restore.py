@@ -17,6 +17,7 @@ from broker.cli.backup.snapshot_choice import check_whole, find_snapshots, newes
 from broker.cli.local_cluster.port_layout import NODES_MAX, Ports, plan_cluster
 from broker.cli.local_cluster.port_options import port_options
 from broker.cli.terminal.command_error import UsageError
+from broker.cli.terminal.numbers import WholeRange
 from broker.cli.terminal.options import DIRECTORY, data_hint, json_option
 from broker.cli.terminal.output import Output, print_table
 from broker.cli.terminal.program import Command
@@ -84,7 +85,7 @@ def _renaming(text: str) -> tuple[str, str]:
 )
 @click.option(
     "--nodes",
-    type=click.IntRange(1, NODES_MAX),
+    type=WholeRange(1, NODES_MAX),
     metavar="N",
     help="Nodes of each group (default: 3).",
 )

@@ -16,6 +16,7 @@ import click
 from broker.cli.commands.security_files import init, status
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.name_arguments import checked
+from broker.cli.terminal.numbers import WholeRange
 from broker.cli.terminal.options import (
     DIRECTORY,
     ask_first,
@@ -222,7 +223,7 @@ def reseal(*, namesrv: str, output: Output) -> None:
 @click.option(
     "--hours",
     metavar="N",
-    type=click.IntRange(1, HOURS_MAX),
+    type=WholeRange(1, HOURS_MAX),
     default=8,
     help="It expires after them (default: 8).",
 )

@@ -12,6 +12,7 @@ import click
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.exit_codes import EXIT_FAILED
 from broker.cli.terminal.name_arguments import host_name
+from broker.cli.terminal.numbers import WholeRange
 from broker.cli.terminal.options import DEFAULT_CLUSTER, json_option, namesrv_option
 from broker.cli.terminal.output import Output, print_table
 from broker.cli.terminal.program import Command
@@ -50,7 +51,7 @@ ALWAYS = ("localhost", "127.0.0.1", "::1")
 @click.option(
     "--days",
     metavar="N",
-    type=click.IntRange(1, DAYS_MAX),
+    type=WholeRange(1, DAYS_MAX),
     default=CERTIFICATE_DAYS,
     help=f"Certificates expire after them (default: {CERTIFICATE_DAYS}).",
 )

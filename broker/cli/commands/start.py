@@ -14,6 +14,7 @@ from broker.cli.local_cluster.managed_processes import ManagedProcess
 from broker.cli.terminal.options import data_option, json_option
 from broker.cli.terminal.output import Output
 from broker.cli.terminal.program import Command
+from broker.cli.terminal.progress import waiting
 
 EXAMPLES = """\
   dledger start broker-a/n0
@@ -44,7 +45,8 @@ def command(command_line: CommandLine, nodes: tuple[str, ...], data: Path, outpu
     for process in processes:
         process.start(forking(command_line))
     for process in processes:
-        started = _wait_for(process, cluster)
+        with waiting(f"{process.name} starts"):
+            started = _wait_for(process, cluster)
         if not output.document(started):
             print("{node} runs at {address} (pid {pid}), {role}".format(**started))
 

@@ -15,7 +15,7 @@ from broker.cli.terminal.options import json_option, namesrv_option
 from broker.cli.terminal.output import Output, print_table
 from broker.cli.terminal.program import Command
 from broker.cluster_admin.admin_client import run_admin
-from broker.cluster_admin.cluster_view import GroupView, view_groups
+from broker.cluster_admin.cluster_view import DOWN, GroupView, view_groups
 from broker.config.security_config import EXPOSED
 
 EXAMPLES = """\
@@ -81,6 +81,10 @@ def print_groups(groups: list[GroupView]) -> None:
         if group.joint:
             print(f"{group.group}: a change of the voters is under way")
     _print_table(groups)
+    running = [node for group in groups for node in group.nodes if node.role != DOWN]
+    if len({node.version for node in running}) > 1:
+        which = (f"{node.node} {node.version or 'does not tell'}" for node in running)
+        print(f"versions differ: {', '.join(which)}")
     for node in (node for group in groups for node in group.nodes):
         if node.disk == "full":
             print(f"{node.node}: its disk is full; messages are refused while it leads")

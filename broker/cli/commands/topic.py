@@ -8,8 +8,10 @@ from typing import Any, TypeVar
 
 import click
 
+from broker.cli.commands.name_completion import topics
 from broker.cli.terminal.command_error import UsageError
 from broker.cli.terminal.name_arguments import server_address, topic_name
+from broker.cli.terminal.numbers import WholeRange
 from broker.cli.terminal.options import (
     DEFAULT_CLUSTER,
     ask_first,
@@ -21,7 +23,6 @@ from broker.cli.terminal.output import Output, print_table
 from broker.cli.terminal.program import Group
 from broker.cluster_admin.admin_client import (
     AdminClient,
-    document_of,
     run_admin,
     run_on_leaders,
 )
@@ -37,10 +38,10 @@ from broker.cluster_admin.topics import (
     make_or_change_topic,
     permission_word,
     topic_configs,
+    topic_names,
     view_queues,
 )
 from broker.limits import STATE
-from broker.remoting.protocol.codes import RequestCode
 from broker.topics_and_groups import MESSAGE_TYPES
 
 QUEUES_MAX = STATE.queues_max
@@ -49,6 +50,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 command = Group()
 name_argument = click.argument("name", type=topic_name)
+known_argument = click.argument("name", type=topic_name, shell_complete=topics)
 
 
 def settings_options(command: F) -> F:
@@ -79,7 +81,7 @@ def settings_options(command: F) -> F:
         ),
         click.option(
             "--queues",
-            type=click.IntRange(1, QUEUES_MAX),
+            type=WholeRange(1, QUEUES_MAX),
             metavar="N",
             help=f"Of each broker group, 1 to {QUEUES_MAX} (default: {QUEUES_USUAL}, or as many as "
             "a topic that exists has).",
@@ -150,7 +152,7 @@ def create(
   dledger topic alter orders --perm r           no more messages, but what there is can be read
 """
 )
-@name_argument
+@known_argument
 @settings_options
 @namesrv_option
 @json_option
@@ -202,17 +204,13 @@ def _changes(given: Mapping[str, Any]) -> dict[str, Any]:
 def list_topics(namesrv: str, output: Output) -> None:
     """The topics that the NameServer knows."""
 
-    async def topics(admin: AdminClient) -> list[str]:
-        answer = await admin.ask_namesrv(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-        return sorted(document_of(answer)["topicList"])
-
-    names = run_admin(namesrv, topics)
+    names = run_admin(namesrv, topic_names)
     if not output.document({"topics": names}):
         print("\n".join(names))
 
 
 @command.command(examples="  dledger topic describe orders\n")
-@name_argument
+@known_argument
 @namesrv_option
 @json_option
 def describe(name: str, namesrv: str, output: Output) -> None:
@@ -230,7 +228,7 @@ def describe(name: str, namesrv: str, output: Output) -> None:
 
 
 @command.command(examples="  dledger topic delete orders\n")
-@name_argument
+@known_argument
 @yes_option
 @namesrv_option
 @json_option

@@ -16,6 +16,7 @@ from broker.cli.local_cluster.local_cluster import LocalCluster, design_cluster
 from broker.cli.local_cluster.port_layout import GROUPS_MAX, NODES_MAX, Ports
 from broker.cli.local_cluster.port_options import port_options
 from broker.cli.local_cluster.readiness import wait_until_serving
+from broker.cli.terminal.numbers import WholeRange
 from broker.cli.terminal.options import data_hint, data_option, json_option
 from broker.cli.terminal.output import Output
 from broker.cli.terminal.program import Command
@@ -36,8 +37,8 @@ LOOK_AGAIN_SECONDS = 1.0
 
 
 @click.command(cls=Command, examples=EXAMPLES)
-@click.option("--nodes", type=click.IntRange(1, NODES_MAX), metavar="N", help="Default: 3.")
-@click.option("--groups", type=click.IntRange(1, GROUPS_MAX), metavar="N", help="Default: 1.")
+@click.option("--nodes", type=WholeRange(1, NODES_MAX), metavar="N", help="Default: 3.")
+@click.option("--groups", type=WholeRange(1, GROUPS_MAX), metavar="N", help="Default: 1.")
 @data_option
 @click.option(
     "--flush",

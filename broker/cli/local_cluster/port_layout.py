@@ -47,6 +47,9 @@ class Ports(NamedTuple):
     http: int | None = None
 
 
+AUDIT = "audit"
+"""In the directory of a cluster: where its nodes look for reports of audits."""
+
 DEFAULT_PORTS = Ports(9876, 10911, 8080)
 
 
@@ -80,6 +83,7 @@ def plan_cluster(
                     members=members,
                     namesrv=(namesrv,),
                     preferred_leader=preferred,
+                    audit_dir=str(directory.absolute() / AUDIT),
                 )
                 for node in members
             ]

@@ -65,16 +65,22 @@ def run_until_stopped(
 
     SIGTERM asks it to stop in order, as a rolling restart wants it. Ctrl-C, or a second SIGTERM,
     asks it to stop at once. ``on_hangup`` is called at SIGHUP. If stderr is a terminal, SIGHUP says
-    that it is closed, and asks the server to stop at once.
+    that it is closed, and asks the server to stop at once. The log names the signal.
     """
 
     async def session() -> int:
         loop = asyncio.get_running_loop()
         stop = StopSignal(loop)
-        at_once = partial(stop.ask, at_once=True)
-        loop.add_signal_handler(signal.SIGTERM, partial(stop.ask, at_once=False))
-        loop.add_signal_handler(signal.SIGINT, at_once)
-        loop.add_signal_handler(signal.SIGHUP, at_once if _is_watched() else reload)
+
+        def end(sign: signal.Signals, *, at_once: bool) -> None:
+            log.info("%s: stops %s", sign.name, "at once" if at_once else "in order")
+            stop.ask(at_once=at_once)
+
+        on_ctrl_c = partial(end, signal.SIGINT, at_once=True)
+        on_closed = partial(end, signal.SIGHUP, at_once=True)
+        loop.add_signal_handler(signal.SIGTERM, partial(end, signal.SIGTERM, at_once=False))
+        loop.add_signal_handler(signal.SIGINT, on_ctrl_c)
+        loop.add_signal_handler(signal.SIGHUP, on_closed if _is_watched() else reload)
         stop.asked.add_done_callback(lambda _: service_manager.stopping())
         service_manager.start_watchdog(loop)
         return await serve(stop)

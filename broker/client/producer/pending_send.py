@@ -9,7 +9,8 @@ from broker.client.errors import BadAnswerError, Failure, outcome_unknown, refus
 from broker.client.message import SEND_STATUS_BY_CODE, Bytes, MessageQueue, SendResult
 from broker.client.producer.send_outcome_query import APPLIED_SECONDS_FIRST
 from broker.remoting.protocol.codes import LEADER, OUTCOME, OUTCOME_UNKNOWN
-from broker.remoting.protocol.frame import Frame, RequestTemplate, TemplateValues
+from broker.remoting.protocol.fixed_headers import RequestTemplate, TemplateValues
+from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.header_templates import TemplatedFrame
 from store.message.record import record_size
 

@@ -23,7 +23,7 @@ from broker.client.client_identity import UNIQUE_KEY_SIZE
 from broker.client.errors import IllegalMessageError
 from broker.client.message import BODY_SIZE_MAX, PROPERTY_UNIQUE_KEY, Bytes, Message
 from broker.remoting.protocol.codes import RequestCode
-from broker.remoting.protocol.frame import RequestTemplate, TemplateValues, json_text
+from broker.remoting.protocol.fixed_headers import RequestTemplate, TemplateValues, json_text
 
 AUTO_CREATE_TOPIC = "TBW102"
 

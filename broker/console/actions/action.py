@@ -11,6 +11,7 @@ from typing import ClassVar, NamedTuple, TypeAlias
 from broker.cli.terminal.command_error import UsageError
 from broker.console.visits.visit import Visit
 from store.quoting import quoted
+from store.text_numbers import whole_number
 
 Values: TypeAlias = Mapping[str, str]
 """The fields of a form, by name; an empty one was not filled in."""
@@ -105,9 +106,13 @@ def whole(values: Values, name: str, low: int, high: int) -> int | None:
     text = values.get(name, "")
     if not text:
         return None
-    if not text.removeprefix("-").isdecimal() or len(text) > 18 or not low <= int(text) <= high:
+    try:
+        number = whole_number(text)
+    except ValueError:
+        number = None
+    if number is None or not low <= number <= high:
         raise UsageError(f"{name.replace('_', ' ')} is {quoted(text)}; it may be {low} to {high}")
-    return int(text)
+    return number
 
 
 def one_of(values: Values, name: str, known: Sequence[str]) -> str:

@@ -147,11 +147,7 @@ class ResetGroup(Action):
         group, topic = values["group"], values["topic"]
         target = place_in_time(values["to"])
         known = await find_group(visit.admin, group)
-        now = {
-            (queue.broker, queue.queue_id): queue.offset
-            for queue in known.queues
-            if queue.topic == topic
-        }
+        now = known.offsets(topic)
         offsets = await when_led(lambda: foresee_offsets(visit.admin, topic, target))
         again = sum(max(now.get(place, new) - new, 0) for place, new in offsets.items())
         skipped = sum(max(new - now.get(place, new), 0) for place, new in offsets.items())

@@ -140,7 +140,7 @@ class Remove(MemberAction):
             note += " It leads: another node takes over first."
         return Preview(
             f"Take {values['node']} out of {values['group']}?",
-            note=f"{note} Stop its process afterwards, and do not start it again.",
+            note=f"{note} Its process ends by itself, and its data stays.",
         )
 
     async def run(self, visit: Visit, values: Values) -> str:

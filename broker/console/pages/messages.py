@@ -6,8 +6,10 @@ Nothing here consumes: a look leaves no offset and no group behind.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.name_arguments import topic_name
@@ -71,6 +73,7 @@ async def messages(visit: Visit) -> Page:
             "problem": problem,
             "query": {"topic": "", "by": "latest", "count": str(COUNTS[0]), **query},
             "counts": COUNTS,
+            "turns": _turns(query, found),
         },
     )
 
@@ -87,19 +90,36 @@ async def _find(visit: Visit, query: Mapping[str, str]) -> list[ReceivedMessage]
             raise UsageError("key is missing")
         return await find_by_key(visit.admin, topic, key, count=count, since=0, until=INT64_MAX)
     queue = whole(query, "queue", 0, STATE.queues_max - 1)
+    place = Window(queue=queue, broker=query.get("broker", "").strip())
     if by == "offset":
         offset = whole(query, "offset", 0, INT64_MAX) or 0
-        return await _peeked(visit, topic, Window(offset=offset, queue=queue), count)
+        return await _peeked(visit, topic, replace(place, offset=offset), count)
     if by == "time":
         try:
             start = timestamp_ms(query.get("time", "") or "1h")
         except ValueError as error:
             raise UsageError(str(error)) from None
-        return await _peeked(visit, topic, Window(start, queue=queue), count)
+        return await _peeked(visit, topic, replace(place, start=start), count)
     found = await _peeked(
-        visit, topic, Window(last=count, queue=queue, bytes_max=CONSOLE.page_bytes_max), count
+        visit, topic, replace(place, last=count, bytes_max=CONSOLE.page_bytes_max), count
     )
     return found[::-1]
+
+
+def _turns(query: Mapping[str, str], found: Sequence[Row]) -> list[tuple[str, str]]:
+    """Links to what is before and after, of messages that stand together in one queue."""
+    places = {(each.broker, each.queue_id) for each in found}
+    if len(places) != 1 or query.get("by", BY[0]) not in BY[:2]:
+        return []
+    (broker, queue_id), offsets = *places, [each.offset for each in found]
+    count = int(query.get("count") or COUNTS[0])
+    same = {**query, "by": "offset", "broker": broker, "queue": str(queue_id)}
+    earlier = {**same, "offset": str(max(min(offsets) - count, 0))}
+    later = {**same, "offset": str(max(offsets) + 1)}
+    return [
+        *([("Earlier", urlencode(earlier))] if min(offsets) > 0 else []),
+        ("Later", urlencode(later)),
+    ]
 
 
 async def _by_id(visit: Visit, query: Mapping[str, str]) -> list[ReceivedMessage]:
@@ -238,6 +258,7 @@ async def traces(visit: Visit) -> Page:
                     "group": event.group,
                     "topic": event.topic,
                     "cost_ms": event.cost_ms,
+                    "failed": event.success is False,
                     "outcome": event.outcome or OUTCOMES[event.success] or "",
                     "retries": event.retries,
                 }
@@ -249,5 +270,10 @@ async def traces(visit: Visit) -> Page:
         "traces.html",
         "Traces",
         "traces",
-        {"id": message_id, "events": events, "problem": problem},
+        {
+            "id": message_id,
+            "events": events,
+            "topic": next((each["topic"] for each in events if each["topic"]), ""),
+            "problem": problem,
+        },
     )

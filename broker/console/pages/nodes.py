@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from broker.admin.audit_report import AuditReport
 from broker.console.pages.overview import health_of, node_rows
 from broker.console.visits.visit import Page, Visit
 from broker.http.cluster_view import DOWN
@@ -74,14 +75,16 @@ def _waiting(told: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def findings(visit: Visit) -> Page:
-    """What each node found out about its own data."""
+    """What each node found out about its own data, and what audits found."""
     document = await visit.view.nodes()
+    told = await visit.view.of_nodes("/audit", document["nodes"])
     nodes = [
         {
             "name": f"{node['group']}/{node['node']}",
             "id": f"{node['group']}-{node['node']}",
             "answers": node["role"] != DOWN and "damage" in node,
             "progress": round(100 * (node.get("scrub_progress") or 0)),
+            "passes": node.get("scrub_passes") or 0,
             "damage": node.get("damage") or [],
             "mended": node.get("mended") or [],
             "state_wrong": node.get("state_wrong"),
@@ -99,5 +102,27 @@ async def findings(visit: Visit) -> Page:
             "nodes": nodes,
             "damage": sum(len(node["damage"]) + bool(node["state_wrong"]) for node in nodes),
             "mended": sum(len(node["mended"]) for node in nodes),
+            "unread": [node["name"] for node in nodes if node["answers"] and not node["passes"]],
+            "audits": newest_audits(told),
+            "audit_dirs": sorted({each["directory"] for each in told if each.get("directory")}),
         },
     )
+
+
+def newest_audits(told: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Of what nodes tell at ``/audit``, the newest report of the same broker groups, the newest
+    first. Nodes with a common directory tell of the same ones."""
+    found: dict[tuple[str, ...], dict[str, Any]] = {}
+    reports = [
+        {**report, "from": each["from"]}
+        for each in told
+        for report in each.get("reports") or ()
+        if isinstance(report, dict) and report.keys() == {*AuditReport._fields}
+    ]
+    for report in sorted(reports, key=lambda each: (-each["time_ms"], each["from"])):
+        groups = {name.partition("/")[0] for name in report["replicas"]}
+        found.setdefault(tuple(sorted(groups)), report)
+    return [
+        {**report, "groups": groups, "unlisted": report["findings"] - len(report["listed"])}
+        for groups, report in found.items()
+    ]

@@ -20,6 +20,7 @@ class Health(NamedTuple):
     headline: str
     detail: str
     leader: str | None
+    may_lose: int = 0
 
 
 def health_of(document: Mapping[str, Any]) -> Health:
@@ -40,6 +41,7 @@ def health_of(document: Mapping[str, Any]) -> Health:
             f"Can lose {plural(document['may_lose'], 'more node')}",
             detail,
             leader,
+            document["may_lose"],
         )
     alone = document["voters"] == 1
     headline = "Serves, on a single node" if alone else "Cannot lose another node"
@@ -49,8 +51,11 @@ def health_of(document: Mapping[str, Any]) -> Health:
 def overall(healths: list[Health]) -> Health:
     """The worst of them, which is what an operator has to know."""
     worst = max(healths, key=lambda each: _ORDER.index(each.grade))
-    if len(healths) == 1 or worst.grade == GOOD:
+    if len(healths) == 1:
         return worst
+    if worst.grade == GOOD:
+        least = min(healths, key=lambda each: each.may_lose)
+        return least._replace(headline=f"Each group can lose {plural(least.may_lose, 'more node')}")
     return worst._replace(headline=f"{worst.group}: {worst.headline}")
 
 
@@ -121,6 +126,7 @@ async def overview(visit: Visit) -> Page:
         {
             "healths": healths,
             "overall": overall(healths),
+            "sound": sum(each.may_lose > 0 for each in healths),
             "nodes": nodes,
             "nodes_up": sum(node["role"] != "down" for node in nodes),
             "lag": sum(row["lag"] or 0 for row in document["groups"]),

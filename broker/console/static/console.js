@@ -19,17 +19,23 @@ function hasSelection() {
 }
 
 const silent = document.getElementById("silent");
+const notices = document.querySelectorAll("[data-silent]");
 
-function tell(text) {
-  if (silent === null) return;
-  if (silent.textContent !== text) silent.textContent = text;
-  silent.hidden = text === "";
-}
+let answered = new Date();
 
-document.addEventListener("htmx:sendError", () =>
-  tell("This node does not answer. Its peers may: open the console of another one."));
+document.addEventListener("htmx:sendError", () => {
+  if (silent === null || !silent.hidden) return;
+  silent.querySelector("time").textContent = answered.toISOString().slice(11, 19);
+  for (const link of silent.querySelectorAll("a")) {
+    link.pathname = location.pathname;
+    link.search = location.search;
+  }
+  for (const notice of notices) notice.hidden = false;
+});
 document.addEventListener("htmx:afterRequest", event => {
-  if (event.detail.successful) tell("");
+  if (!event.detail.successful) return;
+  answered = new Date();
+  for (const notice of notices) notice.hidden = true;
 });
 
 document.querySelector("nav [aria-current]")?.scrollIntoView({inline: "center", block: "nearest"});
@@ -98,7 +104,7 @@ const SERIES = {
 
 const colour = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const short = value => value === null || value === undefined ? "–" :
-  value.toLocaleString("en", {maximumFractionDigits: value < 10 ? 1 : 0});
+  value.toLocaleString("en", value < 10 ? {maximumSignificantDigits: 2} : {maximumFractionDigits: 0});
 
 function figures(name, told) {
   return SERIES[name].map(([field]) =>
@@ -121,7 +127,7 @@ function draw(name, told) {
   if (known.length === 0) {
     const none = document.createElement("span");
     none.className = "none";
-    none.textContent = "The first figures come after ten seconds.";
+    none.textContent = told.time.length ? "None in this time." : "The first figures come after ten seconds.";
     place.append(none);
     return;
   }
@@ -130,13 +136,14 @@ function draw(name, told) {
   plots.set(name, new uPlot({
     width: place.clientWidth,
     height: place.clientHeight,
+    tzDate: seconds => uPlot.tzDate(new Date(1000 * seconds), "Etc/UTC"),
     cursor: {y: false, points: {size: 6}},
     scales: {
       x: {range: () => [end - hours * 3600, end]},
       y: {range: (_plot, _low, high) => [0, high > 0 ? high * 1.1 : 1]},
     },
     axes: [
-      {...axis, space: 70, values: "{HH}:{mm}"},
+      {...axis, size: 28, space: 70, values: "{HH}:{mm}"},
       {...axis, size: 46, space: 32, values: (_plot, ticks) => ticks.map(short)},
     ],
     series: [{}, ...SERIES[name].map(([, label, name_]) => ({

@@ -2,20 +2,44 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import UTC, datetime
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 _UNITS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 _SPANS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+_STATIC = Path(__file__).parents[1] / "static"
 NOTHING = "\N{EN DASH}"
 
 
 def render(template: str, **values: Any) -> str:
     """The text of a template, with every value escaped for HTML."""
     return _environment().get_template(template).render(values)
+
+
+@cache
+def static_url(path: str) -> str:
+    """Where a browser gets a file of ``static/``. It names the content: after an upgrade no browser
+    goes on with what it has kept."""
+    return f"/console/static/{path}?v={hashlib.sha256(static_bytes(path)).hexdigest()[:12]}"
+
+
+@cache
+def static_bytes(path: str) -> bytes:
+    """A file of ``static/``."""
+    return (_STATIC / path).read_bytes()
+
+
+@cache
+def static_files() -> frozenset[str]:
+    """The files of ``static/``, by their paths in it."""
+    return frozenset(
+        path.relative_to(_STATIC).as_posix() for path in _STATIC.rglob("*") if path.is_file()
+    )
 
 
 def number(value: object) -> str:
@@ -33,15 +57,15 @@ def size(value: object) -> str:
     return f"{value} B"
 
 
-def moment(milliseconds: object) -> str:
-    """A time in ms since 1970, as UTC to the second."""
+def moment(milliseconds: object, exact: bool = False) -> str:
+    """A time in ms since 1970, as UTC to the second, or to the ms."""
     if not isinstance(milliseconds, int) or milliseconds <= 0:
         return NOTHING
     try:
         at = datetime.fromtimestamp(milliseconds / 1000, UTC)
     except (OverflowError, ValueError, OSError):
         return f"{milliseconds} ms"
-    return at.strftime("%Y-%m-%d %H:%M:%S")
+    return at.strftime("%Y-%m-%d %H:%M:%S") + (f".{milliseconds % 1000:03}" if exact else "")
 
 
 def iso(milliseconds: object) -> str:
@@ -78,4 +102,5 @@ def _environment() -> Environment:
     environment.filters.update(
         number=number, size=size, moment=moment, iso=iso, span=span, plural=plural
     )
+    environment.globals["static"] = static_url
     return environment

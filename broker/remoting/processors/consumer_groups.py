@@ -3,9 +3,10 @@
 ====  ==========================================================================================
 9004  GET_CONSUMER_GROUPS: a JSON body ``{"groups": [{"group"}]}`` of the groups that exist. With
       ``group`` only that one, none where it does not exist, with ``configured``, ``members`` and
-      ``topics``: ``[{"topic", "lag", "queues": [...]}]``; with ``topic`` as well only that topic,
-      whether the group is known to consume it here or not. ``lag`` is null where the members keep
-      their offsets themselves (broadcasting).
+      ``topics``: ``[{"topic", "lag", "queues": [...], "lag_ms": [...]}]``; with ``topic`` as well
+      only that topic, whether the group is known to consume it here or not. ``lag`` is null where
+      the members keep their offsets themselves (broadcasting). ``lag_ms`` tells for each of the
+      queues how long the next message has waited, null where that is not known.
 ====  ==========================================================================================
 
 The answers come from :class:`~broker.admin.consumer_groups.ConsumerGroups`.
@@ -21,15 +22,20 @@ from broker.admin.consumer_groups import (
     QueueProgress,
     TooManyQueuesError,
     TopicProgress,
+    waiting_places,
 )
 from broker.context import BrokerContext
 from broker.delivery.store_times import Place, store_times
+from broker.limits import ADMIN
 from broker.remoting.connection import Connection
 from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.errors import RequestError
 from broker.remoting.protocol.ext_fields import ext_bool, ext_str
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.java_json import encode_json, object_map
+
+NO_MESSAGE_MS = -1
+"""The store time of a message that is not there, in the answer to 303."""
 
 
 class GroupProcessor:
@@ -42,12 +48,23 @@ class GroupProcessor:
     def consumer_groups(self, connection: Connection, request: Frame) -> None:
         """Code 9004."""
         only, topic = ext_str(request, "group", ""), ext_str(request, "topic", "")
-        if only:
-            found = self._groups.find_in(only, topic) if topic else self._groups.find(only)
-            groups = [] if found is None else [self._detail(found)]
-        else:
+        if not only:
             groups = [{"group": name} for name in self._groups.names()]
-        connection.respond(request, body=(encode_json({"groups": groups}),))
+            connection.respond(request, body=(encode_json({"groups": groups}),))
+            return
+        found = self._groups.find_in(only, topic) if topic else self._groups.find(only)
+        if found is None:
+            connection.respond(request, body=(encode_json({"groups": []}),))
+            return
+        queues = self._list_queues(found.topics)
+
+        def answer(times: Mapping[Place, int]) -> None:
+            connection.respond(
+                request, body=(encode_json({"groups": [self._detail(found, queues, times)]}),)
+            )
+
+        places = waiting_places(queues)[: ADMIN.lag_times_max]
+        store_times(self._context.lookup, places, answer)
 
     def consume_stats(self, connection: Connection, request: Frame) -> None:
         """Code 208: how far a group is in each queue, of all topics or of the given one."""
@@ -117,12 +134,12 @@ class GroupProcessor:
             for queue in queues:
                 place = (name, queue.queue_id)
                 waits_since = times[*place, queue.position]
-                first_ms = times[*place, queue.first]
+                first_ms = times[*place, queue.first] or NO_MESSAGE_MS
                 spans.append(
                     {
                         "messageQueue": self._queue(*place),
                         "minTimeStamp": first_ms,
-                        "maxTimeStamp": times[*place, queue.end - 1],
+                        "maxTimeStamp": times[*place, queue.end - 1] or NO_MESSAGE_MS,
                         "consumeTimeStamp": times[*place, queue.position - 1] or first_ms,
                         "delayTime": now_ms - waits_since if waits_since else 0,
                     }
@@ -164,9 +181,17 @@ class GroupProcessor:
         except TooManyQueuesError as error:
             raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from error
 
-    def _detail(self, group: GroupProgress) -> dict[str, object]:
+    def _detail(
+        self, group: GroupProgress, listed: Iterable[QueueProgress], times: Mapping[Place, int]
+    ) -> dict[str, object]:
+        now_ms = self._context.wall_clock()
         queues: dict[str, list[dict[str, object]]] = {topic.topic: [] for topic in group.topics}
-        for queue in self._list_queues(group.topics):
+        # Not a field of the queues: `dledger` 0.1.0 knows those that they have, and no others.
+        lag_ms: dict[str, list[int | None]] = {topic.topic: [] for topic in group.topics}
+        for queue in listed:
+            since_ms = times.get((queue.topic, queue.queue_id, queue.position), 0)
+            waited_ms = max(0, now_ms - since_ms) if since_ms else None
+            lag_ms[queue.topic].append(waited_ms if queue.lag else 0)
             queues[queue.topic].append(
                 {
                     "queue_id": queue.queue_id,
@@ -178,7 +203,12 @@ class GroupProcessor:
                 }
             )
         topics = [
-            {"topic": topic.topic, "lag": topic.lag, "queues": queues[topic.topic]}
+            {
+                "topic": topic.topic,
+                "lag": topic.lag,
+                "queues": queues[topic.topic],
+                "lag_ms": lag_ms[topic.topic],
+            }
             for topic in group.topics
         ]
         return {

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from broker.context import BrokerContext
 from broker.delivery.message_filter import message_filter
-from broker.errors import REFUSALS
+from broker.errors import REFUSALS, UnknownQueueError, reason_of
 from broker.filter.subscription import ALL, TAG_TYPE
 from broker.limits import CONSUME, FORWARDING
 from broker.pop.pop_request import (
@@ -132,9 +132,8 @@ class PopProcessor:
             "restNum": str(result.rest),
         }
         if not messages:
-            code = ResponseCode.POLLING_TIMEOUT if asked.deadline_ms else None
             full = result.status is PopStatus.FULL
-            code = ResponseCode.POLLING_FULL if full else code or ResponseCode.PULL_NOT_FOUND
+            code = ResponseCode.POLLING_FULL if full else ResponseCode.POLLING_TIMEOUT
             connection.respond(request, code, result.status.value, ext)
             return
         handle = self._handle(messages[0].receipt_handle)
@@ -260,6 +259,9 @@ async def _answered(connection: Connection, request: Frame, work: _Work) -> None
     except RequestError as error:
         connection.refusals[error.reason] += 1
         connection.respond(request, error.code, error.remark)
+    except UnknownQueueError as error:  # a pull is refused with 1 for it
+        connection.refusals[reason_of(error)] += 1
+        connection.respond(request, ResponseCode.INVALID_PARAMETER, str(error))
     except REFUSALS as error:
         respond_refusal(connection, request, error)
     except HANDLER_FAULTS as error:

@@ -38,6 +38,8 @@ class QueryConsumeQueueProcessor:
         document: dict[str, object] = {"maxQueueIndex": end, "minQueueIndex": first}
         codes = None
         subscription = self._context.clients.subscription(group, name)
+        if group and subscription is None:
+            document["filterData"] = f"{group}@{name} is not online!"
         if subscription is not None:
             document["subscriptionData"] = subscription.as_json()
             if subscription.expression_type == TAG_TYPE:

@@ -79,7 +79,7 @@ class ReplyMessageProcessor:
                 connection.respond(
                     request,
                     ext={
-                        "msgId": "",
+                        "msgId": "0",  # RocketMQ's, of a reply that is not stored
                         "queueId": str(max(queue_id, 0)),
                         "queueOffset": "0",
                         "MSG_REGION": "DefaultRegion",

@@ -23,7 +23,8 @@ from broker.remoting.processors.send_message_header import (
     read_templated_header,
 )
 from broker.remoting.protocol.ext_fields import ext_bool
-from broker.remoting.protocol.frame import Frame, SuccessAnswer
+from broker.remoting.protocol.fixed_headers import SuccessAnswer
+from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.header_templates import TemplatedFrame
 from dledger.errors import ProposeError
 
@@ -58,7 +59,7 @@ class SendMessageProcessor:
         self._send_batch(connection, request, SHORT_NAMES)
 
     def _send(self, connection: Connection, request: Frame, names: HeaderNames) -> None:
-        sent = read_templated_header(request) if type(request) is TemplatedFrame else None
+        sent = read_templated_header(request, names) if type(request) is TemplatedFrame else None
         if sent is None:
             # C++ core 1.0 sends a batch with code 10 and says so in this field alone.
             if names.batch in request.ext and ext_bool(request, names.batch):

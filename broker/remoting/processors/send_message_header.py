@@ -11,7 +11,7 @@ from broker.ingest.message_properties import is_half_message
 from broker.ingest.send_request import SendOptions, SendRequest
 from broker.remoting.protocol.ext_fields import INT32_MAX, INT64_MAX, ext_bool, ext_int, ext_str
 from broker.remoting.protocol.frame import ExtValue, Frame
-from broker.remoting.protocol.header_templates import UNIQUE_KEY_START, TemplatedFrame
+from broker.remoting.protocol.header_templates import TemplatedFrame
 
 SYS_FLAG_PREPARED = 0x4
 SYS_FLAG_TRANSACTION = 0x4 | 0x8
@@ -62,23 +62,24 @@ class _SendTemplate(NamedTuple):
     sys_flag: int
     flag: int
     reconsume_times: int
-    before: bytes
-    after: bytes
-    """The properties, but for the unique key."""
-
     options: SendOptions
 
 
-def read_templated_header(request: TemplatedFrame) -> SendRequest | None:
-    """As :func:`read_header` of a 310; None for one with rare fields."""
+def read_templated_header(request: TemplatedFrame, names: HeaderNames) -> SendRequest | None:
+    """As :func:`read_header`; None for one with rare fields."""
     model = request.template.cached
     if not isinstance(model, _SendTemplate):
         # Java's and Go's clients always say that it is none, and what they say is compared.
-        if ext_bool(request, SHORT_NAMES.batch, False):
+        if ext_bool(request, names.batch, False):
             return None
-        model = request.template.cached = _common(read_header(request, SHORT_NAMES))
-    topic, sys_flag, flag, reconsume_times, before, after, options = model
-    _, born, unique_key, queue = request.values[:4]
+        header = read_header(request, names)
+        if ext_int(request, names.sys_flag) & SYS_FLAG_TRANSACTION:
+            return header  # whether it may say so depends on its properties
+        model = request.template.cached = _SendTemplate(
+            header.topic, header.sys_flag, header.flag, header.reconsume_times, header.options
+        )
+    topic, sys_flag, flag, reconsume_times, options = model
+    born, queue = request.values[1:3]
     try:
         born_timestamp = int(born)
         queue_id = int(queue)
@@ -86,26 +87,10 @@ def read_templated_header(request: TemplatedFrame) -> SendRequest | None:
         return None
     if queue_id > INT32_MAX or born_timestamp > INT64_MAX:
         return None
-    properties = before + unique_key + after
+    properties = request.text.encode()
     return _new(
         SendRequest,
         (topic, queue_id, sys_flag, born_timestamp, flag, reconsume_times, properties, options),
-    )
-
-
-def _common(header: SendRequest) -> _SendTemplate:
-    before, mark, rest = header.properties.partition(UNIQUE_KEY_START.encode())
-    _, end, after = rest.partition(b"\x02")
-    if not mark:  # there is no unique key: all of it varies
-        before = b""
-    return _SendTemplate(
-        header.topic,
-        header.sys_flag,
-        header.flag,
-        header.reconsume_times,
-        before + mark,
-        end + after,
-        header.options,
     )
 
 
@@ -121,11 +106,15 @@ def read_header(request: Frame, names: HeaderNames) -> SendRequest:
         sys_flag = int(sys_flags)  # type: ignore[arg-type]  # None raises
         born_timestamp = int(born)  # type: ignore[arg-type]  # None raises
         flag = int(flags)  # type: ignore[arg-type]  # None raises
-        reconsume_times = int(ext.get(names.reconsume_times) or 0)
+        tries = ext.get(names.reconsume_times) or 0
+        reconsume_times = int(tries)
         properties = ext.get(names.properties) or ""
         queues_max = int(default_queues)  # type: ignore[arg-type]  # None raises
-        times_max = ext.get(names.times_max)
-        times_max = -1 if times_max is None or times_max == "" else int(times_max)
+        times_max = -1 if names.times_max not in ext else ext_int(request, names.times_max, -1)
+        # int() takes 1_0 and digits of other alphabets, too.
+        digits = f"{queue}{sys_flags}{born}{flags}{tries}{default_queues}"
+        if not (digits.isascii() and digits.isdigit()):
+            return _read_unusual(request, names)
     except (KeyError, TypeError, ValueError, OverflowError):
         return _read_unusual(request, names)
     if not (

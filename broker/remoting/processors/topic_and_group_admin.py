@@ -24,6 +24,7 @@ from broker.state.commands import Command, DeleteGroup, DeleteTopic, PutGroup, P
 from broker.topics_and_groups import (
     MESSAGE_TYPE_MASK,
     PERM_MAX,
+    SYSTEM_PREFIX,
     TOPIC_SIZE_MAX,
     GroupConfig,
     TopicConfig,
@@ -33,6 +34,9 @@ from broker.topics_and_groups import (
     with_message_type,
 )
 from store.quoting import quoted
+
+FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
+"""What ``topicFilterType`` may be. It changes nothing: a message has one text of tags."""
 
 _GROUP_FIELDS: Mapping[str, str] = {
     "brokerId": "broker_id",
@@ -61,6 +65,11 @@ class TopicProcessor:
         It stays as it is where the request does not name it.
         """
         name = ext_str(request, "topic")
+        filter_type = ext_str(request, "topicFilterType", FILTER_TYPES[0])
+        if filter_type not in FILTER_TYPES:
+            raise FieldError(
+                f"topicFilterType {quoted(filter_type)} is none of {', '.join(FILTER_TYPES)}"
+            )
         batcher = self._context.batcher
         topic = TopicConfig(
             name,
@@ -75,6 +84,10 @@ class TopicProcessor:
             ext_bool(request, "order", False),
         )
         self._refuse_system_topic(name)
+        if name.startswith(SYSTEM_PREFIX):
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"the names of topics of the system begin as {name} does"
+            )
         check_topic_quota(batcher, topic)
         self._commit(connection, request, PutTopic.of(topic, self._context.wall_clock()))
 

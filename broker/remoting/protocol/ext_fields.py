@@ -12,6 +12,7 @@ from typing import Final, TypeVar, overload
 from broker.remoting.protocol.errors import FieldError
 from broker.remoting.protocol.frame import Frame
 from store.quoting import quoted
+from store.text_numbers import whole_number
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
@@ -69,7 +70,7 @@ def ext_int(
     if value is None or value == "":
         return _absent(name, default)
     try:
-        number = int(value)
+        number = whole_number(value) if type(value) is str else int(value)
     except (ValueError, TypeError, OverflowError):
         raise FieldError(f"field {name} is not an integer: {quoted(value)}") from None
     if number != value and type(value) is float:

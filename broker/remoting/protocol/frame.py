@@ -57,20 +57,15 @@ FRAME_BODY_SIZE_MAX = FRAME_SIZE_MAX - (64 << 10)
 PREFIX = Struct(">iI")
 """Total, then serialization and header size in one word."""
 
-TemplateValues: TypeAlias = tuple[int | bytes, ...]
-"""The values for a :class:`RequestTemplate`."""
-
-_pack_prefix = PREFIX.pack
-
 _JSON_START = (
     b'{"code":%%d,"flag":%%d,"language":"PYTHON","opaque":%%d,"version":%d' % PROTOCOL_VERSION
 )
-_BINARY_START = Struct(">hbhiii")
+BINARY_START = Struct(">hbhiii")
 _BINARY_CODE_MAX = 32767
 """Format: it has two bytes."""
-_I16 = Struct(">h")
-_I32 = Struct(">i")
-_BINARY_MARK = Serialization.ROCKETMQ << 24
+I16 = Struct(">h")
+I32 = Struct(">i")
+BINARY_MARK = Serialization.ROCKETMQ << 24
 _FIRST_BYTE_OF_TLS = 0x16
 _FIRST_BYTES_OF_HTTP = (b"HTTP", b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI", b"DELE")
 
@@ -200,10 +195,10 @@ def _not_an_integer(**fields: object) -> FrameError:
 
 def _decode_binary(header: bytes, body: bytes) -> Frame:
     try:
-        code, language, version, opaque, flag, remark_size = _BINARY_START.unpack_from(header)
-        position = _BINARY_START.size
+        code, language, version, opaque, flag, remark_size = BINARY_START.unpack_from(header)
+        position = BINARY_START.size
         remark_end = position + remark_size
-        (ext_size,) = _I32.unpack_from(header, _end_within(header, position, remark_size))
+        (ext_size,) = I32.unpack_from(header, _end_within(header, position, remark_size))
         remark = header[position:remark_end].decode() if remark_size else None
         position = remark_end + 4
         if ext_size != len(header) - position:
@@ -213,9 +208,9 @@ def _decode_binary(header: bytes, body: bytes) -> Frame:
             )
         ext: dict[str, ExtValue] = {}
         while position < len(header):
-            (key_size,) = _I16.unpack_from(header, position)
+            (key_size,) = I16.unpack_from(header, position)
             key_end = _end_within(header, position + 2, key_size)
-            (value_size,) = _I32.unpack_from(header, key_end)
+            (value_size,) = I32.unpack_from(header, key_end)
             value_end = _end_within(header, key_end + 4, value_size)
             key = header[position + 2 : key_end].decode()
             ext[key] = header[key_end + 4 : value_end].decode()
@@ -274,73 +269,6 @@ def encode_request(
     return _encode_json(code, opaque, flag, remark, ext, body_size)
 
 
-class SuccessAnswer:
-    """Answers with code 0 and always the same fields, encoded by one format instead of a mapping.
-
-    ``fields`` maps each field to its value. ``%d`` and ``%b`` stand for the values of each answer,
-    in order: numbers, and ASCII without JSON escapes.
-    """
-
-    __slots__ = ("_fields", "_json")
-
-    def __init__(self, fields: Mapping[str, str]) -> None:
-        self._fields = dict(fields)
-        self._json = (
-            b'{"code":0,"flag":%d,"language":"PYTHON","opaque":%%d,"version":%d,"extFields":%b}'
-            % (FLAG_RESPONSE, PROTOCOL_VERSION, orjson.dumps(fields))
-        )
-
-    def encode(self, request: Frame, *values: int | bytes) -> bytes:
-        """Prefix and header of the answer to ``request``, which has no body."""
-        if request.serialization == 1:
-            left = iter(values)
-            ext = {
-                name: (
-                    value.encode() % tuple([next(left) for _ in range(value.count("%"))])
-                ).decode()
-                for name, value in self._fields.items()
-            }
-            return _encode_binary(0, request.opaque, FLAG_RESPONSE, None, ext, 0)
-        header = self._json % (request.opaque, *values)
-        size = len(header)
-        return _pack_prefix(4 + size, size) + header
-
-
-class RequestTemplate:
-    """Requests of one code with always the same fields, encoded by one format instead of a mapping.
-
-    ``fields`` maps each field to its value. ``%d`` and ``%b`` stand for the values of each request,
-    in order: numbers, and ASCII without JSON escapes (:func:`json_text`). Any other per cent sign
-    is written twice. The header is JSON.
-    """
-
-    __slots__ = ("_fields", "_json", "code")
-
-    def __init__(self, code: int, fields: Mapping[str, str]) -> None:
-        self.code = code
-        self._fields = orjson.dumps(fields)
-        self._json = (
-            b'{"code":%d,"flag":%%d,"language":"PYTHON","opaque":%%d,"version":%d,"extFields":%b}'
-            % (code, PROTOCOL_VERSION, self._fields)
-        )
-
-    def ext(self, values: TemplateValues) -> dict[str, str]:
-        """The fields of a request as a mapping."""
-        ext: dict[str, str] = orjson.loads(self._fields % values)
-        return ext
-
-    def encode(self, flag: int, opaque: int, body_size: int, values: TemplateValues) -> bytes:
-        """Prefix and header of a request; ``body_size`` bytes of body must follow."""
-        header = self._json % (flag, opaque, *values)
-        size = len(header)
-        return _pack_prefix(4 + size + body_size, size) + header
-
-
-def json_text(text: str) -> bytes:
-    """The inside of ``text`` as a JSON string, without its quotes."""
-    return orjson.dumps(text)[1:-1]
-
-
 def _encode_json(  # noqa: PLR0917 - hot path
     code: int,
     opaque: int,
@@ -374,17 +302,17 @@ def _encode_binary(  # noqa: PLR0917 - hot path
     for key, value in (ext or {}).items():
         key_bytes = key.encode()
         value_bytes = value.encode()
-        pairs += (_I16.pack(len(key_bytes)), key_bytes, _I32.pack(len(value_bytes)), value_bytes)
+        pairs += (I16.pack(len(key_bytes)), key_bytes, I32.pack(len(value_bytes)), value_bytes)
     ext_bytes = b"".join(pairs)
-    header_size = _BINARY_START.size + len(remark_bytes) + 4 + len(ext_bytes)
+    header_size = BINARY_START.size + len(remark_bytes) + 4 + len(ext_bytes)
     return b"".join(
         (
-            PREFIX.pack(4 + header_size + body_size, _BINARY_MARK | header_size),
-            _BINARY_START.pack(
+            PREFIX.pack(4 + header_size + body_size, BINARY_MARK | header_size),
+            BINARY_START.pack(
                 code, LanguageCode.PYTHON, PROTOCOL_VERSION, opaque, flag, len(remark_bytes)
             ),
             remark_bytes,
-            _I32.pack(len(ext_bytes)),
+            I32.pack(len(ext_bytes)),
             ext_bytes,
         )
     )

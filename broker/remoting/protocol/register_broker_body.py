@@ -30,6 +30,7 @@ from broker.remoting.protocol.errors import FieldError
 from broker.remoting.protocol.frame import FRAME_BODY_SIZE_MAX
 from broker.remoting.protocol.java_json import decode_json, encode_json
 from store.quoting import quoted
+from store.text_numbers import whole_number
 
 PLAIN_BYTES = 4 << 20
 """A larger table is compressed."""
@@ -231,7 +232,7 @@ def _checked_queues(topic: str, data: QueueData) -> QueueData:
 def _queue_data_of_text(text: bytes) -> tuple[str, QueueData]:
     try:
         name, read_queues, write_queues, perm = text.decode().split(" ")[:4]
-        return name, QueueData(int(read_queues), int(write_queues), int(perm))
+        return name, QueueData(*map(whole_number, (read_queues, write_queues, perm)))
     except ValueError:
         raise FieldError(f"{quoted(text)} does not describe a topic") from None
 

@@ -109,7 +109,14 @@ async def test_offsets_far_behind_the_end_are_counted_as_at_the_end(broker: Sing
         await commit(broker, "readers", "orders", queue_id, 2**63 - 1)
     assert lag(broker, "readers", "orders") == 0
     assert (await groups_document(broker.broker.context))["groups"] == [
-        {"group": "readers", "topic": "orders", "members": 0, "acknowledged": 3, "lag": 0}
+        {
+            "group": "readers",
+            "topic": "orders",
+            "members": 0,
+            "acknowledged": 3,
+            "lag": 0,
+            "lag_ms": 0,
+        }
     ]
 
 

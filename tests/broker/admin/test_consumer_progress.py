@@ -55,6 +55,19 @@ async def test_the_next_message_of_a_group_has_waited_since_it_was_stored(
     }
 
 
+async def test_an_empty_queue_has_the_times_of_rocketmq(broker: SingleBroker) -> None:
+    await broker.create_topic("orders", queues=1)
+    code = RequestCode.QUERY_CONSUME_TIME_SPAN
+    (span,) = (await told(broker, code, topic="orders", group="readers"))["consumeTimeSpanSet"]
+    assert span == {
+        "messageQueue": QUEUE,
+        "minTimeStamp": -1,
+        "maxTimeStamp": -1,
+        "consumeTimeStamp": -1,
+        "delayTime": 0,
+    }
+
+
 async def test_the_progress_of_all_groups_is_told_at_once(broker: SingleBroker) -> None:
     await consumed(broker)
     found = await told(broker, RequestCode.GET_BROKER_CONSUME_STATS, isOrder="false")
@@ -71,16 +84,14 @@ async def test_rows_of_a_queue_are_told_with_what_a_group_wants_of_them(
     broker: SingleBroker,
 ) -> None:
     await consumed(broker)
+    asked = {"topic": "orders", "queueId": "0", "index": "1", "count": "5"}
+    asked["consumerGroup"] = "readers"
+    found = await told(broker, RequestCode.QUERY_CONSUME_QUEUE, **asked)
+    assert found["filterData"] == "readers@orders is not online!"
+    assert [row["eval"] for row in found["queueData"]] == [True, True]
     await join(broker)
-    found = await told(
-        broker,
-        RequestCode.QUERY_CONSUME_QUEUE,
-        topic="orders",
-        queueId="0",
-        index="1",
-        count="5",
-        consumerGroup="readers",
-    )
+    found = await told(broker, RequestCode.QUERY_CONSUME_QUEUE, **asked)
+    assert "filterData" not in found
     assert (found["minQueueIndex"], found["maxQueueIndex"]) == (0, 3)
     assert found["subscriptionData"]["subString"] == "a"
     assert [row["eval"] for row in found["queueData"]] == [False, True]

@@ -218,6 +218,7 @@ def test_every_setting_refuses_what_it_cannot_be_in_a_line_that_names_it(
 SENSIBLE = {
     ("preferred_leader", "empty"),
     ("tracing", "empty"),
+    ("audit_dir", "empty"),
     ("cluster", "relative"),
     ("group", "relative"),
 }

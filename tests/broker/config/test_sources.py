@@ -239,6 +239,8 @@ def test_a_file_of_a_name_server_is_told_from_that_of_a_node(tmp_path: Path) -> 
     path = tmp_path / "any.toml"
     path.write_text("port = 1\nhost = 2")
     assert wanted_kind(str(path)) is NAME_SERVER
+    path.write_text("group = 3")  # wrong, but of a node
+    assert wanted_kind(str(path)) is NODE
     path.write_text('group = "a"\nport = 1')
     assert wanted_kind(str(path)) is NODE
     with pytest.raises(ConfigError, match="cannot be read"):

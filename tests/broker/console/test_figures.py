@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from broker.admin.audit_report import AuditReport
 from broker.console.pages.charts import FIELDS, merged
 from broker.console.pages.messages import as_json, body_as, hex_dump
+from broker.console.pages.nodes import newest_audits
 from broker.console.pages.overview import health_of, overall
 from broker.console.visits.templating import moment, render, size, span
 
@@ -55,7 +57,11 @@ def test_health_is_said_in_words(changes: dict[str, Any], grade: str, headline: 
 def test_of_several_groups_the_worst_is_said() -> None:
     well, ill = health_of(GOOD), health_of(GOOD | {"group": "broker-b", "may_lose": 0})
     assert overall([well, ill]).headline == "broker-b: Cannot lose another node"
-    assert overall([well, well]).headline == "Can lose 1 more node"
+    assert overall([well, well]).headline == "Each group can lose 1 more node"
+    five = health_of(GOOD | {"may_lose": 2})
+    assert overall([five, well]).headline == "Each group can lose 1 more node"
+    assert overall([five, five]).headline == "Each group can lose 2 more nodes"
+    assert overall([well]).headline == "Can lose 1 more node"
 
 
 def history(group: str, *samples: tuple[int, ...]) -> dict[str, Any]:
@@ -92,6 +98,28 @@ def test_what_no_node_tells_is_left_out(told: dict[str, Any]) -> None:
     assert merged([told], 10, 1_000, 20_000)["time"] == []
 
 
+def audit(second: int, findings: int, *replicas: str) -> dict[str, Any]:
+    report = AuditReport(f"{second}.json", 1000 * second, findings, replicas)
+    return report._asdict()
+
+
+def test_a_newer_audit_hides_an_older_one_of_the_same_groups_alone() -> None:
+    a_old, a_new = audit(1, 3, "a/n0", "a/n1"), audit(3, 0, "a/n0")
+    b = audit(2, 5, "b/n0")
+    told: list[dict[str, Any]] = [
+        {"from": "a/n0", "directory": "/x", "reports": [b, a_old]},
+        {"from": "a/n1", "directory": "/x", "reports": [a_new, b, a_old]},
+        {"from": "a/n2", "directory": "", "reports": []},
+        {"from": "b/n0", "reports": ["?", {"file": "x"}]},
+    ]
+    found = newest_audits(told)
+    assert [(each["groups"], each["findings"], each["from"]) for each in found] == [
+        (("a",), 0, "a/n1"),
+        (("b",), 5, "a/n0"),
+    ]
+    assert [each["unlisted"] for each in found] == [0, 5]
+
+
 def test_a_body_is_shown_as_text_json_and_hex() -> None:
     assert as_json(b'{"a":[1]}') == '{\n  "a": [\n    1\n  ]\n}'
     assert as_json(b"12") == as_json(b"{") == as_json(b"[" * 50_000) == ""
@@ -106,6 +134,7 @@ def test_figures_are_written_for_people() -> None:
     assert (size(1023), size(3 << 19), size(None)) == ("1023 B", "1.5 MiB", "\N{EN DASH}")
     assert (span(999), span(90_000), span(7_200_000)) == ("0 s", "2 min", "2 h")
     assert moment(1_790_000_000_000) == "2026-09-21 14:13:20"
+    assert moment(1_790_000_000_007, exact=True) == "2026-09-21 14:13:20.007"
     assert moment(10**18) == f"{10**18} ms"
 
 
@@ -118,4 +147,4 @@ def test_what_others_named_is_escaped() -> None:
 def _page() -> dict[str, Any]:
     visitor = type("V", (), {"has_session": False, "name": ""})
     page = {"title": "t", "section": "dead", "menu": (), "cluster": "c<", "served_by": "s"}
-    return {**page, "visitor": visitor}
+    return {**page, "visitor": visitor, "peers": []}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from broker.http.console import SESSION_SECONDS
 from broker.security.authorize import Caller
 from broker.security.tokens import make_token
-from tests.broker.http.site import HOST, Site
+from tests.broker.http.site import HOST, Site, running_site
 from tests.broker.http.test_access import ADMIN, WRITER, bearer, guarded_site
 from tests.broker.single_broker import NOW_MS
 from tests.support.virtual_network import NetworkedLoop
@@ -50,6 +51,18 @@ async def test_a_page_has_no_inline_script_and_says_so_to_the_browser(site: Site
     status, told = await answer(site, "GET", "/console/static/console.js", b"")
     assert status == 200
     assert b"text/javascript" in told
+
+
+async def test_a_page_names_the_content_of_the_files_that_it_loads(site: Site) -> None:
+    """A browser that has kept the files of an earlier version loads the new ones."""
+    _, page = await answer(site, "GET", "/console/", b"")
+    loaded = re.findall(rb'(?:src|href)="(/console/static/[^"]+)"', page)
+    assert len(loaded) > 5
+    for url in map(bytes.decode, loaded):
+        path, _, version = url.partition("?v=")
+        status, told = await answer(site, "GET", url, b"")
+        content = told.partition(b"\r\n\r\n")[2]
+        assert (status, hashlib.sha256(content).hexdigest()[:12]) == (200, version), path
 
 
 @pytest.mark.parametrize(
@@ -119,6 +132,25 @@ async def test_it_asks_others_with_the_keys_of_who_asked_and_with_no_others(guar
         caller = access.with_password(keys.access_key, keys.secret_key, "10.0.0.1")
         assert access.credentials(caller) == keys
     assert access.credentials(Caller("white", trusted=True)) is None
+
+
+async def test_reports_of_audits_are_told(loop: NetworkedLoop, tmp_path: Path) -> None:
+    reports = tmp_path / "reports"
+    async with running_site(loop, tmp_path / "data", audit_dir=str(reports)) as site:
+        assert await site.ask("GET", "/audit") == (200, {"directory": str(reports), "reports": []})
+        reports.mkdir()
+        document = {"consistent": True, "replicas": [{"replica": "broker-a/n0"}], "findings": []}
+        (reports / "verify.json").write_bytes(orjson.dumps(document))
+        _, told = await site.ask("GET", "/audit")
+        assert told["reports"][0]["replicas"] == ["broker-a/n0"]
+        (reports / "verify.json").unlink()
+        reports.rmdir()
+        reports.write_text("no directory")
+        assert (await site.ask("GET", "/audit"))[0] == 503
+
+
+async def test_without_a_directory_there_are_no_reports(site: Site) -> None:
+    assert await site.ask("GET", "/audit") == (200, {"directory": "", "reports": []})
 
 
 async def test_what_waits_and_what_was_are_told(site: Site) -> None:

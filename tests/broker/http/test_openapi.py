@@ -1,5 +1,5 @@
-"""The server keeps to ``docs/openapi.yaml``: Schemathesis makes requests from it, sound ones and
-others, and holds each answer against it."""
+"""The server keeps to ``openapi.yaml``: Schemathesis makes requests from it, sound ones and others,
+and holds each answer against it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from schemathesis.core.result import Ok
 from schemathesis.schemas import APIOperation
 from urllib3 import HTTPResponse
 
-from broker.http.access import CONSOLE
+from broker.http.access import CONSOLE, WITHOUT_ACCOUNT
 from broker.http.server import HttpServer
 from tests.broker.http.site import HOST, Site, running_site
 from tests.broker.pop.pop_client import Member
@@ -31,7 +31,7 @@ from tests.broker.remoting.processors.test_consumer_offsets import committed, st
 from tests.broker.transactions.transaction_client import half
 from tests.support.virtual_network import NetworkedLoop
 
-PAGE = Path(__file__).parents[3] / "docs/openapi.yaml"
+PAGE = Path(__file__).parents[3] / "broker/http/openapi.yaml"
 DOCUMENT: dict[str, Any] = yaml.safe_load(PAGE.read_text())
 ADDRESS = f"http://{HOST.removeprefix('Host: ')}"
 THERE = {"topic": "orders", "queue": 0}
@@ -170,3 +170,10 @@ async def test_every_path_is_described_and_no_other(site: Site) -> None:
         if route.resource is not None and route.method != "HEAD"
     }
     assert described(DOCUMENT) == {each for each in served if each[0] not in CONSOLE}
+
+
+async def test_the_description_is_served_to_anybody(site: Site) -> None:
+    head, body = await site.begin("GET", "/openapi.yaml", 0)[1].parts()
+    assert b"Content-Type: application/yaml" in head
+    assert body == PAGE.read_bytes()
+    assert "/openapi.yaml" in WITHOUT_ACCOUNT

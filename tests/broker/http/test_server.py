@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from broker.delivery.fetch import NO_GROUP
+from broker.http.forwarding import FORWARDED
+from broker.limits import FORWARDING
 from broker.remoting.protocol.codes import RequestCode
 from store.quoting import TEXT_MAX
-from tests.broker.http.site import Site, running_site
+from tests.broker.http.site import HOST, Site, running_site
 from tests.broker.metrics.test_topic_metrics import view
 from tests.broker.single_broker import NOW_MS, messages
 from tests.support.virtual_network import NetworkedLoop
@@ -119,6 +121,9 @@ async def test_a_body_has_the_limit_of_every_message(site: Site, size: int) -> N
         ("/topics/none/queues/0/messages", 404, "topic[none] not exist"),
         ("/topics/orders/queues/4/messages", 404, "has no queue 4"),
         ("/topics/orders/queues/x/messages", 400, "the queue is not an integer: 'x'"),
+        ("/topics/orders/queues/1_0/messages", 400, "the queue is not an integer: '1_0'"),
+        ("/topics/orders/queues/0/messages?offset=%D9%A3", 400, "offset is not an integer: '٣'"),
+        ("/topics/orders/queues/0/messages?count=1_0", 400, "count is not an integer: '1_0'"),
         ("/topics/orders/queues/0/messages?offset=-1", 400, "offset is not between 0"),
         ("/topics/orders/queues/0/messages?count=1025", 400, "count is not between 1 and 1024"),
         ("/topics/orders/queues/0/messages?count=0", 400, "count is not between 1 and 1024"),
@@ -189,11 +194,18 @@ async def test_without_a_leader_a_node_is_not_healthy_and_takes_nothing(
     async with running_site(loop, tmp_path, serving=False) as site:
         status, answer = await site.ask("GET", "/healthz")
         assert (status, answer["status"]) == (503, "no leader is known")
-        status, answer = await site.post("orders", {"body": "a"})
-        assert (status, answer) == (
-            503,
-            {"error": "not the leader; the leader is not known yet"},
-        )
+        refusal = {
+            "error": "not the leader; the leader is not known yet",
+            "outcome": "not_leader",
+        }
+        began = loop.time()
+        assert await site.post("orders", {"body": "a"}) == (503, refusal)
+        assert loop.time() - began >= FORWARDING.wait_seconds
+        began = loop.time()
+        headers = (HOST, f"{FORWARDED}: 1")
+        answer = await site.ask("POST", "/topics/orders/messages", b'{"body": "a"}', headers)
+        assert answer == (503, refusal)
+        assert loop.time() - began < FORWARDING.wait_seconds
 
 
 async def test_groups_are_shown_with_what_they_have_not_acknowledged(site: Site) -> None:

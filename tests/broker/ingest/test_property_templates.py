@@ -13,7 +13,11 @@ from hypothesis import strategies as st
 import broker.ingest.property_templates
 from broker.errors import IllegalMessageError
 from broker.ingest.batch_body import decode_batch_body
-from broker.ingest.message_properties import storable_in_batch, storable_properties
+from broker.ingest.message_properties import (
+    NeedsRoutingError,
+    storable_in_batch,
+    storable_properties,
+)
 from broker.ingest.property_templates import MessageBuilder, origin
 from broker.limits import PRODUCE
 from broker.remoting.error_responses import response_code_of
@@ -109,6 +113,39 @@ def test_messages_that_differ_in_their_unique_key_are_staged_as_each_by_itself(
     data = b"".join(in_a_batch(*message) for message in sent)
     staged = decode_batch_body(MessageBuilder("DefaultCluster"), ORIGIN, data)
     assert list(staged) == [one_by_one(*message) for message in sent]
+
+
+@given(
+    st.permutations(["UNIQ_KEY\x01{unique}", "KEYS\x01{keys}", "WAIT\x01true", "TAGS\x01a"]),
+    st.integers(2, 4),
+    st.sampled_from(["", "\x02", "\x02KEYS\x01b", "\x02XKEYS\x01b\x02", "\x02DELAY\x011"]),
+    st.lists(st.tuples(values, values), max_size=6),
+)
+def test_messages_with_keys_of_their_own_are_staged_as_each_by_itself(
+    order: list[str], count: int, ending: str, own: list[tuple[str, str]]
+) -> None:
+    """Of four properties in any order, some may be missing."""
+    message_builder = MessageBuilder("DefaultCluster")
+    text = "\x02".join(order[:count]) + ending
+    for unique, keys in own * 2:
+        properties = text.format(unique=unique, keys=keys).encode()
+        try:
+            expected = one_by_one(0, b"body", properties)
+        except NeedsRoutingError:
+            with pytest.raises(NeedsRoutingError):
+                message_builder.build(ORIGIN, 0, b"body", properties)
+        else:
+            assert message_builder.build(ORIGIN, 0, b"body", properties) == expected
+
+
+def test_keys_of_their_own_are_checked_and_their_templates_bounded() -> None:
+    message_builder = MessageBuilder("DefaultCluster")
+    for number in range(PRODUCE.property_templates_max + 2):
+        properties = b"KEYS\x01k%d\x02TAGS\x01%d\x02" % (number, number)
+        assert message_builder.build(ORIGIN, 0, b"", properties).tags_code
+        assert len(message_builder._keyed_templates) <= PRODUCE.property_templates_max
+    with pytest.raises(IllegalMessageError, match="keys"):
+        message_builder.build(ORIGIN, 0, b"", b"KEYS\x01" + b"k " * (PRODUCE.keys_max + 1))
 
 
 @pytest.mark.parametrize(

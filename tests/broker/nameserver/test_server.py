@@ -179,6 +179,18 @@ async def test_a_topic_is_deleted(loop: NetworkedLoop) -> None:
     assert await tool.topics() == ["U"]
 
 
+async def test_a_topic_of_one_cluster_is_deleted_and_that_of_another_stays(
+    loop: NetworkedLoop,
+) -> None:
+    await start(loop)
+    tool = Tool(loop)
+    await tool.register(table("T"))
+    for cluster, left in (("OtherCluster", ["T"]), ("DefaultCluster", [])):
+        ext = {"topic": "T", "clusterName": cluster}
+        assert (await tool.ask(RequestCode.DELETE_TOPIC_IN_NAMESRV, ext)).code == 0
+        assert await tool.topics() == left
+
+
 async def test_write_permission_is_wiped_and_added(loop: NetworkedLoop) -> None:
     await start(loop)
     tool = Tool(loop)

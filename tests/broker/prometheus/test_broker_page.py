@@ -56,8 +56,10 @@ async def test_a_group_lags_by_what_it_has_not_acknowledged_in_each_queue(site: 
         RequestCode.UPDATE_CONSUMER_OFFSET,
         {"consumerGroup": "g", "topic": "orders", "queueId": "1", "commitOffset": "2"},
     )
+    broker.now_ms += 5000
     told = await page(site)
     assert told.value("rocketmq_consumer_lag_messages", consumer_group="g") == 4
+    assert told.value("rocketmq_consumer_lag_latency", consumer_group="g") == 5000
     lags = told.values("dledger_consumer_lag_queue_messages", consumer_group="g")
     assert {dict(labels)["queue"]: lag for labels, lag in lags.items() if lag} == {
         "0": 3,

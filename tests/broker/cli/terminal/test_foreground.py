@@ -55,3 +55,34 @@ def test_a_server_is_called_by_its_name_in_ps(name: str, shown: str) -> None:
         [sys.executable, "-c", script, name], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip().endswith(shown)
+
+
+STOPS = """
+import asyncio, os, signal, sys
+from broker.cli.terminal.foreground import run_until_stopped
+from broker.system.server_log import LogSettings, ServerLog
+
+async def serve(stop):
+    os.kill(os.getpid(), getattr(signal, sys.argv[1]))
+    await stop.asked
+    return 0
+
+ServerLog(LogSettings())
+sys.exit(run_until_stopped(serve, lambda: None))
+"""
+
+
+@pytest.mark.parametrize(
+    ("sign", "line"),
+    [("SIGTERM", "SIGTERM: stops in order"), ("SIGINT", "SIGINT: stops at once")],
+)
+def test_the_log_names_the_signal_that_ends_a_server(sign: str, line: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", STOPS, sign],
+        env={"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert [each.partition(": ")[2] for each in done.stderr.splitlines()] == [line]

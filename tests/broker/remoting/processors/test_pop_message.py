@@ -80,7 +80,7 @@ async def test_messages_of_several_queues_have_a_start_each(broker: SingleBroker
         ext = PLACE | {"extraInfo": handle, "queueId": queue, "offset": offset}
         assert (await broker.ask(RequestCode.ACK_MESSAGE, ext)).code == 0
     await asyncio.sleep(11)
-    assert (await pop(broker, queueId="-1")).code == ResponseCode.PULL_NOT_FOUND
+    assert (await pop(broker, queueId="-1")).code == ResponseCode.POLLING_TIMEOUT
 
 
 async def test_a_changed_time_gives_a_new_handle(broker: SingleBroker) -> None:
@@ -184,18 +184,31 @@ async def test_a_wait_ends_with_its_time_or_its_connection(broker: SingleBroker)
 
 
 @pytest.mark.parametrize(
-    "changed",
-    [{"maxMsgNums": "0"}, {"invisibleTime": "0"}, {"queueId": "9"}, {"queueId": "x"},
-     {"exp": "a &&", "expType": "SQL92"}, {"expType": "XPATH"}, {"topic": "unknown"},
-     {"consumerGroup": "?"}],
-)  # fmt: skip
+    ("changed", "code"),
+    [
+        ({"maxMsgNums": "0"}, ResponseCode.SYSTEM_ERROR),
+        ({"invisibleTime": "0"}, ResponseCode.SYSTEM_ERROR),
+        ({"queueId": "9"}, ResponseCode.INVALID_PARAMETER),
+        ({"queueId": "x"}, ResponseCode.SYSTEM_ERROR),
+        ({"exp": "a &&", "expType": "SQL92"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED),
+        ({"expType": "XPATH"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED),
+        ({"topic": "unknown"}, ResponseCode.TOPIC_NOT_EXIST),
+        ({"consumerGroup": "?"}, ResponseCode.SYSTEM_ERROR),
+    ],
+)
 async def test_a_request_that_makes_no_sense_is_refused(
-    broker: SingleBroker, changed: dict[str, str]
+    broker: SingleBroker, changed: dict[str, str], code: ResponseCode
 ) -> None:
     await sent(broker, 1)
     answer = await pop(broker, **changed)
-    assert answer.code not in {ResponseCode.SUCCESS, ResponseCode.PULL_NOT_FOUND}
-    assert answer.remark
+    assert (answer.code, bool(answer.remark)) == (code, True)
+
+
+async def test_a_wait_for_a_queue_that_is_not_there_is_refused(broker: SingleBroker) -> None:
+    await sent(broker, 1)
+    fields = PLACE | {"queueId": "9", "pollTime": "0"}
+    answer = await broker.ask(RequestCode.NOTIFICATION, fields)
+    assert (answer.code, bool(answer.remark)) == (ResponseCode.INVALID_PARAMETER, True)
 
 
 async def test_fields_that_contradict_a_handle_are_refused(broker: SingleBroker) -> None:

@@ -79,7 +79,12 @@ async def test_an_empty_queue_sends_whoever_asks_to_its_start(
         ("hidden", {}, ResponseCode.NO_PERMISSION, "the topic hidden is not readable"),
         ("orders", {"consumerGroup": "a b"}, ResponseCode.SYSTEM_ERROR, "the group name 'a b'"),
         ("orders", {"subscription": "||"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED, "names no tag"),
-        ("orders", {"expressionType": "JS"}, ResponseCode.SYSTEM_ERROR, "by JS"),
+        (
+            "orders",
+            {"expressionType": "JS"},
+            ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+            "'JS' is neither",
+        ),
         (
             "orders",
             {"expressionType": "SQL92", "subscription": "a >"},

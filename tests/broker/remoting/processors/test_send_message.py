@@ -210,11 +210,17 @@ async def test_a_malformed_batch_is_refused_as_a_whole(
         ({"b": "unknown", "c": "none"}, ResponseCode.TOPIC_NOT_EXIST, "topic[unknown] not exist"),
         ({"e": "4"}, ResponseCode.SYSTEM_ERROR, "has no queue 4, its queues are 0 to 3"),
         ({"e": "x"}, ResponseCode.SYSTEM_ERROR, "field e is not an integer: 'x'"),
+        *(
+            ({field: odd}, ResponseCode.SYSTEM_ERROR, f"field {field} is not an integer: '{odd}'")
+            for field in "defghjl"
+            for odd in ("0_0", "\u0660")
+        ),
         ({"h": str(2**31)}, ResponseCode.SYSTEM_ERROR, "field h is not between"),
         ({"g": str(2**63)}, ResponseCode.SYSTEM_ERROR, "field g is not between"),
         ({"i": "A\x01" + "x" * 32_767}, ResponseCode.MESSAGE_ILLEGAL, "32769 bytes, at most 32767"),
         ({"i": "DELAY\x0119\x02"}, ResponseCode.MESSAGE_ILLEGAL, "no delay level 19, the levels"),
         ({"i": "A\x01a\x02DELAY\x01soon\x02"}, ResponseCode.MESSAGE_ILLEGAL, "level soon is not"),
+        ({"i": "DELAY\x011_0\x02"}, ResponseCode.MESSAGE_ILLEGAL, "level 1_0 is not"),
         ({"b": "SCHEDULE_TOPIC_XXXX"}, ResponseCode.NO_PERMISSION, "is forbidden"),
         ({"b": "RMQ_SYS_TRANS_HALF_TOPIC"}, ResponseCode.NO_PERMISSION, "is forbidden"),
     ],

@@ -51,6 +51,8 @@ async def test_a_created_topic_is_listed_with_its_settings(broker: SingleBroker)
         ({"writeQueueNums": "0"}, "field writeQueueNums is not between 1 and 16384: 0"),
         ({"readQueueNums": "16385"}, "field readQueueNums is not between 1 and 16384"),
         ({"perm": "8"}, "field perm is not between 0 and 7: 8"),
+        ({"topicFilterType": "NO_TAG"}, "topicFilterType 'NO_TAG' is none of SINGLE_TAG"),
+        ({"topic": "rmq_sys_mine"}, "topics of the system begin as rmq_sys_mine does"),
     ],
 )
 async def test_a_topic_that_may_not_be_is_refused(
@@ -59,6 +61,15 @@ async def test_a_topic_that_may_not_be_is_refused(
     answer = await broker.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, CREATION | changed)
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert remark in (answer.remark or "")
+
+
+@pytest.mark.parametrize("filter_type", ["SINGLE_TAG", "MULTI_TAG", None])
+async def test_the_filter_type_of_a_topic_changes_nothing(
+    broker: SingleBroker, filter_type: str | None
+) -> None:
+    ext = CREATION | {"topicFilterType": filter_type}
+    answer = await broker.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, ext)
+    assert answer.code == ResponseCode.SUCCESS
 
 
 SYSTEM = {

@@ -15,12 +15,14 @@ def request(value: ExtValue) -> Frame:
     return Frame(310, 1, ext={"field": value})
 
 
-@pytest.mark.parametrize("value", ["42", 42, 42.0, " 42"])
+@pytest.mark.parametrize("value", ["42", 42, 42.0, "+42", "042"])
 def test_an_integer_is_read_from_text_and_from_a_number(value: ExtValue) -> None:
     assert ext_int(request(value), "field") == 42
 
 
-@pytest.mark.parametrize("value", ["4x", "4.5", 4.5, float("inf"), float("nan"), "9" * 5000])
+@pytest.mark.parametrize(
+    "value", ["4x", "4.5", "1_0", "٣", " 42", 4.5, float("inf"), float("nan"), "9" * 5000]
+)
 def test_what_is_no_integer_is_named(value: ExtValue) -> None:
     with pytest.raises(FieldError, match="code 1: field field is not an integer"):
         ext_int(request(value), "field")

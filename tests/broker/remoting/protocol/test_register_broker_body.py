@@ -131,6 +131,7 @@ def test_a_malformed_plain_body_is_named(body: bytes, what: str) -> None:
         (zlib.compress(pack(">i", -1)), "a size of -1 at byte 0"),
         (zlib.compress(pack(">i", 9)), "a size of 9 at byte 0"),
         (compressed_body(b"T 4 8"), "b'T 4 8' does not describe a topic"),
+        (compressed_body(b"T 1_0 8 6"), "b'T 1_0 8 6' does not describe a topic"),
         (compressed_body(b"T a b c"), "b'T a b c' does not describe a topic"),
         (compressed_body(filter_servers=b"["), "filterServerList is not JSON"),
     ],

@@ -1,0 +1,63 @@
+"""Names of topics and groups for a shell that completes a command.
+
+The cluster is asked that the command would ask: by ``--namesrv``, ``--profile`` or the environment.
+Where it does not answer at once there are no names, and no message: somebody is typing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING
+
+import click
+
+from broker.topics_and_groups import DLQ_PREFIX, RETRY_PREFIX
+
+if TYPE_CHECKING:
+    from broker.cluster_admin.admin_client import AdminClient
+
+PATIENCE_SECONDS = 1.0
+NAMES_MAX = 500
+
+
+def topics(context: click.Context, _parameter: click.Parameter, begun: str) -> list[str]:
+    """Those that begin so. Retries and dead letters only once something is there."""
+    from broker.cluster_admin.topics import topic_names  # noqa: PLC0415 - only for a shell
+
+    names = _ask(context, topic_names)
+    if not begun:
+        names = [name for name in names if not name.startswith((RETRY_PREFIX, DLQ_PREFIX))]
+    return _beginning(begun, names)
+
+
+def groups(context: click.Context, _parameter: click.Parameter, begun: str) -> list[str]:
+    """Consumer groups that begin so."""
+    from broker.cluster_admin.consumer_group_views import group_names  # noqa: PLC0415 - as above
+
+    return _beginning(begun, _ask(context, group_names))
+
+
+def _ask(context: click.Context, names: Callable[[AdminClient], Awaitable[list[str]]]) -> list[str]:
+    from broker.cli.terminal.command_error import CommandError  # noqa: PLC0415 - as above
+    from broker.cluster_admin.admin_client import open_admin, run_to_its_end  # noqa: PLC0415 - as above
+    from broker.security.credentials import CredentialsError, security_from  # noqa: PLC0415 - as above
+
+    async def session() -> list[str]:
+        async with (
+            asyncio.timeout(PATIENCE_SECONDS),
+            open_admin(context.params["namesrv"], security_from(os.environ)) as admin,
+        ):
+            return await names(admin)
+
+    logging.getLogger("dledger").addHandler(logging.NullHandler())
+    try:
+        return run_to_its_end(session())
+    except (CommandError, CredentialsError, OSError, TimeoutError):
+        return []
+
+
+def _beginning(begun: str, names: Iterable[str]) -> list[str]:
+    return [name for name in names if name.startswith(begun)][:NAMES_MAX]

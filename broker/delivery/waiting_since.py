@@ -1,0 +1,70 @@
+"""Since when the messages wait that groups consume next: the time beside the lag in messages.
+
+A look costs a row of a queue and a part of a record, once for each place: when a message was stored
+does not change. A group that stands still costs nothing from then on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+
+from broker.delivery.message_lookup import MessageLookup
+from broker.delivery.store_times import Place, store_times
+from broker.limits import ADMIN, AdminLimits
+
+_PLACES_PER_TURN = 64
+"""Looked up together before the event loop goes on: a few milliseconds."""
+
+
+class WaitingSince:
+    """The store times of the messages that groups consume next, as far as somebody looked."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        lookup: MessageLookup,
+        wall_clock: Callable[[], int],
+        limits: AdminLimits = ADMIN,
+    ) -> None:
+        self._loop = loop
+        self._lookup = lookup
+        self._wall_clock = wall_clock
+        self._limits = limits
+        self._known: dict[Place, int] = {}
+
+    async def look(self, places: Iterable[Place]) -> None:
+        """Learns the times of these places, for :meth:`lag_ms`.
+
+        Takes ``lag_look_seconds`` at most: a record that waits for its repair stays unknown.
+        """
+        wanted = dict.fromkeys(places)
+        missing = [place for place in wanted if place not in self._known]
+        del missing[self._limits.lag_times_max :]
+        if len(self._known) + len(missing) > 2 * self._limits.lag_times_max:
+            self._known = {place: ms for place, ms in self._known.items() if place in wanted}
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._limits.lag_look_seconds):
+                for begin in range(0, len(missing), _PLACES_PER_TURN):
+                    found = await self._times(missing[begin : begin + _PLACES_PER_TURN])
+                    self._known.update((place, ms) for place, ms in found.items() if ms)
+                    await asyncio.sleep(0)
+
+    def lag_ms(self, places: Sequence[Place]) -> int | None:
+        """How long the oldest message of these places has waited; 0 if there is no place, None if
+        no time is known."""
+        if not places:
+            return 0
+        times = [ms for place in places if (ms := self._known.get(place))]
+        return max(0, self._wall_clock() - min(times)) if times else None
+
+    async def _times(self, places: list[Place]) -> dict[Place, int]:
+        answer: asyncio.Future[dict[Place, int]] = self._loop.create_future()
+
+        def found(times: dict[Place, int]) -> None:
+            if not answer.done():
+                answer.set_result(times)
+
+        store_times(self._lookup, places, found)
+        return await answer

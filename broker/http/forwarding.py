@@ -1,0 +1,148 @@
+"""Messages that only the leader can take go on from a follower's HTTP port to that of the leader.
+
+The request goes on as it came, also its ``Authorization``, which the leader checks again. The field
+:data:`FORWARDED` keeps its receiver from passing it on once more, so there are no loops. Without a
+known leader a request waits for one, for as long as an election takes, as one of the remoting port
+does (:mod:`broker.remoting.forwarder`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+
+import aiohttp
+import orjson
+from aiohttp import hdrs, web
+
+from broker.change_notice import ChangeNotice
+from broker.config.client_security import client_security
+from broker.context import BrokerContext
+from broker.errors import NOT_HERE
+from broker.http.errors import NOTHING_DONE, OUTCOME, UNKNOWN, json_response
+from broker.limits import FORWARDING, ForwardingLimits
+
+FORWARDED = "Dledger-Forwarded"
+
+_ANSWER_BYTES_MAX = 64 << 10
+"""Far more than the answer to a message, or a refusal, has."""
+
+
+class HttpForwarder:
+    """Passes messages on, for one HTTP port."""
+
+    def __init__(
+        self,
+        context: BrokerContext,
+        leader_address: Callable[[], str | None],
+        limits: ForwardingLimits = FORWARDING,
+    ) -> None:
+        """``leader_address``: of the HTTP port of the leader, if another node leads whose address
+        is known."""
+        self.forwarded = 0
+        """How many requests went to the leader since the start."""
+        self._context = context
+        self._leader_address = leader_address
+        self._limits = limits
+        self._tls = client_security(context.config.security).tls()
+        self._notice = ChangeNotice(context.loop)
+        self._session: aiohttp.ClientSession | None = None
+        self._waiting = 0
+
+    def leadership_changed(self) -> None:
+        """Requests that wait are tried again."""
+        self._notice.changed()
+
+    async def close(self, _app: web.Application) -> None:
+        """Ends the connections. The outcome of what was passed on is unknown."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def here_or_there(
+        self,
+        request: web.Request,
+        body: bytes | bytearray,
+        here: Callable[[], Awaitable[web.Response]],
+    ) -> web.Response:
+        """The answer of ``here``, or the leader's to the same request with its ``body``.
+
+        Raises what ``here`` raises, where the request may not be forwarded or no leader came in
+        time.
+        """
+        context = self._context
+        until = None
+        while True:
+            before = context.node.leadership
+            try:
+                return await here()
+            except NOT_HERE:
+                if FORWARDED in request.headers and before.leader != context.config.node:
+                    raise
+                address = self._leader_address()
+                if address is not None:
+                    answer = await self._ask(address, request, body)
+                    if answer is not None:
+                        return answer
+                now = context.loop.time()
+                until = now + self._limits.wait_seconds if until is None else until
+                if now >= until or self._waiting >= self._limits.waiting_max:
+                    raise
+            await self._wait(before, until - now)
+
+    async def _wait(self, before: object, seconds: float) -> None:
+        self._waiting += 1
+        try:
+            await self._notice.wait_until(lambda: self._context.node.leadership != before, seconds)
+        finally:
+            self._waiting -= 1
+
+    async def _ask(
+        self, address: str, request: web.Request, body: bytes | bytearray
+    ) -> web.Response | None:
+        """None: that node does not lead, or nothing listens there."""
+        scheme = "http" if self._tls is None else "https"
+        headers = {FORWARDED: "1"}
+        if hdrs.AUTHORIZATION in request.headers:
+            headers[hdrs.AUTHORIZATION] = request.headers[hdrs.AUTHORIZATION]
+        self.forwarded += 1
+        try:
+            async with self._opened().post(
+                f"{scheme}://{address}{request.rel_url.raw_path}",
+                data=body,
+                headers=headers,
+                allow_redirects=False,
+            ) as response:
+                document = orjson.loads(await response.content.readexactly(_size(response)))
+            if type(document) is not dict:
+                raise ValueError("the answer is not a JSON object")
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
+            return None
+        except (aiohttp.ClientError, TimeoutError, ValueError, EOFError) as error:
+            why = f"{type(error).__name__}: {error}"
+            document = {
+                "error": f"the leader did not answer, and may have done it: {why}",
+                OUTCOME: UNKNOWN,
+            }
+            return json_response(document, HTTPStatus.SERVICE_UNAVAILABLE)
+        if document.get(OUTCOME) == NOTHING_DONE:
+            return None
+        return json_response(document, response.status)
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                timeout=aiohttp.ClientTimeout(
+                    total=self._limits.answer_seconds, sock_connect=self._limits.wait_seconds
+                ),
+                connector=aiohttp.TCPConnector(ssl=True if self._tls is None else self._tls),
+            )
+        return self._session
+
+
+def _size(response: aiohttp.ClientResponse) -> int:
+    """The bytes of its body. Raises ``ValueError``."""
+    size = response.content_length
+    if size is None or size > _ANSWER_BYTES_MAX:
+        raise ValueError(f"an answer of {size} bytes")
+    return size
