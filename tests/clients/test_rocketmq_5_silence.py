@@ -32,7 +32,7 @@ KILLED_AFTER = 150
 def longest(lines: Sequence[dict[str, Any]], until: float) -> float:
     """Seconds without one. What was in flight comes again later, when there is nothing else."""
     times = [each["at"] for each in lines if each["at"] <= until]
-    return max(later - earlier for earlier, later in pairwise(times))
+    return float(max(later - earlier for earlier, later in pairwise(times)))
 
 
 @pytest.mark.parametrize(
