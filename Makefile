@@ -4,6 +4,7 @@
 # make check   format, lint and types alone      make fix    what a tool can mend by itself
 # make nightly the simulator for hours: thousands of seeds, and every planted bug; goes on where it
 #              was interrupted, unless the code has changed
+# make bench   all that `dledger bench` measures, to the ends of its curves: an hour or so
 # make fuzz    the fuzzer: every decoder, guided by coverage, and every port of running servers
 # make proto   generates the gRPC messages from their .proto files
 # make lock    resolves the lock files anew      make clean  removes what the others installed
@@ -16,7 +17,7 @@ BIN := .venv/bin
 PIP_INSTALL := -m pip install -qq --disable-pip-version-check --no-input
 CLIENTS := build/clients
 
-.PHONY: run test quick nightly fuzz check fix lock clean setup clients proto browser
+.PHONY: run test quick nightly bench fuzz check fix lock clean setup clients proto browser
 
 run: .venv/.compiled
 	@$(BIN)/dledger up $(ARGS)
@@ -35,6 +36,9 @@ nightly: .venv/.run
 	$(BIN)/python -m simulator bugs --jobs 2
 	$(BIN)/python -m simulator run --profile nightly --jobs 2 --keep-going \
 		--resume build/nightly.jsonl $(ARGS)
+
+bench: .venv/.compiled
+	$(BIN)/dledger bench all --full $(ARGS)
 
 fuzz: .venv/.fuzz
 	$(BIN)/python -m tests.fuzz $(ARGS)

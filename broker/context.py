@@ -17,8 +17,10 @@ from broker.group_commit.batcher import Batcher
 from broker.ingest.ingest import Ingest
 from broker.maintenance.account_changes import AccountChanges
 from broker.maintenance.state_proofs import StateProofs
+from broker.maintenance.topic_retention import TopicRetention
 from broker.metrics.broker_metrics import BrokerMetrics, MessageRates
 from broker.pop.pop import Pop
+from broker.quotas.throttle import Throttle
 from broker.remoting.connected_clients import ConnectedClients
 from broker.remoting.elsewhere_clients import ElsewhereClients
 from broker.remoting.protocol.addresses import host_bytes
@@ -57,6 +59,8 @@ class BrokerContext:
     """None where access control is off."""
     accounts: AccountChanges | None
     """Likewise."""
+    topic_retention: TopicRetention
+    throttle: Throttle
 
     @property
     def config(self) -> NodeConfig:

@@ -56,6 +56,10 @@ SYSTEM_PREFIX = "rmq_sys_"
 UNSENDABLE_TOPICS = frozenset(SYSTEM_TOPICS) - {AUTO_CREATE_TOPIC, BENCHMARK_TOPIC}
 """Those that nobody may send to either (``TopicValidator.isNotAllowedSendTopic``)."""
 
+MESSAGE_TYPE = "message.type"
+RETENTION_MS = "retention.ms"
+"""Attributes of topics. RocketMQ knows the first, Kafka the second."""
+
 MESSAGE_TYPES = ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED")
 """The values of a topic's attribute ``message.type``. The first and the last take every message."""
 
@@ -82,6 +86,8 @@ class TopicConfig:
     perm: int = PERM_READ | PERM_WRITE
     sys_flag: int = 0
     order: bool = False
+    retention_ms: int = 0
+    """How old a message may become that consumers get; 0 if the log alone decides."""
 
     @property
     def queues(self) -> int:
@@ -114,9 +120,13 @@ class TopicConfig:
         }
 
     def _attributes(self) -> dict[str, object]:
-        """RocketMQ 5's field, of a topic that has a message type."""
-        typed = self.sys_flag & MESSAGE_TYPE_MASK
-        return {"attributes": {"message.type": self.message_type}} if typed else {}
+        """RocketMQ 5's field, of a topic that has a message type or a retention."""
+        attributes = {}
+        if self.sys_flag & MESSAGE_TYPE_MASK:
+            attributes[MESSAGE_TYPE] = self.message_type
+        if self.retention_ms:
+            attributes[RETENTION_MS] = str(self.retention_ms)
+        return {"attributes": attributes} if attributes else {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,8 @@ class RaftConfig:
 
     ``election_seconds`` is the shortest election timeout; each one is drawn between it and its
     double. ``lost_leader_seconds`` is drawn from instead when the link to the leader breaks: a
-    process that dies closes its sockets, and pre-vote makes a false alarm harmless. A leader whose
+    process that dies closes its sockets, and pre-vote makes a false alarm harmless. It doubles with
+    each vain try until a leader is heard. A leader whose
     disk ends no write for ``disk_stall_seconds`` gives way. A change of the voters that is not
     committed within ``change_seconds`` is cancelled; who is to become a voter may lack
     ``promote_lag_entries`` at most. ``preferred_leader`` is handed the leadership when it keeps up.
@@ -63,7 +64,7 @@ class RaftConfig:
 
     heartbeat_seconds: float = 0.1
     election_seconds: float = 0.6
-    lost_leader_seconds: float = 0.03
+    lost_leader_seconds: float = 0.01
     resend_seconds: float = 0.4
     commit_notice_seconds: float = 0.01
     window_messages: int = 16

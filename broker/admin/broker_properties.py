@@ -44,6 +44,8 @@ def broker_properties(context: BrokerContext) -> dict[str, str]:
         "dLegerPeers": ";".join(f"{node}-{at.peer}" for node, at in members.items()),
         "version": PROTOCOL_VERSION,
     }
+    quotas = context.throttle.quotas
+    settings |= {entity.setting: quota for entity, quota in sorted(quotas.items())}
     return {key: _text(value) for key, value in settings.items()}
 
 

@@ -13,16 +13,19 @@ PAUSE_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class FailoverResult:
-    """Milliseconds from the kill of the leader to the next acknowledgement, and from the restart
-    of a group whose nodes were all killed to the next acknowledgement; every value, in order.
+    """Milliseconds to the next acknowledgement: from the kill of the leader; from the moment when
+    it fell silent without closing its connections; and from the restart of a group whose nodes were
+    all killed. Every value, in order.
     """
 
     leader_killed_ms: Sequence[float]
+    leader_silent_ms: Sequence[float]
     all_killed_ms: Sequence[float]
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {
             "leader_killed_median_ms": statistics.median(self.leader_killed_ms),
+            "leader_silent_median_ms": statistics.median(self.leader_silent_ms),
             "all_killed_median_ms": statistics.median(self.all_killed_ms),
         }
 

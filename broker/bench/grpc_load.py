@@ -21,8 +21,8 @@ from uuid import uuid4
 import grpc
 import orjson
 
-from broker.bench.cpu_time import cpu_seconds
-from broker.bench.jobs import Round
+from broker.bench.process_usage import cpu_seconds
+from broker.bench.results import Round
 from broker.grpc.protocol import definition_pb2 as df
 from broker.grpc.protocol import service_pb2 as pb
 

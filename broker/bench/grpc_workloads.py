@@ -12,7 +12,8 @@ from typing import NamedTuple
 import orjson
 
 from broker.bench.grpc_load import BATCH, ECHO, RECEIVE, SEND, GrpcJob
-from broker.bench.jobs import FillJob, ProduceJob, Round, Summary, summarise
+from broker.bench.jobs import FillJob, LoadShape, ProduceJob
+from broker.bench.results import Round, Summary, summarise
 from broker.bench.worker_client import LoadClient, LoadError
 
 _PROGRAM = (sys.executable, "-m", "broker.bench.grpc_load")
@@ -47,7 +48,7 @@ def measure_grpc(
     job = GrpcJob(
         SEND,
         place.target,
-        send.topic,
+        send.topics[0],
         send.size,
         in_flight,
         send.warm_up_seconds,
@@ -59,7 +60,7 @@ def measure_grpc(
     tell(name)
     found.append(summarise(name, _rounds(job)))
     topic = new_topic()
-    client.fill(FillJob(topic, send.size, FILLED))
+    client.fill(FillJob((topic,), send.size, FILLED, LoadShape(128, 4)))
     name = f"gRPC: receive and ack, {BATCH} at a time"
     tell(name)
     receive = replace(job, what=RECEIVE, topic=topic, in_flight=_RECEIVERS, warm_up_seconds=0.5)
@@ -70,12 +71,6 @@ def measure_grpc(
         bare = replace(job, what=ECHO, target=f"127.0.0.1:{port}", pids=(pid,))
         found.append(summarise(name, _rounds(bare)))
     return found
-
-
-def grpc_share(workloads: list[Summary]) -> float:
-    """The part of a send over gRPC, in CPU time of the servers, that grpcio takes by itself."""
-    _remoting, send, _receive, bare = workloads
-    return bare.server_cpu_seconds_per_100k / send.server_cpu_seconds_per_100k
 
 
 def _rounds(job: GrpcJob) -> list[Round]:

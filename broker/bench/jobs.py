@@ -1,16 +1,15 @@
-"""The jobs of the worker and its reports: one JSON document a line, both ways."""
+"""The jobs of the worker: one JSON document a line."""
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, get_args
 
 import orjson
 
-CPU_MESSAGES = 100_000
-"""CPU time is reported for this number of messages."""
+from broker.client.config import ConsumerConfig
+
+PULL_MESSAGES = ConsumerConfig().pull_messages_max
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +28,10 @@ class LoadShape:
 
 @dataclass(frozen=True, slots=True)
 class ProduceJob:
-    """Sends messages of ``size`` bytes as fast as they are acknowledged, round after round."""
+    """Sends messages of ``size`` bytes as fast as they are acknowledged, round after round, to
+    the topics in turn."""
 
-    topic: str
+    topics: tuple[str, ...]
     size: int
     shape: LoadShape
     warm_up_seconds: float
@@ -43,21 +43,29 @@ class ProduceJob:
 
 @dataclass(frozen=True, slots=True)
 class FillJob:
-    """Sends ``count`` messages of ``size`` bytes, for a replay."""
+    """Sends ``count`` messages of ``size`` bytes, to the topics in turn, for what comes next."""
 
-    topic: str
+    topics: tuple[str, ...]
     size: int
     count: int
+    shape: LoadShape
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayJob:
-    """Reads all ``count`` messages of a topic from its beginning, ``rounds`` times."""
+    """Reads all ``count`` messages of a topic from its beginning, ``rounds`` times.
+
+    With several ``readers`` each is a group of its own. They begin one after the other, so that
+    they are at different places of the log.
+    """
 
     topic: str
     count: int
     rounds: int
     pids: tuple[int, ...]
+    readers: int = 1
+    at_once: int = PULL_MESSAGES
+    """The messages that one pull asks for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,72 +79,31 @@ class ProbeJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
-    """One measurement. Latencies are of requests, in milliseconds; None if none was taken."""
+class ConnectionsJob:
+    """Keeps so many connections to a broker, until another such job: half of them are idle, half
+    wait in a held pull for a message of the empty topic."""
 
-    messages: int
-    seconds: float
-    client_cpu_seconds: float
-    server_cpu_seconds: float
-    p50_ms: float | None = None
-    p99_ms: float | None = None
-
-    @property
-    def rate(self) -> float:
-        """Messages a second."""
-        return self.messages / self.seconds
+    address: str
+    topic: str
+    count: int
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
-    """The rounds of one workload: medians, and the range of the rates."""
+class FloorJob:
+    """Sends as many bytes as a :class:`ProduceJob`'s requests have, to the relay at ``address``."""
 
-    name: str
-    messages_per_second: float
-    slowest: float
-    fastest: float
-    p50_ms: float | None
-    p99_ms: float | None
-    server_cpu_seconds_per_100k: float
-    client_cpu_seconds_per_100k: float
-
-    @property
-    def cpu_seconds_per_100k(self) -> float:
-        """Servers and client together."""
-        return self.server_cpu_seconds_per_100k + self.client_cpu_seconds_per_100k
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"cpu_seconds_per_100k": self.cpu_seconds_per_100k}
+    address: str
+    size: int
+    shape: LoadShape
+    warm_up_seconds: float
+    seconds: float
+    rounds: int
+    pids: tuple[int, ...]
 
 
-def summarise(name: str, rounds: Sequence[Round]) -> Summary:
-    """The medians of ``rounds``, each figure by itself."""
-    rates = [each.rate for each in rounds]
-    return Summary(
-        name,
-        statistics.median(rates),
-        min(rates),
-        max(rates),
-        _median([each.p50_ms for each in rounds]),
-        _median([each.p99_ms for each in rounds]),
-        statistics.median(
-            each.server_cpu_seconds * CPU_MESSAGES / each.messages for each in rounds
-        ),
-        statistics.median(
-            each.client_cpu_seconds * CPU_MESSAGES / each.messages for each in rounds
-        ),
-    )
-
-
-def _median(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.median(known) if known else None
-
-
-Job = ProduceJob | FillJob | ReplayJob | ProbeJob
-_JOBS: dict[str, type[Job]] = {
-    job.__name__: job for job in (ProduceJob, FillJob, ReplayJob, ProbeJob)
-}
+Job = ProduceJob | FillJob | ReplayJob | ProbeJob | ConnectionsJob | FloorJob
+_KINDS: tuple[type[Job], ...] = get_args(Job)
+_JOBS = {kind.__name__: kind for kind in _KINDS}
 
 
 def encode_job(job: Job) -> bytes:
@@ -151,6 +118,7 @@ def decode_job(line: bytes) -> Job:
     kind = _JOBS[fields.pop("job")]
     if "shape" in fields:
         fields["shape"] = LoadShape(**fields["shape"])
-    if "pids" in fields:
-        fields["pids"] = tuple(fields["pids"])
+    for name in ("pids", "topics"):
+        if name in fields:
+            fields[name] = tuple(fields[name])
     return kind(**fields)

@@ -4,57 +4,67 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from functools import partial
+from itertools import cycle
 from random import Random
 
-from broker.bench.cpu_time import cpu_seconds
-from broker.bench.jobs import FillJob, LoadShape, ProduceJob, Round
+from broker.bench.jobs import FillJob, LoadShape, ProduceJob
+from broker.bench.process_usage import usage
+from broker.bench.results import Round
 from broker.client.message import Message, SendResult
 from broker.client.producer.producer import Producer
-
-FILL_SHAPE = LoadShape(batch=128, in_flight=4)
 
 
 async def produce(producer: Producer, job: ProduceJob, rng: Random) -> list[Round]:
     """Warms up, then measures round after round without a pause between them."""
-    loop = ClosedLoop(producer, job.topic, job.shape, rng.randbytes(job.size))
+    loop = ClosedLoop(producer, job.topics, job.shape, rng.randbytes(job.size))
     await loop.run(job.warm_up_seconds)
-    rounds: list[Round] = []
-    for _ in range(job.rounds):
-        loop.latencies.clear()
-        server_cpu, client_cpu = cpu_seconds(job.pids), time.process_time()
-        began = time.perf_counter()
-        messages = await loop.run(job.seconds)
-        seconds = time.perf_counter() - began
-        client_cpu = time.process_time() - client_cpu
-        server_cpu = cpu_seconds(job.pids) - server_cpu
-        latencies = sorted(loop.latencies)
-        rounds.append(
-            Round(
-                messages,
-                seconds,
-                client_cpu,
-                server_cpu,
-                1000 * latencies[len(latencies) // 2],
-                1000 * latencies[len(latencies) * 99 // 100],
-            )
-        )
-    return rounds
+    return [await _round(loop, job) for _ in range(job.rounds)]
+
+
+async def _round(loop: ClosedLoop, job: ProduceJob) -> Round:
+    loop.latencies.clear()
+    servers, client_cpu = usage(job.pids), time.process_time()
+    began = time.perf_counter()
+    messages = await loop.run(job.seconds)
+    seconds = time.perf_counter() - began
+    client_cpu = time.process_time() - client_cpu
+    servers = usage(job.pids).since(servers)
+    p50, p99 = percentiles_ms(loop.latencies)
+    return Round(
+        messages,
+        seconds,
+        client_cpu,
+        servers.cpu_seconds,
+        p50,
+        p99,
+        messages * job.size,
+        servers.written_bytes,
+    )
+
+
+def percentiles_ms(seconds: Sequence[float]) -> tuple[float, float]:
+    """The median and the 99th percentile, in milliseconds, of at least one duration."""
+    in_order = sorted(seconds)
+    return 1000 * in_order[len(in_order) // 2], 1000 * in_order[len(in_order) * 99 // 100]
 
 
 async def fill(producer: Producer, job: FillJob, rng: Random) -> None:
-    """Sends whole batches until the topic has at least ``count`` messages; exactly that many where
-    ``count`` is a multiple of the batch."""
-    loop = ClosedLoop(producer, job.topic, FILL_SHAPE, rng.randbytes(job.size))
+    """Sends whole batches until the topics have at least ``count`` messages; exactly that many
+    where ``count`` is a multiple of the batch."""
+    loop = ClosedLoop(producer, job.topics, job.shape, rng.randbytes(job.size))
     await loop.run_count(job.count)
 
 
 class ClosedLoop:
     """Sends over and over. No task and no coroutine for a message: callbacks alone."""
 
-    def __init__(self, producer: Producer, topic: str, shape: LoadShape, body: bytes) -> None:
+    def __init__(
+        self, producer: Producer, topics: Sequence[str], shape: LoadShape, body: bytes
+    ) -> None:
         self._producer = producer
-        self._kind = Message(topic, body)
+        self._kinds = cycle([Message(topic, body) for topic in topics])
         self._body = body
         self._shape = shape
         self._loop = asyncio.get_running_loop()
@@ -96,7 +106,7 @@ class ClosedLoop:
         elif sent_at >= self._stop_at and (self._under_way or self._acknowledged):
             return
         self._under_way += 1
-        kind, body, batch = self._kind, self._body, self._shape.batch
+        kind, body, batch = next(self._kinds), self._body, self._shape.batch
         if batch == 1:
             answer = self._producer.send_nowait(kind.with_body(body))
         else:

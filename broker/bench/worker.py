@@ -11,20 +11,33 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from random import Random
 
 import orjson
 import uvloop
 
 from broker.bench.failover_probe import Probe
-from broker.bench.jobs import FillJob, Job, ProbeJob, ReplayJob, decode_job
+from broker.bench.floor_load import send_to_floor
+from broker.bench.held_connections import HeldConnections
+from broker.bench.jobs import (
+    ConnectionsJob,
+    FillJob,
+    FloorJob,
+    Job,
+    ProbeJob,
+    ProduceJob,
+    ReplayJob,
+    decode_job,
+)
 from broker.bench.produce import fill, produce
 from broker.bench.replay import replay
+from broker.bench.results import Round
 from broker.client.config import ProducerConfig
 from broker.client.errors import ClientError
 from broker.client.producer.producer import Producer
 from broker.remoting.protocol.errors import CallError
+from broker.system.file_descriptor_limits import DescriptorLimits, raise_file_limit
 from broker.system.malloc_tuning import keep_freed_memory
 
 DEADLINE_SECONDS = 60.0
@@ -36,29 +49,51 @@ async def work(name_servers: str) -> int:
     config = ProducerConfig(group="dledger-bench", deadline_seconds=DEADLINE_SECONDS)
     rng = Random()
     lines = _stdin_lines()
+    connections = HeldConnections()
     try:
-        async with Producer(name_servers, config, rng=rng) as producer:
+        async with Producer(name_servers, config, rng=rng) as producer, connections:
+            tools = Tools(name_servers, producer, connections, rng)
             async for line in lines:
                 job = decode_job(line)
                 if isinstance(job, ProbeJob):
                     await _probe(producer, job, rng, lines)
                 else:
-                    _answer(await _do(name_servers, producer, job, rng))
-    except (CallError, ClientError) as error:
+                    _answer(await _do(tools, job))
+    except (CallError, ClientError, OSError) as error:
         _answer({"error": str(error)})
         return 1
     return 0
 
 
-async def _do(name_servers: str, producer: Producer, job: Job, rng: Random) -> object:
-    if isinstance(job, ReplayJob):
-        return [asdict(each) for each in await replay(name_servers, job)]
-    if isinstance(job, FillJob):
-        await fill(producer, job, rng)
-        return {}
-    if isinstance(job, ProbeJob):
-        raise TypeError("a probe is a conversation")
-    return [asdict(each) for each in await produce(producer, job, rng)]
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What jobs work with."""
+
+    name_servers: str
+    producer: Producer
+    connections: HeldConnections
+    rng: Random
+
+
+async def _do(tools: Tools, job: Job) -> object:
+    match job:
+        case ProduceJob():
+            return _rounds(await produce(tools.producer, job, tools.rng))
+        case ReplayJob():
+            return _rounds(await replay(tools.name_servers, job))
+        case FloorJob():
+            return _rounds(await send_to_floor(job, tools.rng))
+        case FillJob():
+            await fill(tools.producer, job, tools.rng)
+        case ConnectionsJob():
+            await tools.connections.hold(job)
+        case ProbeJob():
+            raise TypeError("a probe is a conversation")
+    return {}
+
+
+def _rounds(rounds: list[Round]) -> list[dict[str, object]]:
+    return [asdict(each) for each in rounds]
 
 
 async def _probe(
@@ -90,4 +125,5 @@ def _answer(result: object) -> None:
 
 if __name__ == "__main__":
     keep_freed_memory()
+    raise_file_limit(DescriptorLimits())
     sys.exit(uvloop.run(work(sys.argv[1])))

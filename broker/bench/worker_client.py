@@ -9,7 +9,16 @@ from typing import Any
 
 import orjson
 
-from broker.bench.jobs import FillJob, ProbeJob, ProduceJob, ReplayJob, Round, encode_job
+from broker.bench.jobs import (
+    ConnectionsJob,
+    FillJob,
+    FloorJob,
+    ProbeJob,
+    ProduceJob,
+    ReplayJob,
+    encode_job,
+)
+from broker.bench.results import Round
 
 
 class LoadError(Exception):
@@ -42,12 +51,16 @@ class LoadClient:
             self._process.kill()
         self._process.communicate()
 
-    def measure(self, job: ProduceJob | ReplayJob) -> list[Round]:
+    def measure(self, job: ProduceJob | ReplayJob | FloorJob) -> list[Round]:
         """The rounds of a job. Raises :class:`LoadError` if it could not be done."""
         return [Round(**fields) for fields in self._ask(encode_job(job))]
 
     def fill(self, job: FillJob) -> None:
         """Returns when all messages are acknowledged."""
+        self._ask(encode_job(job))
+
+    def hold_connections(self, job: ConnectionsJob) -> None:
+        """Returns when the job's connections are there, and no others of such jobs."""
         self._ask(encode_job(job))
 
     def start_probe(self, job: ProbeJob) -> None:

@@ -55,6 +55,7 @@ COMMANDS = {
     "member": "Add, promote, remove, replace and list the members of a group.",
     "security": "Certificates and secrets of a cluster, and its accounts.",
     "config": "Files of settings, and settings of running groups.",
+    "quota": "Limit what accounts, topics and clients send and get a second.",
     "verify": "Check the data of stopped replicas, or of snapshots.",
     "bench": "Measure producing, consuming and failover.",
     "completion": "Print the script by which bash, zsh or fish completes commands.",

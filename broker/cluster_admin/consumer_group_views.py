@@ -82,6 +82,19 @@ async def group_names(admin: AdminClient) -> list[str]:
     return sorted({group["group"] for groups in found.values() for group in groups})
 
 
+async def lags_in(admin: AdminClient, address: str, topic: str) -> dict[str, int | None]:
+    """The lag of each group in a topic on one broker group, by what its leader knows; None for a
+    group whose members keep their offsets themselves."""
+    ext = {"topic": topic}
+    answer = await admin.ask(address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, ext)
+    lags: dict[str, int | None] = {}
+    for name in document_of(answer)["groupList"]:
+        found = await _ask(admin, {"": address}, {"group": name, **ext})
+        for each in (each for group in found[""] for each in group["topics"]):
+            lags[name] = each["lag"]
+    return lags
+
+
 async def find_group(admin: AdminClient, name: str, *, hint: str = "") -> ConsumerGroupView:
     """One group. Raises :class:`UnknownGroupError`; ``hint`` is added to what that says."""
     masters = await admin.masters()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 from broker.cli.terminal.command_error import CommandError
@@ -15,13 +16,19 @@ from broker.cluster_admin.admin_client import (
 )
 from broker.limits import STATE
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
-from broker.topics_and_groups import AUTO_CREATE_TOPIC, MESSAGE_TYPES, PERM_READ, PERM_WRITE
+from broker.topics_and_groups import (
+    AUTO_CREATE_TOPIC,
+    MESSAGE_TYPE,
+    MESSAGE_TYPES,
+    PERM_READ,
+    PERM_WRITE,
+    RETENTION_MS,
+)
 
 TopicConfig: TypeAlias = Mapping[str, Any]
-"""A topic as its broker reports it, by RocketMQ's names; empty if there is none."""
+"""A topic as its broker reports it, by RocketMQ's names; empty if there is none. The attributes
+:data:`MESSAGE_TYPE` and :data:`RETENTION_MS`, 0 for none, stand among the other settings here."""
 READ_QUEUES, WRITE_QUEUES = "readQueueNums", "writeQueueNums"
-MESSAGE_TYPE = "message.type"
-"""An attribute, which stands among the other settings here."""
 
 NEW_TOPIC: TopicConfig = {
     "perm": PERM_READ | PERM_WRITE,
@@ -47,6 +54,25 @@ class QueueView:
     max_offset: int
 
 
+def _with_attributes(config: Mapping[str, Any]) -> TopicConfig:
+    attributes = config.get("attributes", {})
+    return {
+        **config,
+        MESSAGE_TYPE: attributes.get(MESSAGE_TYPE, MESSAGE_TYPES[0]),
+        RETENTION_MS: int(attributes.get(RETENTION_MS, 0)),
+    }
+
+
+async def all_topic_configs(admin: AdminClient) -> list[tuple[str, str, TopicConfig]]:
+    """Name, broker group and settings of each topic at each leader, in order."""
+    found = []
+    for group, address in (await admin.masters()).items():
+        answer = await admin.ask(address, RequestCode.GET_ALL_TOPIC_CONFIG)
+        table = document_of(answer)["topicConfigTable"]
+        found += [(name, group, _with_attributes(config)) for name, config in table.items()]
+    return sorted(found, key=itemgetter(0, 1))
+
+
 async def topic_configs(
     admin: AdminClient, topic: str, addresses: Collection[str]
 ) -> dict[str, TopicConfig]:
@@ -61,9 +87,7 @@ async def _config_at(admin: AdminClient, address: str, topic: str) -> TopicConfi
         if error.code == ResponseCode.TOPIC_NOT_EXIST:
             return {}
         raise
-    config = document_of(answer)
-    attributes = config.get("attributes", {})
-    return {**config, MESSAGE_TYPE: attributes.get(MESSAGE_TYPE, MESSAGE_TYPES[0])}
+    return _with_attributes(document_of(answer))
 
 
 def queue_count(config: TopicConfig) -> int:
@@ -98,9 +122,15 @@ async def put_topic(
     names = (*NEW_TOPIC, READ_QUEUES, WRITE_QUEUES)
     kept = {name: config[name] for name in names if name in config}
     ext = {"topic": topic, "defaultTopic": AUTO_CREATE_TOPIC, **NEW_TOPIC, **kept, **changes}
-    message_type = ext.pop(MESSAGE_TYPE, None)
+    attributes = []
+    message_type, retention_ms = ext.pop(MESSAGE_TYPE, None), ext.pop(RETENTION_MS, None)
     if message_type is not None:
-        ext["attributes"] = f"+{MESSAGE_TYPE}={message_type}"
+        attributes.append(f"+{MESSAGE_TYPE}={message_type}")
+    if retention_ms is not None:
+        named = f"+{RETENTION_MS}={retention_ms}" if retention_ms else f"-{RETENTION_MS}"
+        attributes.append(named)
+    if attributes:
+        ext["attributes"] = ",".join(attributes)
     await admin.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, ext)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from broker.config.node_config import HOURS_MAX, NodeConfig
+from broker.quotas.quota import PREFIX, QuotaError, parse_entity, parse_quota
 from broker.state.broker_state import BrokerState
 from broker.system.log_lines import LEVELS
 from store.log.retention_policy import HOUR_MS
@@ -105,9 +106,16 @@ def changed_settings(properties: bytes) -> Mapping[str, str]:
 
 
 def _checked(name: str, value: str) -> str:
+    if name.startswith(PREFIX):
+        try:
+            parse_entity(name)
+            return str(parse_quota(value))
+        except QuotaError as error:
+            raise SettingError(str(error)) from error
     if name not in CHANGEABLE:
         raise SettingError(
-            f"{name} cannot be changed while the broker runs, {', '.join(CHANGEABLE)} can; "
+            f"{name} cannot be changed while the broker runs, {', '.join(CHANGEABLE)} can, and "
+            f"quotas, as {PREFIX}TYPE.NAME; "
             "what else there is stands in node.toml of every node"
         )
     if name in SWITCHES:

@@ -38,6 +38,7 @@ from broker.filter.subscription import ALL, TAG_TYPE, Subscription
 from broker.group_commit.batcher import Batcher
 from broker.limits import CONSUME, STATE
 from broker.metrics.broker_metrics import MessageRates
+from broker.quotas.throttle import NOBODY, Caller, Throttle
 from broker.state.state_machine import BrokerStateMachine
 from dledger.histogram import Histogram
 from store.errors import StoreError
@@ -83,6 +84,8 @@ class FetchRequest(NamedTuple):
     """How long the fetch waits for a message if there is none yet."""
     owner: Owner | None = None
     """The fetch is forgotten when this is closed."""
+    caller: Caller = NOBODY
+    """Whose quotas count."""
     admit: Callable[[int], None] | None = None
     """Called with the number of bytes that are about to be loaded. It may raise a
     :class:`~broker.errors.RefusedError`, which then ends the fetch."""
@@ -107,7 +110,7 @@ nodes at least have the message."""
 class Fetch:
     """A fetch in progress; it may be held, and run again, until its deadline."""
 
-    __slots__ = ("begun_at", "deadline", "done", "held", "request", "wanted")
+    __slots__ = ("begun_at", "deadline", "done", "held", "request", "waits", "wanted")
 
     def __init__(
         self, request: FetchRequest, wanted: MessageFilter, deadline: float, done: Done
@@ -120,6 +123,8 @@ class Fetch:
         self.held: HeldPull | None = None
         self.begun_at = 0.0
         """When it was run last, by the clock for latencies."""
+        self.waits = 0.0
+        """For how many seconds it waits before it begins, as its client is beyond a quota."""
 
 
 class Consumers(Protocol):
@@ -152,6 +157,8 @@ class Delivery:
         run backward."""
         self.fetch_seconds = Histogram()
         """The time to find, load and filter messages, without that of held fetches."""
+        self.quotas: Throttle | None = None
+        """None if there are none."""
         self._clock = clock
         self._machine = machine
         self._reader = reader
@@ -194,6 +201,11 @@ class Delivery:
             fetch = Fetch(request, wanted, self._loop.time() + hold_seconds, done)
         else:
             fetch = Fetch(request, wanted, 0.0, done)
+        if self.quotas is not None:
+            fetch.waits = self.quotas.consumes(request.caller, topic)
+            if fetch.waits:
+                self._loop.call_later(fetch.waits, self._run, fetch)
+                return fetch
         self._run(fetch)
         return fetch
 
@@ -323,6 +335,8 @@ class Delivery:
             size = sum(map(len, parts))
             self.fetch_seconds.observe(self._clock() - fetch.begun_at)
             self._rates.pulled(request.topic, request.group or NO_GROUP, found.messages, size)
+            if self.quotas is not None:
+                self.quotas.consumed(request.caller, request.topic, found.messages, size)
             self._answer(fetch, found, parts)
         elif request.offset < self._reader.offsets(request.topic, request.queue_id)[0]:
             self._run(fetch)  # expired while it was read; the queue begins later now, and says so

@@ -6,6 +6,7 @@ A request that changes a topic is checked against the changes of the requests be
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from broker.group_commit.pending_batch import PendingBatch
@@ -22,6 +23,7 @@ from broker.state.commands import (
     PopWait,
     PutGroup,
     PutTopic,
+    PutTopicRetention,
 )
 from broker.topics_and_groups import GroupConfig, TopicConfig
 
@@ -101,7 +103,13 @@ class PendingState:
                 if cursor is not None:
                     self._offsets[command[:3]] = (batch, cursor.queue.committed_offset)
             case PutTopic():
-                self._put_topic(batch, command.name, command.config)
+                config = command.config(self.topic(command.name))
+                self._put_topic(batch, command.name, config)
+            case PutTopicRetention():
+                known = self.topic(command.name)
+                if known is not None:
+                    changed = replace(known, retention_ms=command.retention_ms)
+                    self._put_topic(batch, command.name, changed)
             case DeleteTopic():
                 self._put_topic(batch, command.name, None)
             case PutGroup():

@@ -16,8 +16,10 @@ from collections.abc import Callable, Iterable
 from broker.errors import UnauthenticatedError
 from broker.grpc.call import Call, name_of
 from broker.grpc.protocol.definition_pb2 import Resource
+from broker.quotas.throttle import Caller
+from broker.security import authorize
 from broker.security.access_control import AccessControl
-from broker.security.authorize import Access, Caller, consume, consume_as, publish
+from broker.security.authorize import Access, consume, consume_as, publish
 
 _AUTHORIZATION = re.compile(
     r"MQv2-HMAC-SHA1\s+Credential=([^,/\s]*)[^,]*,\s*SignedHeaders=x-mq-date-time,"
@@ -36,7 +38,7 @@ class GrpcAccess:
         """Raises :class:`~broker.errors.AccessDeniedError` for what must not be done."""
         self._access.check(lambda: self._caller(call), needed, f"gRPC, {call.client}")
 
-    def _caller(self, call: Call) -> Caller:
+    def _caller(self, call: Call) -> authorize.Caller:
         host = call.client.rpartition(":")[0]
         told = call.metadata.get("authorization", "")
         if not told:
@@ -49,6 +51,13 @@ class GrpcAccess:
             return self._access.unknown(host)
         signed = call.metadata.get("x-mq-date-time", "")
         return self._access.with_hmac_sha1(access_key, signed.encode(), signature, host)
+
+
+def caller_of(call: Call, *, knows_accounts: bool) -> Caller:
+    """Whose quotas count for a call, whose signature was checked before."""
+    found = _AUTHORIZATION.fullmatch(call.metadata.get("authorization", "").strip())
+    account = found[1] if found is not None and knows_accounts else ""
+    return Caller(account, call.client_id)
 
 
 def consumes(group: Resource, topic: Resource) -> Iterable[Access]:

@@ -11,7 +11,7 @@ from google.protobuf.message import Message as AnyMessage
 from broker.context import BrokerContext
 from broker.delivery.message_filter import MessageFilter, message_filter
 from broker.filter.subscription import ALL, SQL_TYPE, TAG_TYPE
-from broker.grpc.access import consumes
+from broker.grpc.access import caller_of, consumes
 from broker.grpc.call import Call, name_of
 from broker.grpc.protocol.definition_pb2 import Code, FilterExpression, FilterType, Resource, Status
 from broker.grpc.protocol.service_pb2 import (
@@ -102,6 +102,7 @@ class ConsumeCalls:
             attempt_id=request.attempt_id,
             client_id=call.client_id,
             auto_renew=request.auto_renew,
+            caller=caller_of(call, knows_accounts=self._context.access is not None),
         )
 
     def _filter(self, given: FilterExpression) -> MessageFilter:

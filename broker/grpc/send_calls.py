@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from google.protobuf.message import Message as AnyMessage
 
 from broker.context import BrokerContext
 from broker.errors import NOT_HERE, TransactionMismatchError, reason_of
 from broker.group_commit.pending_batch import StoredEarlier
-from broker.grpc.access import publishes
+from broker.grpc.access import caller_of, publishes
 from broker.grpc.call import Call, name_of
 from broker.grpc.protocol.definition_pb2 import Code, Status, TransactionResolution
 from broker.grpc.protocol.service_pb2 import (
@@ -26,6 +27,7 @@ from broker.grpc.received_messages import Received, received_message
 from broker.grpc.remote_client import parse_transaction_id, transaction_id
 from broker.grpc.statuses import ANSWERED, OK, BadCallError, status_of
 from broker.limits import GRPC
+from broker.quotas.throttle import FindCaller
 from broker.security.authorize import Access
 from dledger.errors import OutcomeUnknownError, ProposeError
 
@@ -33,7 +35,8 @@ from dledger.errors import OutcomeUnknownError, ProposeError
 class _Stored:
     """Waits for one message (see :class:`~broker.ingest.send_request.Sender`)."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, find_caller: FindCaller) -> None:
+        self.caller = find_caller
         self.done: asyncio.Future[tuple[int, int]] = loop.create_future()
         """Offset and position."""
         self.queue_id = -1
@@ -68,7 +71,8 @@ class SendCalls:
         context = self._context
         now_ms, size_max = context.wall_clock(), context.config.max_message_size
         received = [received_message(each, now_ms, size_max) for each in request.messages]
-        submitted = [self._submitted(each, call.born_host) for each in received]
+        caller = partial(caller_of, call, knows_accounts=context.access is not None)
+        submitted = [self._submitted(each, call.born_host, caller) for each in received]
         results = await asyncio.gather(*submitted, return_exceptions=True)
         for result in results:
             # Those that were stored are recognised when the call is tried again.
@@ -79,8 +83,10 @@ class SendCalls:
         status = entries[0].status if len(codes) == 1 else Status(code=Code.MULTIPLE_RESULTS)
         return [SendMessageResponse(status=status, entries=entries)]
 
-    def _submitted(self, message: Received, born_host: bytes) -> asyncio.Future[tuple[int, int]]:
-        waiter = _Stored(self._context.loop)
+    def _submitted(
+        self, message: Received, born_host: bytes, caller: FindCaller
+    ) -> asyncio.Future[tuple[int, int]]:
+        waiter = _Stored(self._context.loop, caller)
         try:
             self._context.ingest.submit(message.request, message.body, born_host, waiter)
         except ANSWERED as error:

@@ -54,6 +54,9 @@ WITHOUT_ACCOUNT = frozenset(("/healthz", "/livez", "/openapi.yaml", "/readyz"))
 """Asked by load balancers: the answers say only whether this node runs, and serves. The description
 of this port is the same on every node."""
 
+ACCOUNT = web.RequestKey("account", str)
+"""Of a request: the access key of its caller, empty for nobody."""
+
 
 CONSOLE = frozenset(("/", "/console/{path}"))
 """Ask for their caller by themselves, and show how to log in (:mod:`broker.http.console`)."""
@@ -73,8 +76,14 @@ class HttpAccess:
         path = "" if resource is None else resource.canonical
         if path and path not in WITHOUT_ACCOUNT | CONSOLE:
             host = request.remote or ""
+
+            def caller() -> Caller:
+                found = self.caller(request, host)
+                request[ACCOUNT] = found.account.access_key if found.account is not None else ""
+                return found
+
             self._access.check(
-                lambda: self.caller(request, host),
+                caller,
                 lambda: HTTP_ACCESS.get(path, _administer)(request),
                 f"HTTP, {host}",
             )

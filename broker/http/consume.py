@@ -10,9 +10,11 @@ from aiohttp import web
 from broker.delivery.fetch import MESSAGES_USUAL, Delivery, Fetched, FetchRequest, fetch_limits
 from broker.delivery.message_json import messages_json
 from broker.errors import RefusedError, UnknownQueueError
+from broker.http.access import ACCOUNT
 from broker.http.errors import HttpRefusedError, json_response
 from broker.http.memory_budget import HELD
 from broker.limits import CONSUME
+from broker.quotas.throttle import Caller
 from store.errors import StoreError
 from store.text_numbers import whole_number
 
@@ -34,6 +36,7 @@ class ConsumeHandler:
             fetch_limits(count),
             hold_seconds=number(request, "wait_ms", 0, int(CONSUME.long_poll_seconds_max * 1000))
             / 1000,
+            caller=Caller(request.get(ACCOUNT, "")),
             admit=request[HELD].hold,
         )
         try:

@@ -50,6 +50,8 @@ def status_document(context: BrokerContext) -> dict[str, Any]:
         "grpc": status.grpc or None,
         "security": security_settings(context.config),
         **_disk_and_findings(context),
+        "quotas": len(context.throttle.quotas),
+        "throttled_seconds": round(sum(context.throttle.throttled_seconds.values()), 3),
         "access_refused": context.access.refused if context.access is not None else 0,
     }
 

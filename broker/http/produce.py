@@ -14,11 +14,13 @@ from aiohttp import web
 
 from broker.context import BrokerContext
 from broker.group_commit.pending_batch import StoredEarlier
+from broker.http.access import ACCOUNT
 from broker.http.errors import HttpRefusedError, json_response
 from broker.http.forwarding import HttpForwarder
 from broker.http.json_body import decode_json
 from broker.http.memory_budget import MEMORY
 from broker.ingest.send_request import SendRequest
+from broker.quotas.throttle import Caller, FindCaller
 from dledger.errors import ProposeError
 from store.message.properties import encode_properties
 
@@ -30,7 +32,10 @@ _NO_HOST = bytes(8)
 class _Stored:
     """Waits for one message (see :class:`~broker.ingest.send_request.Sender`)."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, host: bytes) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, host: bytes, find_caller: FindCaller
+    ) -> None:
+        self.caller = find_caller
         self.done: asyncio.Future[tuple[StoredEarlier, int, int]] = loop.create_future()
         """Host and queue, offset, position."""
         self.queue_id = -1
@@ -71,11 +76,14 @@ class ProduceHandler:
             properties=_properties(document),
         )
         del document  # not kept while the message is on its way
-        return await self._forwarder.here_or_there(request, read, partial(self._store, sent, body))
+        caller = Caller(request.get(ACCOUNT, ""))
+        return await self._forwarder.here_or_there(
+            request, read, partial(self._store, sent, body, caller)
+        )
 
-    async def _store(self, sent: SendRequest, body: bytes) -> web.Response:
+    async def _store(self, sent: SendRequest, body: bytes, caller: Caller) -> web.Response:
         context = self._context
-        waiter = _Stored(context.loop, context.store_host)
+        waiter = _Stored(context.loop, context.store_host, lambda: caller)
         context.ingest.submit(sent, body, _NO_HOST, waiter)
         at, offset, position = await waiter.done
         return json_response(

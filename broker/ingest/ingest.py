@@ -15,6 +15,7 @@ the waiter later. The wires turn both into their answers.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from random import Random
 from zlib import crc32
@@ -34,6 +35,7 @@ from broker.group_commit.pending_batch import QueueMessages
 from broker.ingest.auto_create import AutoCreateSettings, AutoCreator
 from broker.ingest.batch_body import decode_batch_body
 from broker.ingest.deduplication import Deduplicator
+from broker.ingest.held_answer import HeldAnswer
 from broker.ingest.message_properties import (
     NeedsRoutingError,
     check_keys,
@@ -46,6 +48,7 @@ from broker.ingest.property_templates import MessageBuilder, origin
 from broker.ingest.send_request import Sender, SendOptions, SendRequest
 from broker.limits import STATE
 from broker.metrics.topic_metrics import TopicMetrics
+from broker.quotas.throttle import Throttle
 from broker.retry.retry_and_dead_letter import (
     dead_letter,
     group_that_gives_up,
@@ -86,8 +89,12 @@ class Ingest:
         topic_metrics: TopicMetrics,
         wall_clock: Callable[[], int],
         rng: Random,
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
         """``wall_clock`` gives milliseconds; ``store_host`` is 4 bytes of IPv4 and an i32 port."""
+        self.quotas: Throttle | None = None
+        """None if there are none."""
+        self._loop = loop
         self._batcher = batcher
         self._machine = machine
         self._scheduled_messages = scheduled_messages
@@ -114,8 +121,11 @@ class Ingest:
             rng=rng,
         ).send_back
 
-    def submit(self, request: SendRequest, body: Bytes, born_host: bytes, waiter: Sender) -> None:
+    def submit(self, request: SendRequest, body: Bytes, born_host: bytes, waiter: Sender) -> float:
         """Takes one message; ``born_host`` is its producer's address as records hold it.
+
+        Returns for how many seconds the wire should take nothing more from this client: it is
+        beyond a quota, and its answer is held back as long.
 
         Raises :class:`~broker.errors.RefusedError` if it is not allowed,
         :class:`~dledger.errors.ProposeError` if it is impossible now, and
@@ -129,9 +139,14 @@ class Ingest:
         if config.sys_flag & MESSAGE_TYPE_MASK:
             check_message_type(config, properties)
         queue_id = waiter.queue_id = self._queue_id(config, queue_id, options)
+        waits = 0.0
+        if self.quotas is not None:
+            waits = self.quotas.produced(waiter.caller(), topic, 1, len(body))
+            if waits:
+                waiter = HeldAnswer(waiter, waits, self._loop)
         if topic.startswith(RETRY_PREFIX):
             self._submit_routed(request, queue_id, body, born_host, waiter)
-            return
+            return waits
         try:
             message = self._message_builder.build(
                 origin(topic, sys_flag, born_timestamp, born_host, reconsume_times),
@@ -141,7 +156,7 @@ class Ingest:
             )
         except NeedsRoutingError:
             self._submit_routed(request, queue_id, body, born_host, waiter)
-            return
+            return waits
         hashes = message.key_hashes
         known = self._deduplication_index
         # Nearly no message is a retry: this check spares the others a call.
@@ -149,12 +164,13 @@ class Ingest:
             self.deduplicator.add(topic, queue_id, (message,), waiter)
         else:
             self._batcher.add_message(topic, queue_id, message, waiter)
+        return waits
 
     def submit_batch(
         self, request: SendRequest, body: bytes, born_host: bytes, waiter: Sender
-    ) -> None:
-        """Takes the messages of a batch (:mod:`broker.ingest.batch_body`), all or none. Raises as
-        :meth:`submit`."""
+    ) -> float:
+        """Takes the messages of a batch (:mod:`broker.ingest.batch_body`), all or none. Returns and
+        raises as :meth:`submit`."""
         topic, queue_id, sys_flag, born_timestamp, _, reconsume_times, properties, options = request
         if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
             raise IllegalMessageError(f"a batch may not go to the topic {topic}")
@@ -173,7 +189,13 @@ class Ingest:
         if config.sys_flag & MESSAGE_TYPE_MASK:
             for message in messages:
                 check_message_type(config, message.properties)
+        waits = 0.0
+        if self.quotas is not None:
+            waits = self.quotas.produced(waiter.caller(), topic, len(messages), len(body))
+            if waits:
+                waiter = HeldAnswer(waiter, waits, self._loop)
         self.deduplicator.add(topic, queue_id, messages, waiter)
+        return waits
 
     def check_body(self, body: Bytes) -> None:
         """Raises :class:`~dledger.errors.NotLeaderError`, which comes before all other refusals,

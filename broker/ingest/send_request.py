@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from broker.group_commit.pending_batch import SendWaiter
+from broker.quotas.throttle import Caller
 from broker.topics_and_groups import AUTO_CREATE_TOPIC
 
 
@@ -48,3 +49,6 @@ class Sender(SendWaiter, Protocol):
 
     queue_id: int
     """Set by ingest: the real queue of the message."""
+
+    def caller(self) -> Caller:
+        """Whose request it is. Asked only where there are quotas."""

@@ -19,10 +19,12 @@ from broker.limits.operators import (
     CONSOLE,
     HTTP,
     METRICS,
+    QUOTAS,
     AdminLimits,
     ConsoleLimits,
     HttpLimits,
     MetricLimits,
+    QuotaLimits,
 )
 
 __all__ = [
@@ -37,6 +39,7 @@ __all__ = [
     "METRICS",
     "NAMESERVER",
     "PRODUCE",
+    "QUOTAS",
     "REMOTING",
     "STATE",
     "AdminLimits",
@@ -50,6 +53,7 @@ __all__ = [
     "MetricLimits",
     "NameServerLimits",
     "ProduceLimits",
+    "QuotaLimits",
     "RemotingLimits",
     "StateLimits",
 ]

@@ -49,6 +49,24 @@ ADMIN = AdminLimits()
 
 
 @dataclass(frozen=True, slots=True)
+class QuotaLimits:
+    """Of quotas, and of what they keep in memory."""
+
+    quotas_max: int = 1_000
+    """Settings of quotas in the replicated state, unset ones too, as long as they are named."""
+
+    buckets_max: int = 10_000
+    """Accounts, topics and clients whose use is known at a time. Beyond them those at rest are
+    forgotten first, and then the older half."""
+
+    wait_seconds_max: float = 2.0
+    """How long one answer is held back: clients of RocketMQ wait for three seconds."""
+
+
+QUOTAS = QuotaLimits()
+
+
+@dataclass(frozen=True, slots=True)
 class MetricLimits:
     """Of ``/metrics``. A series is one line for each combination of labels; what is beyond a limit
     is told as one series, whose labels are ``(other)``."""

@@ -34,6 +34,7 @@ from broker.pop.receipt_handle import ReceiptHandle, parse_handle, tag_of
 from broker.pop.receiver import Receiver, completion
 from broker.pop.reception import Candidate
 from broker.pop.renewed_receipts import is_receipt_of
+from broker.quotas.throttle import Throttle
 from broker.state.commands import Command, PopAck, PopChange
 from broker.state.pop_queues import PopKey, pack_runs
 from broker.state.state_machine import BrokerStateMachine
@@ -65,6 +66,8 @@ class Pop:
     ) -> None:
         """``ensure_group`` creates a group on its first use. ``known_by_all``: whether every member
         knows the commands of POP. ``broker_name`` stands in receipt handles."""
+        self.quotas: Throttle | None = None
+        """None if there are none."""
         self._machine = machine
         self._batcher = batcher
         self._rates = rates
@@ -111,6 +114,11 @@ class Pop:
         lost is visible again after its time.
         """
         group, queues = self._check(request)
+        if self.quotas is not None:
+            waits = self.quotas.consumes(request.caller, request.topic)
+            if waits:
+                await asyncio.sleep(waits)
+                group, queues = self._check(request)
         while True:
             seen = self.held.events
             result, visible_ms = await self._receiver.take(request, group, queues)
@@ -152,6 +160,8 @@ class Pop:
         group, topic, messages = request.group, request.topic, result.messages
         size = sum(len(each.record) for each in messages)
         self._rates.pulled(topic, group, len(messages), size)
+        if self.quotas is not None:
+            self.quotas.consumed(request.caller, topic, len(messages), size)
         self.held.wake(topic, group)  # there may be more
         self.held.wake_at(topic, group, messages[0].invisible_until_ms)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from broker.delivery.message_filter import MessageFilter
+from broker.quotas.throttle import NOBODY, Caller
 from store.io.filesystem import Bytes
 
 EVERYTHING = MessageFilter()
@@ -35,6 +36,8 @@ class PopRequest:
     auto_renew: bool = False
     """The leader prolongs the invisible time while the client works
     (:mod:`broker.pop.auto_renewal`)."""
+    caller: Caller = NOBODY
+    """Whose quotas count."""
     from_end: bool = False
     """A group that has no offset in the queue yet begins behind its newest message. Otherwise it
     begins at the first message."""

@@ -177,6 +177,15 @@ NAMESERVER_REGISTERED = _gauge(
     "dledger_nameserver_registered", "1 where that NameServer knows this broker.", "nameserver"
 )
 
+# --- quotas
+
+QUOTA_THROTTLED = _counter(
+    "dledger_quota_throttled_seconds_total",
+    "How long requests waited because of a quota; * is each without one of its own.",
+    "type",
+    "name",
+)
+
 # --- disk
 
 STORAGE_SIZE = _gauge(

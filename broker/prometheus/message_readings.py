@@ -51,6 +51,8 @@ def message_readings(context: BrokerContext) -> Iterator[Reading]:
     yield single(catalog.GROUPS, len(state.groups))
     yield single(catalog.PENDING_BYTES, context.batcher.pending_bytes)
     yield single(catalog.HELD_PULLS, len(context.delivery.long_polling))
+    waited = context.throttle.throttled_seconds
+    yield Reading(catalog.QUOTA_THROTTLED, [(tuple(each), took) for each, took in waited.items()])
     if context.node.serving:
         yield single(catalog.TIMING_MESSAGES, state.timer.waiting)
         yield single(catalog.HALF_MESSAGES, len(state.transactions))

@@ -135,6 +135,18 @@ class RemotingClient:
         if not self._closed:
             self._connection(address).push(code, ext, body)
 
+    def oldest_request(self, address: str) -> int | None:
+        """What tells the request there that has waited longest from others; None if none waits."""
+        connection = self._connections.get(address)
+        return None if connection is None else connection.oldest_request()
+
+    def give_up(self, address: str, why: str) -> None:
+        """Ends the connection to a server, as if the server had done so."""
+        connection = self._connections.get(address)
+        if connection is not None:
+            self._forget(connection)
+            connection.abort(ConnectionLostError, why)
+
     async def close(self) -> None:
         """Closes every connection; requests that still wait fail."""
         self._closed = True

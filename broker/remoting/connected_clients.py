@@ -174,6 +174,11 @@ class ConnectedClients:
         if connection not in members:
             raise _too_many(f"the group {group} has {len(members)} members", CLIENTS.members_max)
 
+    def id_of(self, connection: ClientConnection) -> str:
+        """What the client there calls itself; empty if it does not say."""
+        connected = self._connected.get(connection)
+        return next(iter(connected.ids), "") if connected is not None else ""
+
     def add_producer(self, connection: ClientConnection, group: str, client: Client) -> None:
         """A heartbeat of a producer."""
         connected = self._watch(connection)

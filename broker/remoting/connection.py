@@ -63,6 +63,7 @@ class Connection(FrameWriter, asyncio.Protocol):
         "_budget",
         "_dispatch",
         "_frames",
+        "_hold",
         "_incomplete_frame",
         "_last_heavy",
         "_on_close",
@@ -101,6 +102,8 @@ class Connection(FrameWriter, asyncio.Protocol):
         self._budget = budget
         self._frames: Iterator[Frame] | None = None
         """Those that wait for another turn; nothing is read meanwhile."""
+        self._hold: asyncio.TimerHandle | None = None
+        """Nor until then."""
         self._last_heavy = loop.time() - HEAVY_SECONDS + UNPROVEN_SECONDS
         """The loop's time when it last took up a large part of a turn."""
         self._on_close: list[Callable[[Connection], None]] | None = []
@@ -124,6 +127,10 @@ class Connection(FrameWriter, asyncio.Protocol):
             self._closed = True
             if self._transport is not None:
                 self._transport.close()
+
+    def oldest_request(self) -> int | None:
+        """What tells the request that has waited longest from others; None if none waits."""
+        return next(iter(self._pending.waiting), None)
 
     def abort(self, failure: type[CallError] = ConnectionLostError, what: str = "aborted") -> None:
         """Closes at once; waiting requests end with ``failure``."""
@@ -236,7 +243,20 @@ class Connection(FrameWriter, asyncio.Protocol):
     @property
     def _reads(self) -> bool:
         """Whether more is read now."""
-        return self._frames is None
+        return self._frames is None and self._hold is None
+
+    def hold_reading(self, seconds: float) -> None:
+        """Reads nothing more for so long: the peer is beyond a quota."""
+        if self._closed:
+            return
+        if self._hold is not None:
+            self._hold.cancel()
+        self._hold = self._loop.call_later(seconds, self._read_again)
+        self._set_reading()
+
+    def _read_again(self) -> None:
+        self._hold = None
+        self._set_reading()
 
     def _set_reading(self) -> None:
         self._incomplete_frame.reads = self._reads
@@ -250,6 +270,9 @@ class Connection(FrameWriter, asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed = True
         self._frames = None
+        if self._hold is not None:
+            self._hold.cancel()
+            self._hold = None
         if self._budget is not None:
             self._budget.keep(self, 0)
         self._out.clear()

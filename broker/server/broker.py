@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import ClassVar
@@ -24,10 +23,10 @@ from broker.delivery.waiting_since import WaitingSince
 from broker.errors import UnavailableError, WrongStateError
 from broker.group_commit.batcher import Batcher
 from broker.maintenance.derived_files_check import DerivedFilesCheck
-from broker.maintenance.retention import Needs, Retention
 from broker.maintenance.state_proofs import StateProofs
 from broker.metrics.broker_metrics import BrokerMetrics, MessageRates
 from broker.pop.pop import Pop
+from broker.quotas.throttle import Throttle
 from broker.remoting.access_guard import guarded
 from broker.remoting.connected_clients import ConnectedClients
 from broker.remoting.connection import Handler
@@ -47,15 +46,18 @@ from broker.server.access_setup import make_access_control, make_account_changes
 from broker.server.announcements import Announcements
 from broker.server.draining import Draining
 from broker.server.environment import BrokerLimits, Environment
+from broker.server.quota_doors import QuotaDoors
+from broker.server.raft_settings import raft_config
+from broker.server.retention_setup import make_retention, make_topic_retention
 from broker.state.commands import Proof
 from broker.state.open_transactions import OpenTransaction
-from broker.state.state_machine import BrokerStateMachine, StateMachineListener
+from broker.state.state_machine import BrokerStateMachine
+from broker.state.state_machine_listener import StateMachineListener
 from broker.topics_and_groups import system_topics
 from broker.transactions.coordinator import CheckPolicy, TransactionCoordinator
-from dledger.config import RaftConfig
 from dledger.node.node import Node
 from dledger.node.state_machine import Leadership
-from dledger.wire.features import ACCESS_CONTROL, POP
+from dledger.wire.features import ACCESS_CONTROL, POP, TOPIC_RETENTION
 from store.errors import DamagedError
 from store.index.queue_tails import amend_tails
 from store.index_rebuild import rebuild_derived, request_rebuild
@@ -101,20 +103,7 @@ class Broker(StateMachineListener):
             loop=loop,
             rng=Random(environment.rng.random()),
             on_fatal=self._failed,
-            config=replace(
-                limits.raft
-                or RaftConfig(
-                    checkpoint_seconds=config.checkpoint_seconds,
-                    scrub_bytes_per_second=config.scrub_mib_per_second << 20,
-                    scrub_pass_seconds=config.scrub_pass_seconds,
-                    snapshot_bytes_per_second=config.refill_mib_per_second << 20,
-                ),
-                heartbeat_seconds=config.heartbeat_ms / 1000,
-                election_seconds=config.election_timeout_ms / 1000,
-                disk_stall_seconds=config.disk_stall_ms / 1000,
-                preferred_leader=config.preferred_leader,
-                lease_reads=config.lease_reads,
-            ),
+            config=raft_config(config, limits),
             watermarks=retention.watermarks,
             sync_flush=config.flush == "sync",
             clock=environment.clock,
@@ -148,6 +137,7 @@ class Broker(StateMachineListener):
             topic_metrics=rates.topic_metrics,
             wall_clock=environment.wall_clock,
             rng=environment.rng,
+            loop=loop,
         )
         delivery = environment.make_delivery(
             machine=machine,
@@ -223,23 +213,27 @@ class Broker(StateMachineListener):
             ),
             access=access,
             accounts=make_account_changes(access, environment, machine, batcher, node.features),
+            throttle=(throttle := Throttle(loop.time)),
+            topic_retention=make_topic_retention(
+                retention,
+                environment,
+                node=node,
+                machine=machine,
+                batcher=batcher,
+                reader=reader,
+                settings=settings,
+            ),
         )
-        self._retention = Retention(
+        self._quotas = QuotaDoors(throttle, (ingest, delivery, pop))
+        self._retention = make_retention(
             retention,
-            store=store,
+            environment,
+            node=node,
             machine=machine,
             batcher=batcher,
             settings=settings,
-            needs=Needs(
-                refill_index=lambda: node.snapshot_sender.needed_from,
-                positions=(
-                    self.context.scheduled_messages.oldest_needed_position,
-                    self.context.transactions.oldest_needed_position,
-                ),
-            ),
-            loop=loop,
-            wall_clock=environment.wall_clock,
-            fail=node.fail,
+            scheduled_messages=scheduled_messages,
+            transactions=self.context.transactions,
         )
         self.handlers = dict(broker_handlers(self.context, self._retention))
         self.dispatch: Handler = dispatch_by_code(self.handlers)
@@ -294,6 +288,7 @@ class Broker(StateMachineListener):
         self.context.clients.start()
         self.context.rates.start()
         self._retention.start()
+        self.context.topic_retention.start()
 
     def _failed(self, error: BaseException) -> None:
         if isinstance(error, DamagedError):
@@ -307,6 +302,7 @@ class Broker(StateMachineListener):
     async def stop(self) -> None:
         """Refuses pending requests, forgets their waiters, and stops the node in order."""
         self._retention.stop()
+        self.context.topic_retention.stop()
         self.context.clients.stop()
         self.context.rates.stop()
         self.context.proofs.stop()
@@ -337,6 +333,7 @@ class Broker(StateMachineListener):
     def state_restored(self, digests: bytes) -> None:
         self.expired(self.context.machine.expired_position)  # it may be the leader's checkpoint
         self.context.proofs.restored(digests)
+        self._quotas.restored()
         for name in self.context.machine.state.settings:
             self.setting_changed(name)
 
@@ -349,10 +346,14 @@ class Broker(StateMachineListener):
     def pop_changed(self, index: int) -> None:
         self.context.node.features.used(POP, index)
 
+    def topic_retention_used(self, index: int) -> None:
+        self.context.node.features.used(TOPIC_RETENTION, index)
+
     def topics_changed(self) -> None:
         self.announcements.refresh()
 
     def setting_changed(self, name: str) -> None:
+        self._quotas.setting_changed(name, self.context.machine.state.settings[name])
         if name == LOG_LEVEL:
             level = self.context.settings.log_level
             self._set_log_level(level)

@@ -30,6 +30,7 @@ from broker.state.commands import (
     PutGroup,
     PutSetting,
     PutTopic,
+    PutTopicRetention,
     Schedule,
     Timer,
 )
@@ -147,11 +148,16 @@ class BrokerState:
                 self._apply_pop(command)
             case PutTopic():
                 replaced = self.topics.get(command.name)
-                config = self.topics[command.name] = command.config
+                config = self.topics[command.name] = command.config(replaced)
                 self.queue_count += config.queues - self._counted(command.name, replaced)
                 self.topics_version = self.topics_version.next(command.timestamp_ms)
             case DeleteTopic():
                 self._delete_topic(command)
+            case PutTopicRetention(name, retention_ms, now_ms):
+                found = self.topics.get(name)
+                if found is not None and found is not self.system.get(name):
+                    self.topics[name] = replace(found, retention_ms=retention_ms)
+                    self.topics_version = self.topics_version.next(now_ms)
             case PutGroup():
                 self.groups[command.name] = command.config
                 self.groups_version = self.groups_version.next(command.timestamp_ms)
@@ -176,9 +182,9 @@ class BrokerState:
                     del self.transactions[offset]
             case CheckTransaction(offset, position, now_ms):
                 if self._is_open(offset, position):
-                    found = self.transactions[offset]
-                    self.transactions[offset] = found._replace(
-                        checks=found.checks + 1, checked_ms=now_ms
+                    opened = self.transactions[offset]
+                    self.transactions[offset] = opened._replace(
+                        checks=opened.checks + 1, checked_ms=now_ms
                     )
             case Expire(position):
                 # Only a nearly full disk drops open transactions with the rest.
@@ -243,7 +249,7 @@ class BrokerState:
             (
                 STATE_VERSION,
                 [
-                    fields_of(topic)
+                    topic_row(topic)
                     for name, topic in sorted(self.topics.items())
                     if topic is not self.system.get(name)
                 ],
@@ -341,6 +347,12 @@ def changed_by(queue: PopQueue | None, command: PopCommand | CommitOffset) -> Po
         case CommitOffset() if queue is not None:
             queue.commit(command.offset)
     return queue
+
+
+def topic_row(topic: TopicConfig) -> tuple[object, ...]:
+    """The fields of a topic; without its retention, as before there was one, if it has none."""
+    fields = fields_of(topic)
+    return fields if topic.retention_ms else fields[:-1]
 
 
 def fields_of(

@@ -5,6 +5,8 @@ array is a name followed by the fields of the class below, in order::
 
     ["topic", name, read queues, write queues, perm, sys flag, order, timestamp ms]
     ["delete-topic", name, timestamp ms]
+    ["topic-retention", name, ms, timestamp ms]
+    ["trim", topic, queue id, offset]
     ["group", name, consume, from min, broadcast, retry queues, retry times, broker id,
               broker id when slow, notify, timestamp ms]
     ["delete-group", name, remove offsets, timestamp ms]
@@ -27,8 +29,9 @@ array is a name followed by the fields of the class below, in order::
 
 The leader takes timestamps once: replicas that apply a command never look at a clock. For ``proof``
 see :mod:`broker.maintenance.state_proofs`, for ``access`` :mod:`broker.security.accounts`, for
-those of POP :mod:`broker.state.pop_queues`; ``runs`` are ascending offsets, as the first i64 and
-the count u32 of each run. All these are written only if all members know them
+``topic-retention`` and ``trim`` :mod:`broker.maintenance.topic_retention`, for those of POP
+:mod:`broker.state.pop_queues`; ``runs`` are ascending offsets, as the first i64 and the count u32
+of each run. All these are written only if all members know them
 (:mod:`dledger.wire.features`), and so is every later command.
 A name or a shape that this version does not know is a broken invariant and not a bad request.
 Everybody must apply what a majority has committed, or the node has to stop.
@@ -70,9 +73,9 @@ class PutTopic(NamedTuple):
             timestamp_ms,
         )
 
-    @property
-    def config(self) -> TopicConfig:
-        return TopicConfig(*self[:-1])
+    def config(self, known: TopicConfig | None) -> TopicConfig:
+        """The topic then; ``known`` is the topic before. Its retention stays."""
+        return TopicConfig(*self[:-1], 0 if known is None else known.retention_ms)
 
 
 class DeleteTopic(NamedTuple):
@@ -80,6 +83,22 @@ class DeleteTopic(NamedTuple):
 
     name: str
     timestamp_ms: int
+
+
+class PutTopicRetention(NamedTuple):
+    """A topic that exists keeps its messages for so long; 0: as long as the log does."""
+
+    name: str
+    retention_ms: int
+    timestamp_ms: int
+
+
+class Trim(NamedTuple):
+    """The queue begins at ``offset``: its topic does not keep what is before."""
+
+    topic: str
+    queue_id: int
+    offset: int
 
 
 class PutGroup(NamedTuple):
@@ -266,6 +285,8 @@ class Proof(NamedTuple):
 Command: TypeAlias = (
     PutTopic
     | DeleteTopic
+    | PutTopicRetention
+    | Trim
     | PutGroup
     | DeleteGroup
     | CommitOffset
@@ -284,6 +305,8 @@ Command: TypeAlias = (
 _CLASSES: dict[str, type[Command]] = {
     "topic": PutTopic,
     "delete-topic": DeleteTopic,
+    "topic-retention": PutTopicRetention,
+    "trim": Trim,
     "group": PutGroup,
     "delete-group": DeleteGroup,
     "offset": CommitOffset,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Generic, Protocol, TypeVar
 
-from broker.state.broker_state import BrokerState, TimerProgress, fields_of
+from broker.state.broker_state import BrokerState, TimerProgress, fields_of, topic_row
 from broker.state.commands import (
     CheckTransaction,
     Command,
@@ -28,6 +28,8 @@ from broker.state.commands import (
     PopWait,
     PutGroup,
     PutTopic,
+    PutTopicRetention,
+    Trim,
 )
 from broker.state.pop_queues import PopKey, unpack_runs, unpack_waiting
 from broker.topics_and_groups import TopicConfig
@@ -138,13 +140,15 @@ class StateDigests:
                 self._mark_deliveries(command[:3], offsets)
             case PopChange():
                 self._mark_deliveries(command[:3], (command.offset,))
-            case PutTopic(name):
+            case PutTopic(name) | PutTopicRetention(name):
                 self._topics.dirty[name] = None
             case DeleteTopic(name):
                 self._topics.dirty[name] = None
                 for queue_id in self._queues.of_topic(name):
                     self.queues.dirty[name, queue_id] = None
                 self._mark_pop_queues(self._machine.state.pop.keys_of(topic=name))
+            case Trim(topic, queue_id, _):
+                self.queues.dirty[topic, queue_id] = None
             case PutGroup(name):
                 self._groups.dirty[name] = None
             case DeleteGroup(name):
@@ -220,7 +224,7 @@ class StateDigests:
         topic: TopicConfig | None = self._machine.state.topics.get(name)
         if topic is None or topic is self._machine.state.system.get(name):
             return None
-        return fields_of(topic)
+        return topic_row(topic)
 
     def _group(self, name: str) -> object:
         group = self._machine.state.groups.get(name)

@@ -22,13 +22,16 @@ from broker.state.commands import (
     PutAccess,
     PutSetting,
     PutTopic,
+    PutTopicRetention,
     StoreRequests,
+    Trim,
     decode_commands,
 )
-from broker.state.open_transactions import OpenTransaction, open_transaction_of
+from broker.state.open_transactions import open_transaction_of
 from broker.state.queue_expiry import QueueFirsts, first_offsets
 from broker.state.recent_entries import RecentEntries
 from broker.state.state_digests import StateDigests
+from broker.state.state_machine_listener import StateMachineListener
 from broker.topics_and_groups import HALF_TOPIC, TopicConfig
 from dledger.errors import InvariantError, SafetyProperty
 from dledger.node.state_machine import Leadership
@@ -58,41 +61,6 @@ _FirstOffsets: TypeAlias = dict[tuple[str, int], int]
 _STORE_TIMESTAMP = Struct(">q")
 STORE_TIMESTAMP_AT = 56
 """The place of the store time in a record with an IPv4 born host, as all of ours have."""
-
-
-class StateMachineListener:
-    """The reactions of the rest of the broker to an applied entry; by itself nothing."""
-
-    def messages_arrived(self, topic: str, queue_id: int, rows: Bytes) -> None:
-        """Messages were added to a queue; ``rows`` are their ConsumeQueue rows."""
-
-    def transaction_opened(self, offset: int, transaction: OpenTransaction) -> None:
-        """A half message was stored at ``offset``."""
-
-    def topics_changed(self) -> None:
-        """A topic was created, changed or deleted."""
-
-    def setting_changed(self, name: str) -> None:
-        """A setting was changed."""
-
-    def expired(self, position: int) -> None:
-        """The commit log below ``position`` has expired, and the newest checkpoint on disk says so.
-        Told again after each checkpoint: the log keeps what older ones need."""
-
-    def state_restored(self, digests: bytes) -> None:
-        """The state is that of a checkpoint; ``digests`` are of it."""
-
-    def proof_applied(self, index: int, proof: Proof, digests: bytes) -> None:
-        """The entry of that index holds the command; ``digests`` are of the state after it."""
-
-    def access_changed(self, index: int) -> None:
-        """The entry of that index changes an account, or the white list."""
-
-    def pop_changed(self, index: int) -> None:
-        """The entry of that index has commands of POP."""
-
-    def leadership_changed(self, leadership: Leadership) -> None:
-        """The leader changed, or this node may now serve as leader or no longer."""
 
 
 class BrokerCheckpointWork:
@@ -342,8 +310,10 @@ class BrokerStateMachine:
                 case DeleteTopic():
                     self._empty_queues(command.name)
                     topics_changed = True
-                case PutTopic():
+                case PutTopic() | PutTopicRetention():
                     topics_changed = True
+                case Trim():
+                    self._trim(command)
                 case PutAccess():
                     self.listener.access_changed(entry.index)
                 case Expire():
@@ -351,6 +321,8 @@ class BrokerStateMachine:
             self.state.apply(command)
             if isinstance(command, PutSetting):
                 self.listener.setting_changed(command.name)
+            elif isinstance(command, PutTopicRetention | Trim):
+                self.listener.topic_retention_used(entry.index)
         if pop_changed:
             self.listener.pop_changed(entry.index)
         if topics_changed:
@@ -366,6 +338,14 @@ class BrokerStateMachine:
             start: time for start, time in self.segment_times.items() if start >= kept
         }
         self.expired_position = max(self.expired_position, position)
+
+    def _trim(self, command: Trim) -> None:
+        """The leader has looked the offset up: a replica only follows. Rows and records stay until
+        the log expires."""
+        queue = self._queues.get(command.topic, command.queue_id)
+        if queue is not None:
+            offset = min(command.offset, queue.end_offset)
+            queue.first_offset = max(queue.first_offset, offset)
 
     def _empty_queues(self, topic: str) -> None:
         """The queues of a deleted topic stay, empty: created again they go on where they ended,

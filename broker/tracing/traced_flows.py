@@ -13,6 +13,7 @@ from broker.errors import REFUSALS, RefusedError
 from broker.group_commit.pending_batch import StoredEarlier
 from broker.ingest.ingest import Ingest
 from broker.ingest.send_request import Sender, SendRequest
+from broker.quotas.throttle import Caller
 from broker.tracing.message_tracer import MessageTracer, fail
 from dledger.errors import ProposeError
 from store.errors import StoreError
@@ -26,30 +27,28 @@ class TracedIngest(Ingest):
         super().__init__(**parts)
         self._tracer = tracer
 
-    def submit(self, request: SendRequest, body: Bytes, born_host: bytes, waiter: Sender) -> None:
+    def submit(self, request: SendRequest, body: Bytes, born_host: bytes, waiter: Sender) -> float:
         """See :class:`~broker.ingest.ingest.Ingest`."""
         send = self._tracer.begin_send(request.topic, request.properties)
         if send is None:
-            super().submit(request, body, born_host, waiter)
-            return
+            return super().submit(request, body, born_host, waiter)
         traced = TracedSender(self._tracer, send, waiter)
         try:
-            super().submit(request, body, born_host, traced)
+            return super().submit(request, body, born_host, traced)
         except REFUSALS as error:
             traced.refused(error)
             raise
 
     def submit_batch(
         self, request: SendRequest, body: bytes, born_host: bytes, waiter: Sender
-    ) -> None:
+    ) -> float:
         """See :class:`~broker.ingest.ingest.Ingest`."""
         send = self._tracer.begin_send_batch(request.topic, body)
         if send is None:
-            super().submit_batch(request, body, born_host, waiter)
-            return
+            return super().submit_batch(request, body, born_host, waiter)
         traced = TracedSender(self._tracer, send, waiter)
         try:
-            super().submit_batch(request, body, born_host, traced)
+            return super().submit_batch(request, body, born_host, traced)
         except REFUSALS as error:
             traced.refused(error)
             raise
@@ -74,6 +73,10 @@ class TracedSender:
     def queue_id(self, queue_id: int) -> None:
         self._waiter.queue_id = queue_id
         self._send.set_attribute("messaging.destination.partition.id", str(queue_id))
+
+    def caller(self) -> Caller:
+        """See :class:`~broker.ingest.send_request.Sender`."""
+        return self._waiter.caller()
 
     def stored(
         self, first_offset: int, positions: Sequence[int], earlier: StoredEarlier | None = None

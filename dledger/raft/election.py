@@ -138,8 +138,8 @@ class Elections:
         if result is VoteResult.LOST:
             split = raft_state.role is Role.CANDIDATE
             raft_state.become_follower(raft_state.term, None, now)
-            if split:
-                raft_state.hasten_election(now)
+            if split or raft_state.hurries:
+                raft_state.try_again(now)
         elif result is VoteResult.WON:
             if raft_state.role is Role.PRE_CANDIDATE:
                 self.campaign(now, pre_vote=False)

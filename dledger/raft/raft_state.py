@@ -90,6 +90,9 @@ class RaftState:
         self._config = config
         self._rng = rng
         self._election_backoff = 1.0
+        self.hurries = False
+        """Whether the leader was lost, and no other was heard since."""
+        self._hurry_seconds = config.lost_leader_seconds
 
     # --- waiting
 
@@ -100,12 +103,25 @@ class RaftState:
     def hasten_election(self, now: float) -> None:
         """The next election is close: the leader, or an election, is lost.
 
+        The closer, the more likely two nodes call one at the same moment, or before the others know
+        that the leader is lost. So each vain try doubles what is drawn from, until one is heard.
         Where leases count on this node it elects nobody before they end, not even itself.
         """
+        self.hurries = True
         config, begins = self._config, now
         if config.lease_reads:
             begins = max(now, self.leader_heard_at + config.election_seconds)
-        self.election_at = min(self.election_at, begins + self._draw(config.lost_leader_seconds))
+        self.election_at = min(self.election_at, begins + self._draw(self._hurry_seconds))
+
+    def try_again(self, now: float) -> None:
+        """An election, or the question for one, was lost; the leader was lost before."""
+        self._hurry_seconds = min(2 * self._hurry_seconds, self._config.election_seconds)
+        self.hasten_election(now)
+
+    def _led(self) -> None:
+        """There is a leader: the next loss is the first one again."""
+        self.hurries = False
+        self._hurry_seconds = self._config.lost_leader_seconds
 
     def back_off_elections(self) -> None:
         """From now on half as often as before."""
@@ -235,6 +251,7 @@ class RaftState:
         """The election of this term is won."""
         self.role = Role.LEADER
         self.leader = self.node
+        self._led()
         self.leader_state = LeaderState(
             node=self.node,
             incarnation=self.incarnation,
@@ -275,6 +292,7 @@ class RaftState:
             self.leader_heard_at = self._led_at = now
             self.removed = False
             self._election_backoff = 1.0
+            self._led()
             self.wait(now)
         return True
 

@@ -19,7 +19,10 @@ POP = "pop"
 STATE_PROOF = "state-proof"
 """The command ``proof``, and the message :class:`~dledger.wire.service_messages.StateReport`."""
 
-FEATURES: tuple[str, ...] = (ACCESS_CONTROL, POP, STATE_PROOF)
+TOPIC_RETENTION = "topic-retention"
+"""The commands ``topic-retention`` and ``trim``."""
+
+FEATURES: tuple[str, ...] = (ACCESS_CONTROL, POP, STATE_PROOF, TOPIC_RETENTION)
 """What this program knows; sorted."""
 
 FEATURES_MAX = 64

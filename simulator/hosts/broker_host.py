@@ -6,9 +6,11 @@ sockets below the remoting port. There is no HTTP port.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from types import UnionType
 
 from broker.config.node_addresses import Member
 from broker.config.node_config import NodeConfig
@@ -19,7 +21,14 @@ from broker.server.broker import Broker
 from broker.server.broker_server import open_broker
 from broker.server.environment import BrokerLimits
 from broker.server.environment import Environment as BrokerEnvironment
-from broker.state.commands import Command, Expire, PopCommand, Proof
+from broker.state.commands import (
+    Command,
+    Expire,
+    PopCommand,
+    Proof,
+    PutTopicRetention,
+    Trim,
+)
 from broker.state.queue_expiry import QueueFirsts
 from broker.state.recent_entries import RecentEntries
 from broker.state.state_machine import BrokerStateMachine
@@ -27,7 +36,7 @@ from dledger.node.node import Node
 from dledger.node.service import Service
 from dledger.node.state_machine import Leadership
 from dledger.wire.endpoint import Endpoint
-from dledger.wire.features import FEATURES, POP, STATE_PROOF
+from dledger.wire.features import FEATURES, POP, STATE_PROOF, TOPIC_RETENTION
 from simulator.engine.disk_executor import executors_of
 from simulator.engine.violation import Violation
 from simulator.hosts.host import (
@@ -53,6 +62,8 @@ RECENT_BYTES = 16 << 10
 
 PROOF_MS = 400
 
+TOPIC_RETENTION_MS = 1_000
+
 ACCESS_CONTROLLED = SecurityConfig(directory="/security", access_control=ENFORCING)
 
 EXPIRED_SHARE = 0.7
@@ -72,6 +83,17 @@ class BrokerSettings:
     transaction_check_interval_ms: int = 30_000
     secrets: ClusterSecrets | None = None
     """With them, access control is enforced."""
+    trimmed_topic: str = ""
+    """This topic keeps its messages for :data:`TOPIC_RETENTION_MS`: faults that would choose where
+    the log begins have its leader look, in turn."""
+
+
+NEEDING: Mapping[str, type | UnionType] = {
+    POP: PopCommand,
+    STATE_PROOF: Proof,
+    TOPIC_RETENTION: PutTopicRetention | Trim,
+}
+"""The commands that need a feature."""
 
 
 class ObservedStateMachine(BrokerStateMachine):
@@ -102,8 +124,9 @@ class ObservedStateMachine(BrokerStateMachine):
         """See :class:`BrokerStateMachine`."""
         if len(self.features) < len(FEATURES):
             for each in commands:
-                if (isinstance(each, Proof) and STATE_PROOF not in self.features) or (
-                    isinstance(each, PopCommand) and POP not in self.features
+                if any(
+                    isinstance(each, kinds) and feature not in self.features
+                    for feature, kinds in NEEDING.items()
                 ):
                     raise Violation("a program is given a command that it does not know")
         return super()._apply_commands(commands, entry, expired)
@@ -149,6 +172,15 @@ class ObservedBroker(Broker):
         retention._policy = replace(policy, log_bytes_max=log_bytes_max)
         retention._check()
         retention._policy = policy
+
+    def trim(self, topic: str) -> None:
+        """The topic keeps its messages for a short time, from now on; the leader looks now."""
+        retention, batcher = self.context.topic_retention, self.context.batcher
+        known = batcher.topic(topic) if batcher.serving else None
+        if known is not None and not known.retention_ms:
+            with suppress(UnavailableError):
+                batcher.add_command(retention.command(topic, TOPIC_RETENTION_MS))
+        retention.look()
 
 
 def members_of(group: GroupConfig) -> dict[str, Member]:
@@ -252,5 +284,8 @@ class BrokerHost(Host):
         batcher, end = self.broker.context.batcher, self.state_machine.applied_end
         if self.settings.retains:
             self.broker.retain(int((1 - EXPIRED_SHARE) * end))
+        elif self.settings.trimmed_topic and node.applied_index % 2:
+            if TOPIC_RETENTION in self.features:  # an earlier program has no such thing
+                self.broker.trim(self.settings.trimmed_topic)
         elif batcher.serving:
             batcher.add_command(Expire(int(EXPIRED_SHARE * end)))

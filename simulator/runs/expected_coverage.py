@@ -49,6 +49,7 @@ EXPECTED_IN_BROKER_RUNS = (
     "leader stepped down while it refilled a follower",
     "log expired",
     "member of an earlier program",
+    "message given up by the retention of its topic",
     "message passed over by an expression",
     "message removed before it was delivered",
     "NameServer asked in a calm phase",

@@ -27,6 +27,7 @@ from simulator.worlds.registry import (
     NODES,
     POP,
     PUSHING,
+    RETENTION,
     STALE_ROUTES,
     TRANSACTIONS,
     WAITING,
@@ -187,6 +188,7 @@ PROFILES = {
         Profile("stale-routes", "clients with old routes", 1 / 3, (1, 100), (STALE_ROUTES,)),
         Profile("pop", "groups that receive by POP", 1 / 3, (1, 100), (POP,)),
         Profile("accounts", "access control, and who gets round it", 1 / 3, (1, 100), (ACCOUNTS,)),
+        Profile("retention", "a topic keeps less than the log", 1 / 3, (1, 100), (RETENTION,)),
         Profile("waiting", "messages that wait for their time", 1 / 3, (1, 100), (WAITING,)),
         Profile(
             "nightly",
@@ -208,6 +210,7 @@ PROFILES = {
                 STALE_ROUTES,
                 POP,
                 ACCOUNTS,
+                RETENTION,
             ),
             ALL_KINDS,
             thorough=True,

@@ -49,6 +49,7 @@ LOOKUPS = "lookups"
 GROUPS = "groups"
 STALE_ROUTES = "stale-routes"
 POP = "pop"
+RETENTION = "retention"
 ACCOUNTS = "accounts"
 CALM_POP = "calm-pop"
 CALM_WAITING = "calm-waiting"
@@ -113,6 +114,7 @@ WORLDS: Mapping[str, World[Any]] = {
     STALE_ROUTES: _brokers(StaleRoutes),
     POP: _brokers(PopGroups),
     CALM_POP: _brokers(PopGroups, settings=SHARED_CALM),
+    RETENTION: _brokers(settings=replace(BUSY, broker=BrokerSettings(trimmed_topic=TOPICS[1]))),
     ACCOUNTS: World(
         WHOLE_BROKERS,
         (_names_of_account_topics, Accounts),

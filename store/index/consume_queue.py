@@ -10,7 +10,7 @@ to places that follow each other.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 
 from crc32c import crc32c
 
@@ -41,6 +41,7 @@ class QueueFlush:
 
     def run(self, *, sync: bool = True) -> None:
         """Writes, and syncs unless somebody else will. Blocks; runs on a background thread."""
+        self._queue.cut_leftovers()
         self.tail = self._queue.write_sealed(self._queue.tail, self._rows, sync=sync)
 
     def finish(self) -> None:
@@ -54,7 +55,7 @@ class ConsumeQueue(QueueRows):
     Used on the event loop, but for what says otherwise. ``first_offset`` moves as the log expires.
     """
 
-    __slots__ = ("_recent", "first_offset", "tail")
+    __slots__ = ("_found", "_recent", "first_offset", "tail")
 
     def __init__(
         self, files: OpenFiles, directory: str, rows_per_file: int = ROWS_PER_FILE
@@ -64,6 +65,8 @@ class ConsumeQueue(QueueRows):
         self.tail = Tail(0)
         """Of the rows on the disk."""
         self.first_offset = 0
+        self._found = False
+        """Whether a process before may have left rows behind the tail."""
 
     @property
     def end_offset(self) -> int:
@@ -209,14 +212,23 @@ class ConsumeQueue(QueueRows):
     # --- start and expiry
 
     def restore(self, first_offset: int, tail: Tail) -> None:
-        """Takes over what a checkpoint covers; rows behind ``tail`` are cut: they will come again.
+        """Takes over what a checkpoint covers; rows behind ``tail`` will come again.
 
-        Rows that are missing below are found when they are read.
+        No file is looked at: there may be very many queues. Rows that are missing below the tail
+        are found when they are read, and nobody reads what a process that died may have left behind
+        it. That is cut before the first rows are written.
         """
-        fs = self._files.fs
         self.first_offset = first_offset
         self._recent = bytearray()
         self.tail = tail
+        self._found = True
+
+    def cut_leftovers(self) -> None:
+        """Removes what lies behind the tail since :meth:`restore`. On the background thread."""
+        if not self._found:
+            return
+        self._found = False
+        fs, tail = self._files.fs, self.tail
         per_file = self.rows_per_file
         behind = segment_name(-(-tail.end // per_file) * per_file * ROW_SIZE)
         names = fs.list_directory(self._directory) if fs.exists(self._directory) else []
@@ -233,9 +245,9 @@ class ConsumeQueue(QueueRows):
             (path + SEAL_SUFFIX, seal_byte(block, per_file)),
         ):
             # Of a block that cannot be read nothing can be cut. What is behind is written over.
-            with suppress(OSError):
-                if fs.exists(name) and self._files.get(name).size() > size:
-                    self._files.get(name).truncate(size)
+            with suppress(OSError), closing(fs.open(name)) as file:
+                if file.size() > size:
+                    file.truncate(size)
 
     def expire(self, position: int) -> None:
         """Forgets the rows whose record lies below ``position``, and files that hold only such."""

@@ -189,11 +189,9 @@ class QueueRows:
 
     def _write_pieces(self, pieces: Sequence[tuple[str, int, Bytes]], *, sync: bool) -> None:
         files, fs = self._files, self._files.fs
-        if pieces:
-            fs.make_directories(self._directory, sync=sync)
         named = all(files.is_named(path) and fs.exists(path) for path, _, _ in pieces)
         for path, byte, data in pieces:
-            file = fs.open(path, create=True)
+            file = self._open_to_write(path, sync=sync)
             try:
                 # What else an unreadable block had is made again from the log.
                 overwrite_blocks(file, data, byte, may_cut=True)
@@ -205,3 +203,12 @@ class QueueRows:
             fs.sync_directory(self._directory)
             for path, _, _ in pieces:
                 files.note_named(path)
+
+    def _open_to_write(self, path: str, *, sync: bool) -> File:
+        """The file, made with its directory where there is none."""
+        fs = self._files.fs
+        try:
+            return fs.open(path)
+        except FileNotFoundError:
+            fs.make_directories(self._directory, sync=sync)
+            return fs.open(path, create=True)

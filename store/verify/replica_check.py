@@ -16,7 +16,13 @@ from store.verify.index.entry_index_check import EntryIndexCheck, index_row
 from store.verify.index.key_index_digests import KeyDigests
 from store.verify.log.batch_check import BatchMismatchError, check_batch
 from store.verify.log.batch_columns import BatchColumns, TopicNumbers, plain_columns, read_columns
-from store.verify.log.log_commands import EntryCommands, FileCommand, StatedProof, commands_of
+from store.verify.log.log_commands import (
+    EntryCommands,
+    FileCommand,
+    QueueTrim,
+    StatedProof,
+    commands_of,
+)
 from store.verify.log.log_walk import DamagedLogWalk, LogWalk
 from store.verify.log.queue_row_runs import QueueRowRuns
 from store.verify.named_entries_check import NamedEntriesCheck
@@ -286,6 +292,8 @@ class ReplicaCheck:
                     self._state,
                     has_messages=bool((columns.runs.entries == number).any()),
                 )
+            elif isinstance(command, QueueTrim):
+                self._queues.trim(command, covered=self._is_covered)
             elif isinstance(command, str):
                 self._queues.empty(command, covered=self._is_covered)
             else:

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 import click
 
-from broker.cli.local_cluster.bench_cluster import temporary_cluster
+from broker.cli.local_cluster.temporary_cluster import temporary_cluster
 from broker.cli.terminal.options import DIRECTORY
 
 

@@ -25,16 +25,19 @@ ROOMS: dict[str, frozenset[str]] = {
         "filter": "errors limits",
         "topics_and_groups": "errors",
         "security": "errors system topics_and_groups",
+        "quotas": "limits",
         # The replicated state, and what stores through it.
         "state": "limits topics_and_groups",
-        "config": "security state system",
+        "config": "quotas security state system",
         "certificates": "config system",
         "group_commit": "limits state topics_and_groups",
         # Frames, connections, and who is connected. Flows push to clients over them.
         "remoting/protocol": "limits",
         "remoting": "errors filter limits remoting/protocol security",
         # The flows.
-        "delivery": ("config errors filter group_commit limits metrics state topics_and_groups"),
+        "delivery": (
+            "config errors filter group_commit limits metrics quotas state topics_and_groups"
+        ),
         "scheduled": "delivery errors group_commit state topics_and_groups",
         "retry": "delivery errors group_commit limits metrics scheduled state topics_and_groups",
         "transactions": (
@@ -42,17 +45,20 @@ ROOMS: dict[str, frozenset[str]] = {
             " topics_and_groups"
         ),
         "ingest": (
-            "config delivery errors group_commit limits metrics retry scheduled state"
+            "config delivery errors group_commit limits metrics quotas retry scheduled state"
             " topics_and_groups transactions"
         ),
         "pop": (
-            "delivery errors group_commit ingest limits metrics retry scheduled state"
+            "delivery errors group_commit ingest limits metrics quotas retry scheduled state"
             " topics_and_groups"
         ),
-        "maintenance": "config errors group_commit limits security state topics_and_groups",
+        "maintenance": (
+            "config delivery errors group_commit limits security state topics_and_groups"
+        ),
         # All parts of one broker by name: what the wires and the answers to operators reach.
         "context": (
-            "config delivery group_commit ingest maintenance metrics pop remoting remoting/protocol"
+            "config delivery group_commit ingest maintenance metrics pop quotas remoting"
+            " remoting/protocol"
             " scheduled security state transactions"
         ),
         "admin": (
@@ -63,23 +69,24 @@ ROOMS: dict[str, frozenset[str]] = {
         # The wires.
         "remoting/processors": (
             "admin config context delivery errors filter group_commit ingest limits maintenance"
-            " metrics pop remoting remoting/protocol security state topics_and_groups"
+            " metrics pop quotas remoting remoting/protocol security state topics_and_groups"
         ),
         "http": (
-            "admin change_notice config context delivery errors group_commit ingest limits metrics"
-            " prometheus remoting remoting/protocol security"
+            "admin change_notice config context delivery errors group_commit ingest limits"
+            " metrics prometheus quotas remoting remoting/protocol security"
         ),
         "grpc/protocol": "",
         "grpc": (
             "config context delivery errors filter group_commit grpc/protocol ingest limits pop"
-            " remoting remoting/processors remoting/protocol security system topics_and_groups"
+            " quotas remoting remoting/processors remoting/protocol security system"
+            " topics_and_groups"
         ),
         # OpenTelemetry: the doors of ingest and delivery, traced.
-        "tracing": "delivery errors group_commit ingest",
+        "tracing": "delivery errors group_commit ingest quotas",
         # One broker, assembled; and one NameServer.
         "server": (
-            "admin change_notice config context delivery errors grpc group_commit http ingest"
-            " limits maintenance metrics pop prometheus remoting remoting/processors"
+            "admin change_notice config context delivery errors group_commit grpc http ingest"
+            " limits maintenance metrics pop prometheus quotas remoting remoting/processors"
             " remoting/protocol scheduled security state system topics_and_groups tracing"
             " transactions"
         ),
@@ -94,7 +101,10 @@ ROOMS: dict[str, frozenset[str]] = {
             "client client/route remoting remoting/protocol system topics_and_groups"
         ),
         "client/__init__": "client client/consumer client/producer security",
-        "bench": "client client/consumer client/producer grpc/protocol remoting/protocol system",
+        "bench": (
+            "client client/consumer client/producer filter grpc/protocol remoting"
+            " remoting/protocol system"
+        ),
         # The command line.
         "cli/terminal": "client delivery remoting/protocol security system topics_and_groups",
         "cluster_admin": (
@@ -114,13 +124,15 @@ ROOMS: dict[str, frozenset[str]] = {
             " metrics remoting/protocol topics_and_groups"
         ),
         "console": "admin cli/terminal console/actions console/pages console/visits context http",
-        "cli/local_cluster": "bench cluster_admin cli/terminal config remoting/protocol system",
+        "cli/local_cluster": "cluster_admin cli/terminal config remoting/protocol system",
+        "cli/benchmark": "bench cli/local_cluster cli/terminal cluster_admin",
         "cli/backup": "admin cluster_admin cli/local_cluster cli/terminal config",
         "cli/mirror": "cli/terminal client client/producer cluster_admin remoting/protocol",
         "cli/commands": (
-            "admin bench cli/backup cli/mirror cluster_admin cli/local_cluster cli/terminal client"
-            " client/consumer certificates client/producer config delivery filter limits nameserver"
-            " remoting/protocol security server system topics_and_groups"
+            "admin bench certificates cli/backup cli/benchmark cli/local_cluster cli/mirror"
+            " cli/terminal client client/consumer client/producer cluster_admin config"
+            " delivery filter limits nameserver quotas remoting/protocol security server"
+            " system topics_and_groups"
         ),
         "cli": "cli/terminal",
         "__main__": "cli",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
+from typing import Any
 
 import pytest
 
@@ -213,3 +215,41 @@ def test_what_clients_told_of_a_message_is_shown_by_time(shared_cluster: Running
     assert lines[1].split() == ["2023-11-14T22:13:20.000+00:00", "sent", "makers", "7", "-", "-"]
     other = shared_cluster.dledger("message", "trace", "0" * 32, code=1)
     assert "no client has told of a message" in other.stderr
+
+
+def test_a_topic_keeps_its_messages_no_longer_than_it_says_on_all_nodes(
+    shared_cluster: RunningCluster, stocked: str
+) -> None:
+    def minima() -> set[int]:
+        return {each["min_offset"] for each in described()["queues"]}
+
+    def described() -> dict[str, Any]:
+        found: dict[str, Any] = shared_cluster.ask("topic", "describe", stocked)
+        return found
+
+    assert minima() == {0}
+    refused = shared_cluster.dledger(
+        "topic", "alter", stocked, "--retention", "1000d", code=1
+    ).stderr
+    assert "the log of all topics goes after" in refused
+    shared_cluster.dledger("topic", "alter", stocked, "--retention", "2s")
+    assert {*described()["retention_ms"].values()} == {2000}
+    (listed,) = [
+        each
+        for each in shared_cluster.ask("topic", "list", "--long")["topics"]
+        if each["topicName"] == stocked
+    ]
+    assert (listed["retention.ms"], listed["broker"]) == (2000, shared_cluster.group)
+    table = shared_cluster.dledger("topic", "list", "--long").stdout
+    assert re.search(rf"^{stocked} .* 2s$", table, re.MULTILINE)
+    began = time.time()
+    while minima() == {0}:
+        assert time.time() < began + 60
+        time.sleep(0.5)
+    assert looked(shared_cluster, stocked) == []
+    leader = shared_cluster.leader()
+    other = next(node for node in shared_cluster.nodes if node != leader)
+    shared_cluster.dledger("leader", "transfer", shared_cluster.group, other)
+    assert minima() != {0}
+    shared_cluster.dledger("topic", "alter", stocked, "--retention", "unset")
+    assert {*described()["retention_ms"].values()} == {None}

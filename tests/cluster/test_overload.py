@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.bench.cpu_time import cpu_seconds
+from broker.bench.process_usage import cpu_seconds
 from broker.remoting.client import RemotingClient
 from broker.remoting.protocol.codes import RequestCode
 from broker.remoting.protocol.frame import encode_request

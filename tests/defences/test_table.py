@@ -12,7 +12,9 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "defences.md"
 ID = re.compile(r"\b[A-Z]\d+[a-z]*\b")
 COLUMNS = 5
-SEEDS = re.compile(r"(\w+): (\d+), (?:damage |attacker |accounts )?(?:~?(\d+)\*?|not in (\d+)|\?)")
+SEEDS = re.compile(
+    r"(\w+): (\d+), (?:damage |attacker |accounts |retention )?(?:~?(\d+)\*?|not in (\d+)|\?)"
+)
 BUDGET = 200
 
 

@@ -19,8 +19,10 @@ from broker.state.commands import (
     PutGroup,
     PutSetting,
     PutTopic,
+    PutTopicRetention,
     Schedule,
     Timer,
+    Trim,
     encode_commands,
 )
 from broker.topics_and_groups import GroupConfig, TopicConfig
@@ -86,6 +88,8 @@ COMMANDS: Sequence[Command] = (
     CheckTransaction(1, 4000, 1_700_000_000_000),
     PutSetting("fileReservedTime", "48"),
     PutAccess("someone", b""),
+    PutTopicRetention("orders", 3_600_000, 1_700_000_000_000),
+    Trim("orders", 0, 17),
     DeleteTopic("orders", 1_700_000_000_000),
 )
 

@@ -64,6 +64,8 @@ def read(value: Any, shape: str) -> Any:
 
 def read_array(value: Any, shape: Shape) -> dict[str, Any]:
     assert type(value) is list
+    if shape == ARRAYS["topic"] and len(value) == len(shape) - 1:
+        value = [*value, 0]  # a topic without a retention
     assert len(value) == len(shape), f"{value!r} has not the fields {shape}"
     return {name: read(each, kind) for (name, kind), each in zip(shape, value, strict=True)}
 
@@ -78,11 +80,13 @@ def read_commands(data: bytes) -> list[tuple[str, dict[str, Any]]]:
     return [(name, read_array(rest, COMMANDS[name])) for name, *rest in msgpack.unpackb(data)]
 
 
-TOPIC = TopicConfig("orders", 3, 5, 6, 7, order=True)
+TOPIC = TopicConfig("orders", 3, 5, 6, 7, order=True, retention_ms=3_600_000)
 GROUP = GroupConfig("g", True, False, True, 2, 17, 1, 3, False)
 EVERY: list[code.Command] = [
     code.PutTopic.of(TOPIC, 11),
     code.DeleteTopic("orders", 12),
+    code.PutTopicRetention("orders", 3_600_000, 13),
+    code.Trim("orders", 2, 9),
     code.PutGroup.of(GROUP, 13),
     code.DeleteGroup("g", remove_offsets=True, timestamp_ms=14),
     code.CommitOffset("g", "orders", 2, 9),

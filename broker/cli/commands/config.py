@@ -9,8 +9,8 @@ from broker.cli.terminal.command_error import UsageError
 from broker.cli.terminal.options import json_option, namesrv_option
 from broker.cli.terminal.output import Output
 from broker.cli.terminal.program import Group
-from broker.cluster_admin.admin_client import AdminClient, run_admin
-from broker.remoting.protocol.codes import RequestCode
+from broker.cluster_admin.admin_client import run_admin
+from broker.cluster_admin.settings import change_settings, settings_by_group
 from store.quoting import quoted
 
 command = Group()
@@ -32,11 +32,7 @@ group_option = click.option("--group", metavar="NAME", help="A broker group (def
 def get(key: str | None, group: str | None, namesrv: str, output: Output) -> None:
     """Show the settings of running groups."""
 
-    async def work(admin: AdminClient) -> dict[str, dict[str, str]]:
-        leaders = await _leaders(admin, group)
-        return {group: await _settings(admin, leader) for group, leader in leaders.items()}
-
-    found = run_admin(namesrv, work)
+    found = run_admin(namesrv, lambda admin: settings_by_group(admin, group))
     if key is not None:
         for name, settings in found.items():
             if key not in settings:
@@ -65,34 +61,10 @@ def get(key: str | None, group: str | None, namesrv: str, output: Output) -> Non
 def change(key: str, value: str, group: str | None, namesrv: str, output: Output) -> None:
     """Change a setting of running groups."""
 
-    async def work(admin: AdminClient) -> list[str]:
-        leaders = await _leaders(admin, group)
-        line = f"{key}={value}\n".encode()
-        for leader in leaders.values():
-            await admin.ask(leader, RequestCode.UPDATE_BROKER_CONFIG, body=[line])
-        return list(leaders)
-
     if "\n" in key + value or "=" in key:
         raise UsageError("a key and a value are one line, and a key has no `=`")
-    groups = run_admin(namesrv, work)
+    groups = run_admin(namesrv, lambda admin: change_settings(admin, group, {key: value}))
     if output.document({"key": key, "value": value, "groups": groups}):
         return
     for name in groups:
         print(f"{name} {key}={value}")
-
-
-async def _leaders(admin: AdminClient, group: str | None) -> dict[str, str]:
-    """The leaders' addresses by group."""
-    masters = await admin.masters()
-    if group is None:
-        return dict(sorted(masters.items()))
-    if group not in masters:
-        known = ", ".join(sorted(masters)) or "none"
-        raise UsageError(f"there is no group {quoted(group)}; known are: {known}")
-    return {group: masters[group]}
-
-
-async def _settings(admin: AdminClient, leader: str) -> dict[str, str]:
-    answer = await admin.ask(leader, RequestCode.GET_BROKER_CONFIG)
-    pairs = (line.partition("=") for line in answer.body.decode().splitlines())
-    return {key: value for key, _, value in pairs}

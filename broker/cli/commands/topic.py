@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from broker.cli.commands.name_completion import topics
+from broker.cli.commands.topic_move import add_move_command
 from broker.cli.terminal.command_error import UsageError
 from broker.cli.terminal.name_arguments import server_address, topic_name
 from broker.cli.terminal.numbers import WholeRange
@@ -21,18 +22,20 @@ from broker.cli.terminal.options import (
 )
 from broker.cli.terminal.output import Output, print_table
 from broker.cli.terminal.program import Group
+from broker.cli.terminal.time_arguments import length_ms, length_text
 from broker.cluster_admin.admin_client import (
     AdminClient,
     run_admin,
     run_on_leaders,
 )
 from broker.cluster_admin.topics import (
-    MESSAGE_TYPE,
     PERMISSIONS,
     QUEUES_USUAL,
     READ_QUEUES,
     WRITE_QUEUES,
+    QueueView,
     TopicConfig,
+    all_topic_configs,
     delete_topic,
     leaders_of,
     make_or_change_topic,
@@ -42,15 +45,25 @@ from broker.cluster_admin.topics import (
     view_queues,
 )
 from broker.limits import STATE
-from broker.topics_and_groups import MESSAGE_TYPES
+from broker.topics_and_groups import MESSAGE_TYPE, MESSAGE_TYPES, RETENTION_MS
 
 QUEUES_MAX = STATE.queues_max
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+UNSET = "unset"
+"""In the place of a length of time: the topic has no retention of its own."""
+
 command = Group()
+add_move_command(command)
 name_argument = click.argument("name", type=topic_name)
 known_argument = click.argument("name", type=topic_name, shell_complete=topics)
+
+
+def retention(text: str) -> int:
+    """The type of an option that is a retention; gives milliseconds, 0 for none. Raises
+    ``ValueError``."""
+    return 0 if text == UNSET else length_ms(text)
 
 
 def settings_options(command: F) -> F:
@@ -72,6 +85,13 @@ def settings_options(command: F) -> F:
             type=click.Choice(MESSAGE_TYPES),
             help="The type of message that it takes (default: all, or as it is); UNSPECIFIED and "
             "MIXED are all.",
+        ),
+        click.option(
+            "--retention",
+            type=retention,
+            metavar=f"LENGTH|{UNSET}",
+            help="How old a message may become that consumers get, such as 24h or 7d; not longer "
+            "than the log is kept (default: that long, or as it is).",
         ),
         click.option(
             "--fewer",
@@ -150,6 +170,8 @@ def create(
     examples="""\
   dledger topic alter orders --queues 16
   dledger topic alter orders --perm r           no more messages, but what there is can be read
+  dledger topic alter orders --retention 24h
+  dledger topic alter orders --retention unset   as long as the log is kept
 """
 )
 @known_argument
@@ -170,18 +192,23 @@ def alter(*, name: str, fewer: bool, namesrv: str, output: Output, **given: Any)
     configs = run_on_leaders(namesrv, work)
     if output.document({"topic": name, "brokers": configs}):
         return
-    rows = [
-        (
-            address,
-            config[READ_QUEUES],
-            config[WRITE_QUEUES],
-            permission_word(config["perm"]),
-            "yes" if config["order"] else "no",
-            config[MESSAGE_TYPE],
-        )
-        for address, config in configs.items()
-    ]
-    print_table(("BROKER", "READ QUEUES", "WRITE QUEUES", "PERM", "ORDER", "TYPE"), rows)
+    rows = [(address, *_told(config)) for address, config in configs.items()]
+    print_table(("BROKER", *SETTINGS), rows)
+
+
+SETTINGS = ("READ QUEUES", "WRITE QUEUES", "PERM", "ORDER", "TYPE", "RETENTION")
+
+
+def _told(config: TopicConfig) -> tuple[object, ...]:
+    """What a table of settings says of a topic."""
+    return (
+        config[READ_QUEUES],
+        config[WRITE_QUEUES],
+        permission_word(config["perm"]),
+        "yes" if config["order"] else "no",
+        config[MESSAGE_TYPE],
+        retention_text(config),
+    )
 
 
 def _changes(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -195,18 +222,46 @@ def _changes(given: Mapping[str, Any]) -> dict[str, Any]:
         changes["order"] = given["order"]
     if given["message_type"] is not None:
         changes[MESSAGE_TYPE] = given["message_type"]
+    if given["retention"] is not None:
+        changes[RETENTION_MS] = given["retention"]
     return changes
 
 
-@command.command("list", examples="  dledger topic list\n")
+def retention_text(config: TopicConfig) -> str:
+    """How long the topic's messages are kept; that of the log where it says nothing itself."""
+    kept_ms = config.get(RETENTION_MS)
+    return length_text(kept_ms) if kept_ms else "as the log"
+
+
+@command.command(
+    "list",
+    examples="""\
+  dledger topic list
+  dledger topic list --long                     their settings on each broker group
+""",
+)
+@click.option("--long", "with_settings", is_flag=True, help="Ask the leaders for their settings.")
 @namesrv_option
 @json_option
-def list_topics(namesrv: str, output: Output) -> None:
+def list_topics(*, with_settings: bool, namesrv: str, output: Output) -> None:
     """The topics that the NameServer knows."""
+    if with_settings:
+        _list_settings(namesrv, output)
+        return
 
     names = run_admin(namesrv, topic_names)
     if not output.document({"topics": names}):
         print("\n".join(names))
+
+
+def _list_settings(namesrv: str, output: Output) -> None:
+    found = run_on_leaders(namesrv, all_topic_configs)
+    topics = [{"broker": group, **config} for _, group, config in found]
+    if output.document({"topics": topics}):
+        return
+    print_table(
+        ("TOPIC", "BROKER", *SETTINGS), [(name, group, *_told(each)) for name, group, each in found]
+    )
 
 
 @command.command(examples="  dledger topic describe orders\n")
@@ -215,8 +270,21 @@ def list_topics(namesrv: str, output: Output) -> None:
 @json_option
 def describe(name: str, namesrv: str, output: Output) -> None:
     """A topic's queues, and what they hold."""
-    queues = run_on_leaders(namesrv, lambda admin: view_queues(admin, name))
-    if output.document({"topic": name, "queues": [asdict(queue) for queue in queues]}):
+
+    async def view(admin: AdminClient) -> tuple[list[QueueView], dict[str, TopicConfig]]:
+        queues = await view_queues(admin, name)
+        addresses = [*(await admin.route(name)).masters.values()]
+        return queues, await topic_configs(admin, name, addresses)
+
+    queues, configs = run_on_leaders(namesrv, view)
+    document = {
+        "topic": name,
+        "queues": [asdict(queue) for queue in queues],
+        "retention_ms": {
+            address: config.get(RETENTION_MS) or None for address, config in configs.items()
+        },
+    }
+    if output.document(document):
         return
     print_table(
         ("BROKER", "QUEUE", "MIN", "MAX", "MESSAGES"),
@@ -225,6 +293,9 @@ def describe(name: str, namesrv: str, output: Output) -> None:
             for q in queues
         ],
     )
+    for address, config in configs.items():
+        if config.get(RETENTION_MS):
+            print(f"{address} keeps messages for {retention_text(config)}")
 
 
 @command.command(examples="  dledger topic delete orders\n")

@@ -35,6 +35,22 @@ def future_ms(text: str) -> int:
     return _moment(text, 1)
 
 
+def length_ms(text: str) -> int:
+    """The type of an option that is a length of time, such as 90s, 30m, 1h or 7d, without a sign;
+    gives milliseconds. Raises ``ValueError``."""
+    length = _LENGTH.fullmatch(text) if text.isascii() and len(text) <= _TEXT_MAX else None
+    if length is None or length[1]:
+        raise ValueError(f"{quoted(text)} is not a length of time such as 90s, 30m, 1h or 7d")
+    return int(length[2]) * _UNITS_MS[length[3]]
+
+
+def length_text(length_ms: int) -> str:
+    """A length of time in the largest unit up to days of which it is a whole number."""
+    units = [unit for unit in ("d", "h", "m", "s") if length_ms % _UNITS_MS[unit] == 0]
+    unit = units[0] if units else "ms"
+    return f"{length_ms // _UNITS_MS[unit]}{unit}"
+
+
 def _moment(text: str, direction: int) -> int:
     moment = None
     if text.isascii() and len(text) <= _TEXT_MAX:

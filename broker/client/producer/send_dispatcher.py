@@ -25,6 +25,7 @@ from broker.client.producer.send_outcome_query import (
     find_stored,
     until_applied,
 )
+from broker.client.producer.silent_leaders import SilentLeaders
 from broker.client.route.route_cache import Routes
 from broker.remoting.client import RemotingClient
 from broker.remoting.pending_requests import Done, settle
@@ -58,6 +59,7 @@ class SendDispatcher:
         self._queue_selector = queue_selector
         self._config = config
         self._faults = faults
+        self._silent_leaders = SilentLeaders(loop, remoting, routes)
         self._tasks: dict[asyncio.Task[None], PendingSend] = {}
         self._closed = False
 
@@ -75,6 +77,7 @@ class SendDispatcher:
     async def close(self) -> None:
         """Ends what tries on with :class:`ClosedError`."""
         self._closed = True
+        self._silent_leaders.close()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -84,6 +87,7 @@ class SendDispatcher:
         queue, address = target
         delivery.queue, delivery.address = queue, address
         delivery.tries += 1
+        self._silent_leaders.sent(address, delivery.topic, queue.broker)
         if self._faults is not None:
             done = partial(self._watch, queue.broker, self._loop.time(), done)
         self._remoting.call_template(
@@ -209,11 +213,20 @@ class SendDispatcher:
         if self._config.idempotent and perhaps_stored(failure):
             delivery.pinned = delivery.queue
         self._queue_selector.forget_promise(delivery.topic)
+        if self._has_moved(delivery):
+            return
         if isinstance(failure, NoLeaderError):
             culprit = failure.broker
         else:
             culprit = delivery.topic if delivery.queue is None else delivery.queue.broker
         await self._routes.recover(delivery.topic, culprit, until_led=True)
+
+    def _has_moved(self, delivery: PendingSend) -> bool:
+        """Whether the route names another leader already than the one that failed."""
+        route = self._routes.cached(delivery.topic)
+        if route is None or delivery.queue is None or not delivery.address:
+            return False
+        return route.leader(delivery.queue.broker) not in {None, delivery.address}
 
     def _is_final(self, delivery: PendingSend, failure: Failure) -> bool:
         if isinstance(failure, TopicNotFoundError):

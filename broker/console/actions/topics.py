@@ -8,9 +8,9 @@ from typing import Any
 from broker.cli.terminal.command_error import UsageError
 from broker.cli.terminal.name_arguments import topic_name
 from broker.cli.terminal.options import DEFAULT_CLUSTER
+from broker.cli.terminal.time_arguments import length_ms, length_text
 from broker.cluster_admin.admin_client import when_led
 from broker.cluster_admin.topics import (
-    MESSAGE_TYPE,
     PERMISSIONS,
     QUEUES_USUAL,
     READ_QUEUES,
@@ -35,7 +35,7 @@ from broker.console.actions.action import (
 from broker.console.visits.templating import number, plural
 from broker.console.visits.visit import Visit
 from broker.limits import STATE
-from broker.topics_and_groups import MESSAGE_TYPES
+from broker.topics_and_groups import MESSAGE_TYPE, MESSAGE_TYPES, RETENTION_MS
 
 _PERMISSION = Field(
     "perm",
@@ -61,6 +61,11 @@ _ORDER = Field(
     "choice",
     choices=choices(("", "as it is"), ("yes", "matters"), ("no", "does not matter")),
 )
+_RETENTION = Field(
+    "retention",
+    "Keeps messages for",
+    hint="Such as 24h or 7d; unset: as long as the log. Empty: as it is.",
+)
 _QUEUES_HINT = "Of each broker group."
 
 
@@ -76,13 +81,19 @@ def _changes(values: Values) -> dict[str, Any]:
         changes["order"] = order == "yes"
     if message_type := one_of(values, "type", MESSAGE_TYPES):
         changes[MESSAGE_TYPE] = message_type
+    if values.get("retention"):
+        changes[RETENTION_MS] = _retention(checked(_retention, values, "retention"))
     return changes
+
+
+def _retention(text: str) -> int:
+    return 0 if text == "unset" else length_ms(text)
 
 
 def _settings(values: Values) -> list[str]:
     _changes(values)
     words = []
-    for name in ("queues", "perm", "type"):
+    for name in ("queues", "perm", "type", "retention"):
         if values.get(name):
             words += [f"--{name}", values[name]]
     if values.get("order"):
@@ -102,6 +113,7 @@ class CreateTopic(Action):
         _PERMISSION,
         _TYPE,
         _ORDER,
+        _RETENTION,
         Field("cluster", "Cluster", "hidden"),
     )
 
@@ -154,6 +166,7 @@ class AlterTopic(Action):
         _PERMISSION,
         _TYPE,
         _ORDER,
+        _RETENTION,
         Field(
             "fewer",
             "Fewer queues are right",
@@ -203,11 +216,13 @@ class AlterTopic(Action):
 
 
 def _told(config: Any) -> dict[str, str]:
+    kept_ms = config.get(RETENTION_MS)
     return {
         "queues": str(config[READ_QUEUES]),
         "permission": permission_word(config["perm"]),
         "type": str(config[MESSAGE_TYPE]),
         "order matters": "yes" if config["order"] else "no",
+        "keeps messages for": length_text(kept_ms) if kept_ms else "as long as the log",
     }
 
 

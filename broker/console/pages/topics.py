@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from broker.cli.terminal.time_arguments import length_text
 from broker.cluster_admin.admin_client import when_led
 from broker.cluster_admin.topics import (
-    MESSAGE_TYPE,
     READ_QUEUES,
     WRITE_QUEUES,
     permission_word,
@@ -15,7 +15,14 @@ from broker.cluster_admin.topics import (
     view_queues,
 )
 from broker.console.visits.visit import Page, Visit
-from broker.topics_and_groups import DLQ_PREFIX, PERM_READ, PERM_WRITE, RETRY_PREFIX
+from broker.topics_and_groups import (
+    DLQ_PREFIX,
+    MESSAGE_TYPE,
+    PERM_READ,
+    PERM_WRITE,
+    RETENTION_MS,
+    RETRY_PREFIX,
+)
 
 PERM_MASK = PERM_READ | PERM_WRITE
 
@@ -80,6 +87,7 @@ async def topic(visit: Visit, name: str) -> Page:
             "perm": permission_word(config.get("perm", PERM_MASK)),
             "type": config.get(MESSAGE_TYPE, ""),
             "order": bool(config.get("order")),
+            "retention": length_text(config[RETENTION_MS]) if config.get(RETENTION_MS) else "",
             "read_queues": config.get(READ_QUEUES, 0),
             "write_queues": config.get(WRITE_QUEUES, 0),
             "consumers": sorted(consumers.items()),

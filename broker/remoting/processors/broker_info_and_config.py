@@ -14,8 +14,9 @@ from broker.admin.topic_contents import queue_ranges
 from broker.config.dynamic_settings import SettingError, changed_settings
 from broker.context import BrokerContext
 from broker.delivery.store_times import Place, store_times
-from broker.errors import REFUSALS
-from broker.limits import BODY_LIMITS
+from broker.errors import REFUSALS, QuotaExceededError
+from broker.limits import BODY_LIMITS, QUOTAS
+from broker.quotas.quota import PREFIX
 from broker.remoting.connection import Connection
 from broker.remoting.error_responses import respond_refusal
 from broker.remoting.protocol.codes import ResponseCode
@@ -85,6 +86,7 @@ class BrokerInfoProcessor:
             changed = changed_settings(request.body)
         except SettingError as error:
             raise RequestError(ResponseCode.INVALID_PARAMETER, str(error)) from error
+        self._check_quota_count(changed)
         waits_for = len(changed)
 
         def committed(error: ProposeError | None) -> None:
@@ -102,6 +104,15 @@ class BrokerInfoProcessor:
         except REFUSALS:
             waits_for = -1  # this is the answer
             raise
+
+    def _check_quota_count(self, changed: Iterable[str]) -> None:
+        known = self._context.machine.state.settings
+        quotas = {name for name in (*known, *changed) if name.startswith(PREFIX)}
+        if len(quotas) > QUOTAS.quotas_max and not quotas <= known.keys():
+            raise QuotaExceededError(
+                f"there are {len(quotas)} quotas with these, at most {QUOTAS.quotas_max} are "
+                "allowed"
+            )
 
     def all_consumer_offsets(self, connection: Connection, request: Frame) -> None:
         """Code 43: the contents of Apache's consumerOffset.json, queue ids as bare keys."""

@@ -29,6 +29,7 @@ from broker.pop.receipt_handle import ReceiptHandle, parse_handle
 from broker.remoting.connection import Connection
 from broker.remoting.error_responses import respond_refusal
 from broker.remoting.forwarded_frame import ForwardedFrame
+from broker.remoting.processors.callers import Callers
 from broker.remoting.processors.json_body import json_object, objects_of, text_of
 from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.errors import HANDLER_FAULTS, FieldError, RequestError
@@ -69,6 +70,7 @@ class PopProcessor:
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
         self._pop = context.pop
+        self._callers = Callers(context)
         self._tasks: dict[Connection, set[asyncio.Task[None]]] = {}
 
     def pop(self, connection: Connection, request: Frame) -> None:
@@ -122,6 +124,7 @@ class PopProcessor:
             fifo=ext_bool(request, "order", False),
             attempt_id=ext_str(request, "attemptId", ""),
             from_end=ext_int(request, "initMode", 0) == FROM_THE_END,
+            caller=self._callers.of(connection, request),
         )
         result = await self._pop.receive(asked)
         messages = result.messages

@@ -36,7 +36,7 @@ from broker.remoting.protocol.frame import Frame
 def broker_handlers(context: BrokerContext, retention: Retention) -> Mapping[int, Handler]:
     """The handlers of one broker, by request code."""
     send = SendMessageProcessor(context)
-    pull = PullMessageProcessor(context.delivery)
+    pull = PullMessageProcessor(context)
     pop = PopProcessor(context)
     offsets = OffsetProcessor(context)
     clients = ClientManageProcessor(context)

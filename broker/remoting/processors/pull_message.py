@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
-from broker.delivery.fetch import Delivery, Fetched, FetchRequest, fetch_limits
+from broker.context import BrokerContext
+from broker.delivery.fetch import Fetched, FetchRequest, fetch_limits
 from broker.delivery.message_reader import GetMessageStatus
 from broker.errors import RefusedError
 from broker.filter.subscription import TAG_TYPE
 from broker.remoting.connection import Connection
+from broker.remoting.processors.callers import Callers, hold
 from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.ext_fields import ext_int, ext_str
 from broker.remoting.protocol.frame import Frame
@@ -32,15 +34,20 @@ _CODES = {
 class PullMessageProcessor:
     """Handles pulls."""
 
-    def __init__(self, delivery: Delivery) -> None:
-        self._delivery = delivery
+    def __init__(self, context: BrokerContext) -> None:
+        self._delivery = context.delivery
+        self._callers = Callers(context)
 
     def pull(self, connection: Connection, request: Frame) -> None:
         """Codes 11 and 361, which differ in name only."""
         answer = _Answer(connection, request)
-        fetch = self._delivery.fetch(_fetch_request(connection, request), answer.give)
-        if fetch.held is not None:
+        wanted = _fetch_request(connection, request)
+        if self._delivery.quotas is not None:
+            wanted = wanted._replace(caller=self._callers.of(connection, request))
+        fetch = self._delivery.fetch(wanted, answer.give)
+        if fetch.held is not None or fetch.waits:
             answer.forget_fields()
+            hold(connection, request, fetch.waits)
 
 
 class _Answer:

@@ -12,9 +12,11 @@ from struct import pack
 
 from broker.context import BrokerContext
 from broker.group_commit.pending_batch import StoredEarlier
+from broker.quotas.throttle import Caller
 from broker.remoting.connection import Connection
 from broker.remoting.error_responses import respond_refusal
 from broker.remoting.forwarded_frame import client_host_bytes
+from broker.remoting.processors.callers import Callers, hold
 from broker.remoting.processors.send_message_header import (
     LONG_NAMES,
     SHORT_NAMES,
@@ -44,6 +46,7 @@ class SendMessageProcessor:
 
     def __init__(self, context: BrokerContext) -> None:
         self._ingest = context.ingest
+        self.callers = Callers(context)
         self.store_host_hex = context.store_host.hex().upper().encode()
 
     def send(self, connection: Connection, request: Frame) -> None:
@@ -66,15 +69,19 @@ class SendMessageProcessor:
                 self._send_batch(connection, request, names)
                 return
             sent = read_header(request, names)
-        answer = _Answer(self.store_host_hex, connection, request)
+        answer = _Answer(self, connection, request)
         host = client_host_bytes(connection, request)
-        self._ingest.submit(sent, request.body, host, answer)
+        waits = self._ingest.submit(sent, request.body, host, answer)
+        if waits:
+            hold(connection, request, waits)
 
     def _send_batch(self, connection: Connection, request: Frame, names: HeaderNames) -> None:
         sent = read_header(request, names)
-        answer = _Answer(self.store_host_hex, connection, request)
+        answer = _Answer(self, connection, request)
         host = client_host_bytes(connection, request)
-        self._ingest.submit_batch(sent, request.body, host, answer)
+        waits = self._ingest.submit_batch(sent, request.body, host, answer)
+        if waits:
+            hold(connection, request, waits)
 
 
 class _Answer:
@@ -82,18 +89,23 @@ class _Answer:
     :class:`~broker.ingest.send_request.Sender`).
     """
 
-    __slots__ = ("connection", "queue_id", "request", "store_host_hex")
+    __slots__ = ("connection", "processor", "queue_id", "request")
 
-    def __init__(self, store_host_hex: bytes, connection: Connection, request: Frame) -> None:
-        self.store_host_hex = store_host_hex
+    def __init__(
+        self, processor: SendMessageProcessor, connection: Connection, request: Frame
+    ) -> None:
+        self.processor = processor
         self.connection = connection
         self.request = request
         self.queue_id = -1
 
+    def caller(self) -> Caller:
+        return self.processor.callers.of(self.connection, self.request)
+
     def stored(
         self, first_offset: int, positions: Sequence[int], earlier: StoredEarlier | None = None
     ) -> None:
-        host = self.store_host_hex
+        host = self.processor.store_host_hex
         if earlier is not None:
             host = earlier.host.hex().upper().encode()
             self.queue_id = earlier.queue_id

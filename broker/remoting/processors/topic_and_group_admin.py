@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from broker.context import BrokerContext
-from broker.errors import RefusedError
 from broker.ingest.state_quota import check_group_quota, check_topic_quota
 from broker.limits import STATE
 from broker.remoting.connection import Connection
 from broker.remoting.error_responses import respond_when_done
 from broker.remoting.processors.json_body import json_object
+from broker.remoting.processors.topic_attributes import changed_attributes, retention_in
 from broker.remoting.protocol.codes import ResponseCode
 from broker.remoting.protocol.errors import FieldError, RequestError
 from broker.remoting.protocol.ext_fields import INT32_MAX, ext_bool, ext_int, ext_str
@@ -22,6 +22,7 @@ from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.java_json import encode_json
 from broker.state.commands import Command, DeleteGroup, DeleteTopic, PutGroup, PutTopic
 from broker.topics_and_groups import (
+    MESSAGE_TYPE,
     MESSAGE_TYPE_MASK,
     PERM_MAX,
     SYSTEM_PREFIX,
@@ -61,8 +62,8 @@ class TopicProcessor:
     def create_topic(self, connection: Connection, request: Frame) -> None:
         """Code 17: creates a topic or replaces its settings.
 
-        Of RocketMQ 5's ``attributes``, such as ``+message.type=FIFO``, the message type is taken.
-        It stays as it is where the request does not name it.
+        Of RocketMQ 5's ``attributes``, such as ``+message.type=FIFO``, the message type and the
+        retention are taken. They stay as they are where the request does not name them.
         """
         name = ext_str(request, "topic")
         filter_type = ext_str(request, "topicFilterType", FILTER_TYPES[0])
@@ -71,6 +72,8 @@ class TopicProcessor:
                 f"topicFilterType {quoted(filter_type)} is none of {', '.join(FILTER_TYPES)}"
             )
         batcher = self._context.batcher
+        attributes = changed_attributes(ext_str(request, "attributes", ""))
+        known = batcher.topic(name)
         topic = TopicConfig(
             name,
             ext_int(request, "readQueueNums", minimum=1, maximum=STATE.queues_max),
@@ -78,8 +81,8 @@ class TopicProcessor:
             ext_int(request, "perm", minimum=0, maximum=PERM_MAX),
             _typed_flag(
                 ext_int(request, "topicSysFlag", 0, minimum=0, maximum=INT32_MAX),
-                ext_str(request, "attributes", ""),
-                batcher.topic(name),
+                attributes,
+                known,
             ),
             ext_bool(request, "order", False),
         )
@@ -89,7 +92,11 @@ class TopicProcessor:
                 ResponseCode.SYSTEM_ERROR, f"the names of topics of the system begin as {name} does"
             )
         check_topic_quota(batcher, topic)
-        self._commit(connection, request, PutTopic.of(topic, self._context.wall_clock()))
+        commands: list[Command] = [PutTopic.of(topic, self._context.wall_clock())]
+        retention_ms = retention_in(attributes)
+        if retention_ms is not None and retention_ms != (known.retention_ms if known else 0):
+            commands.append(self._context.topic_retention.command(name, retention_ms))
+        self._commit(connection, request, *commands)
 
     def delete_topic(self, connection: Connection, request: Frame) -> None:
         """Code 215. Deleting what is not there succeeds, as with RocketMQ."""
@@ -211,20 +218,16 @@ def _group_config(request: Frame) -> GroupConfig:
     return group
 
 
-def _typed_flag(sys_flag: int, attributes: str, known: TopicConfig | None) -> int:
+def _typed_flag(
+    sys_flag: int, attributes: Mapping[str, str | None], known: TopicConfig | None
+) -> int:
     """The system flag with the message type of ``attributes``, or else that of the topic now.
 
     Raises :class:`~broker.errors.RefusedError`.
     """
-    typed = 0 if known is None else known.sys_flag & MESSAGE_TYPE_MASK
-    for each in filter(None, attributes.split(",")):
-        name, equals, value = each.partition("=")
-        if name == "+message.type" and equals:
-            typed = with_message_type(0, value)
-        elif name == "-message.type" and not equals:
-            typed = 0
-        else:
-            raise RefusedError(
-                f"the attribute {quoted(each)} is neither +message.type=TYPE nor -message.type"
-            )
+    if MESSAGE_TYPE not in attributes:
+        typed = 0 if known is None else known.sys_flag & MESSAGE_TYPE_MASK
+    else:
+        named = attributes[MESSAGE_TYPE]
+        typed = 0 if named is None else with_message_type(0, named)
     return sys_flag & ~MESSAGE_TYPE_MASK | typed

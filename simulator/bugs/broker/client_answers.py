@@ -9,6 +9,7 @@ import broker.delivery.message_reader
 from broker.group_commit.batcher import Batcher
 from broker.group_commit.pending_batch import Completion, PendingBatch, QueueMessages
 from broker.ingest.deduplication import Deduplicator
+from broker.maintenance.topic_retention import TopicRetention
 from broker.state.broker_state import BrokerState
 from broker.state.commands import Command, EndTransaction
 from broker.transactions.coordinator import Ended, TransactionCoordinator
@@ -20,7 +21,7 @@ from dledger.raft.quorum_tracker import QuorumTracker
 from dledger.raft.read_index import LeaderReads, ReadAsked
 from simulator.bugs.planted_bug import Bug, Patch
 from simulator.bugs.raft.linearizable_reads import STALE
-from simulator.worlds.registry import BROKERS, FOLLOWERS, TRANSACTIONS
+from simulator.worlds.registry import BROKERS, FOLLOWERS, RETENTION, TRANSACTIONS
 from store.index.block_seals import Tail, extend, unsealed
 from store.index.consume_queue import ConsumeQueue, QueueFlush
 from store.io.filesystem import Bytes
@@ -79,6 +80,18 @@ def one_message_too_many_given_up(patch: Patch) -> None:
 
     offset_at = ConsumeQueue.offset_at
     patch.set(ConsumeQueue, "offset_at", lambda queue, position: offset_at(queue, position) + 1)
+
+
+def young_message_given_up_by_its_topic(patch: Patch) -> None:
+    """The retention of a topic gives up one message too many."""
+    first_from = TopicRetention._first_from
+
+    async def beyond(
+        retention: TopicRetention, queue: ConsumeQueue, queue_id: int, time_ms: int
+    ) -> int:
+        return await first_from(retention, queue, queue_id, time_ms) + 1
+
+    patch.set(TopicRetention, "_first_from", beyond)
 
 
 def rows_of_the_entry_index_kept_by_a_cut(patch: Patch) -> None:
@@ -248,6 +261,15 @@ BUGS = (
     _in_brokers("D1b", rows_not_flushed_for_a_checkpoint, "are missing", 20, "crash", "stop"),
     _in_brokers("D2", rows_in_another_order_than_the_log, "after offset", 10),
     _in_brokers("D3", one_message_too_many_given_up, GIVEN_UP, 20, "expiry"),
+    Bug(
+        "D12x",
+        young_message_given_up_by_its_topic,
+        "is not old enough",
+        20,
+        seconds=8.0,
+        world=RETENTION,
+        kinds=("expiry",),
+    ),
     Bug("D4", rows_of_the_entry_index_kept_by_a_cut, "stops by itself", 100),
     _in_brokers("D5", retries_taken_for_new_messages, "is stored twice", 40, "crash", "partition"),
     _in_brokers("D6", answer_names_another_offset, "is acknowledged as", 20),

@@ -22,6 +22,7 @@ from broker.state.commands import (
     Schedule,
     StoreRequests,
     Timer,
+    Trim,
 )
 from broker.state.queue_expiry import QueueFirsts
 from broker.state.state_machine import BrokerStateMachine
@@ -29,7 +30,7 @@ from dledger.node.member_features import MemberFeatures
 from simulator.bugs.planted_bug import Bug, Patch
 from simulator.invariants.invariant import Invariant
 from simulator.invariants.raft.state_machine_safety import StateMachineSafety
-from simulator.worlds.registry import BROKERS, TRANSACTIONS, WAITING
+from simulator.worlds.registry import BROKERS, RETENTION, TRANSACTIONS, WAITING
 from store.io.filesystem import Bytes
 from store.log.entry import Entry
 from store.message.batch import Batch
@@ -100,6 +101,11 @@ def one_replica_forgets_requests(patch: Patch) -> None:
 def one_replica_keeps_what_expired(patch: Patch) -> None:
     """One replica does not move its queues when the log expires."""
     obeys_otherwise(patch, _without(Expire))
+
+
+def one_replica_keeps_what_its_topic_gave_up(patch: Patch) -> None:
+    """One replica does not move the beginning of a queue by the retention of its topic."""
+    obeys_otherwise(patch, _without(Trim))
 
 
 def one_replica_leaves_transactions_open(patch: Patch) -> None:
@@ -180,6 +186,7 @@ BUGS = (
     _in(BROKERS, "P2x", one_replica_has_other_settings_of_a_topic, "topics"),
     _in(BROKERS, "P3x", one_replica_forgets_requests, "requests"),
     _in(BROKERS, "P4x", one_replica_keeps_what_expired, "queues, log", "expiry"),
+    _in(RETENTION, "P12x", one_replica_keeps_what_its_topic_gave_up, "queues", "expiry"),
     _in(TRANSACTIONS, "P5x", one_replica_leaves_transactions_open, "transactions"),
     _in(TRANSACTIONS, "P6x", one_replica_forgets_a_transaction, "transactions"),
     _in(WAITING, "P7x", one_replica_loses_what_was_delivered_late, "waiting"),

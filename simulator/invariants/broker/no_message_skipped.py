@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
-from broker.state.commands import CommitOffset, Expire, decode_commands
+from broker.state.commands import CommitOffset, Expire, Trim, decode_commands
 from simulator.engine.violation import Violation
 from simulator.invariants.invariant import Invariant
 from simulator.workload.history import Listener, Place
@@ -65,6 +65,8 @@ class NothingSkipped(Invariant, Listener):
                         )
                 case Expire(position):
                     self._expired(host, position)
+                case Trim(topic, queue_id, offset):
+                    self._removed(host, (topic, queue_id), offset)
                 case _:
                     pass
 
@@ -72,11 +74,14 @@ class NothingSkipped(Invariant, Listener):
         """The log below that position has expired, in each queue."""
         host.coverage_mark("log expired")
         for queue, positions in self._positions.items():
-            first = bisect_left(positions, position)
-            if first > self._next.get(queue, 0):
-                host.coverage_mark("message removed before it was delivered")
-                self._next[queue] = first
-                self._advance(queue)
+            self._removed(host, queue, bisect_left(positions, position))
+
+    def _removed(self, host: Host, queue: tuple[str, int], first: int) -> None:
+        """The queue begins at that offset, or behind it."""
+        if first > self._next.get(queue, 0):
+            host.coverage_mark("message removed before it was delivered")
+            self._next[queue] = first
+            self._advance(queue)
 
     def _advance(self, queue: tuple[str, int]) -> None:
         beyond = self._beyond.get(queue, set())

@@ -3,7 +3,8 @@
 Offsets of a queue are dense and never name another message (bugs D2, D6). An acknowledged message
 is where its producer was told, on the disks of a majority, and in the end on every replica. A
 delivered message is committed (D9). A producer's retry is stored once (D5). The ConsumeQueues of
-each replica equal those that follow from the log (D1), and begin with its first message (D3).
+each replica equal those that follow from the log (D1), and begin with its first message (D3), or
+later if the topic keeps its messages for less time: never without one that is young enough.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broker.state.commands import Expire, decode_commands
+from broker.state.commands import Expire, Trim, decode_commands
 from simulator.engine.violation import Violation
-from simulator.hosts.broker_host import BrokerHost
+from simulator.hosts.broker_host import TOPIC_RETENTION_MS, BrokerHost
 from simulator.hosts.durable_state import held_entry
 from simulator.invariants.invariant import Invariant
 from simulator.workload.history import Listener, Place, Sent, number_of
@@ -57,6 +58,8 @@ class StoredMessages(Invariant, Listener):
         self._topics = topics
         self._last_index = -1
         self._expired_position = 0
+        self._trimmed: dict[tuple[str, int], int] = {}
+        self._clock_ms = 0
         self._acknowledged: dict[Place, Sent] = {}
 
     def applies(self, host: Host, entry: Entry, _digest: bytes) -> None:
@@ -64,6 +67,9 @@ class StoredMessages(Invariant, Listener):
         if entry.index <= self._last_index:
             return
         self._last_index = entry.index
+        if isinstance(host, BrokerHost) and host.settings.trimmed_topic:
+            clocks = (each.clock.wall_ms() for each in self._hosts)
+            self._clock_ms = max(self._clock_ms, *clocks)
         if entry.kind is not EntryKind.DATA:
             return
         batch = decode_batch(entry.body)
@@ -87,6 +93,19 @@ class StoredMessages(Invariant, Listener):
         for command in decode_commands(batch.commands) if batch.commands else ():
             if isinstance(command, Expire):
                 self._expired_position = max(self._expired_position, command.position)
+            elif isinstance(command, Trim):
+                self._trim(host, (command.topic, command.queue_id), command.offset)
+
+    def _trim(self, host: Host, queue: tuple[str, int], end: int) -> None:
+        """The queue begins at ``end``: what is before must be too old, by a clock that some node
+        had."""
+        first = self._trimmed.get(queue, 0)
+        for offset in range(first, min(end, self.ends.get(queue, 0))):
+            stored_ms = decode_record(self.places[*queue, offset].record).store_timestamp
+            if stored_ms > self._clock_ms - TOPIC_RETENTION_MS:
+                raise Violation(f"{queue} begins at {end}, though {offset} is not old enough")
+            host.coverage_mark("message given up by the retention of its topic")
+        self._trimmed[queue] = max(first, end)
 
     def _add(self, host: Host, entry: Entry, place: Place, row: bytes) -> None:
         position, size, _code = QUEUE_ROW.unpack(row)
@@ -158,6 +177,8 @@ class StoredMessages(Invariant, Listener):
                 raise Violation(f"{host.name}: {topic}/{queue_id} does not end at {end}")
             first = queue.first_offset
             for offset in range(first):
+                if offset < self._trimmed.get((topic, queue_id), 0):
+                    continue
                 given_up = self.places.get((topic, queue_id, offset))
                 if given_up is None or given_up.position >= self._expired_position:
                     raise Violation(

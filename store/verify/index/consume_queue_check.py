@@ -17,6 +17,7 @@ from store.state.machine_state import QueueLength
 from store.verify.findings import RESTORE, FindingKind, FindingLog
 from store.verify.index.consume_queue_digests import ExpectedQueue, QueueFindings, TakenQueue
 from store.verify.index.consume_queue_files import find_extra
+from store.verify.log.log_commands import QueueTrim
 from store.verify.log.queue_row_runs import QueueRowRun
 from store.verify.plan.ranges import QueueKey, QueueSpan, RangeQueues, WrongRows
 from store.verify.state.state_files import StateFiles
@@ -57,6 +58,7 @@ class QueueCheck:
         self._whole_log = first_position == 0
         self._uncertain = False
         self._emptied: set[str] = set()
+        self._trimmed: dict[QueueKey, int] = {}
         self._queues: dict[QueueKey, TakenQueue] = {}
 
     @property
@@ -81,13 +83,18 @@ class QueueCheck:
                 queue.covered_end = queue.end
                 if queue.begin is None:
                     queue.begin = self._first_kept(first_offset, rows)
-            if queue.begin is not None and queue.begin > first_offset:
-                # Expired rows get a digest of their own. The files need not have them.
-                size = (queue.begin - first_offset) * ROW_SIZE
-                if size < len(rows):
-                    queue.digest(first_offset, rows[:size])
-                    first_offset, rows, queue.cut = queue.begin, rows[size:], True
+            # Rows that are given up get a digest of their own. The files need not have them.
+            size = (self._begin(run.key, queue.begin) - first_offset) * ROW_SIZE
+            if 0 < size < len(rows):
+                queue.digest(first_offset, rows[:size])
+                first_offset, rows, queue.cut = first_offset + size // ROW_SIZE, rows[size:], True
             queue.digest(first_offset, rows)
+
+    def _begin(self, key: QueueKey, begin: int | None) -> int:
+        """Where a queue begins by what has expired, or later by the newest checkpoint: its topic
+        may keep messages for less time than the log does."""
+        length = self._lengths.get(key)
+        return max(begin or 0, 0 if length is None else length.first_offset)
 
     def lose(self) -> None:
         """Entries could not be read: where a queue goes on is unknown until its next message."""
@@ -103,6 +110,12 @@ class QueueCheck:
                 if name == topic:
                     queue.begin = None
                     queue.cut = True
+
+    def trim(self, command: QueueTrim, *, covered: bool) -> None:
+        """The retention of a topic has given up what is before an offset of a queue."""
+        if covered:
+            key = command.topic, command.queue_id
+            self._trimmed[key] = max(self._trimmed.get(key, 0), command.offset)
 
     def end_range(self, *, covered: bool) -> RangeQueues:
         """The result of the range."""
@@ -123,7 +136,9 @@ class QueueCheck:
                     tuple(digest for _, digest in queue.digests),
                 )
             )
-        return RangeQueues(tuple(spans), frozenset(self._emptied), self._uncertain)
+        return RangeQueues(
+            tuple(spans), frozenset(self._emptied), self._uncertain, tuple(self._trimmed.items())
+        )
 
     def _first_kept(self, first_offset: int, rows: bytes) -> int | None:
         """The offset of the first row whose record has not expired."""
@@ -158,6 +173,8 @@ class QueueCheck:
                 if key[0] in queues.emptied:
                     queue.begin = None
                 queue.end_known = queue.end_known and not queues.lost
+        for key, offset in queues.trimmed:
+            self._trimmed[key] = max(self._trimmed.get(key, 0), offset)
         self._uncertain = self._uncertain or queues.lost
 
     def expected(self) -> Iterator[ExpectedQueue]:
@@ -209,6 +226,7 @@ class QueueCheck:
             return
         else:
             begin = queue.covered_end if queue.begin is None else queue.begin
+            begin = min(max(begin, self._trimmed.get(key, 0)), queue.covered_end)
             expected = _offsets(begin, queue.covered_end)
             if length is None:
                 is_right = queue.covered_end <= 0 or queue.begin is None

@@ -13,6 +13,7 @@ from store.verify.log.batch_columns import BatchColumns, TopicNumbers
 
 DELETE_TOPIC = "delete-topic"
 EXPIRE = "expire"
+TRIM = "trim"
 
 
 class StatedProof(NamedTuple):
@@ -24,8 +25,17 @@ class StatedProof(NamedTuple):
     alone: bool
 
 
-FileCommand: TypeAlias = str | int | StatedProof
-"""A topic that is deleted, a position below which the log has expired, or a proof."""
+class QueueTrim(NamedTuple):
+    """The queue begins at ``offset``, or behind it."""
+
+    topic: str
+    queue_id: int
+    offset: int
+
+
+FileCommand: TypeAlias = str | int | QueueTrim | StatedProof
+"""A topic that is deleted, a position below which the log has expired, a queue that begins later,
+or a proof."""
 
 
 class EntryCommands(NamedTuple):
@@ -62,6 +72,8 @@ def unpack_commands(packed: Bytes) -> EntryCommands:
                 of_files.append(topic)
             case [str(name), int(position)] if name == EXPIRE:
                 of_files.append(position)
+            case [str(name), str(topic), int(queue_id), int(offset)] if name == TRIM:
+                of_files.append(QueueTrim(topic, queue_id, offset))
             case [str(name), int(point), bytes(reports)] if name == PROOF:
                 try:
                     unpack_reports(reports)

@@ -234,11 +234,13 @@ class QueueSpan:
 
 @dataclass(frozen=True, slots=True)
 class RangeQueues:
-    """What a range tells about ConsumeQueues. ``emptied``: topics deleted in it."""
+    """What a range tells about ConsumeQueues. ``emptied``: topics deleted in it. ``trimmed``: where
+    queues begin by the retention of their topics."""
 
     spans: tuple[QueueSpan, ...] = ()
     emptied: frozenset[str] = frozenset()
     lost: bool = False
+    trimmed: tuple[tuple[QueueKey, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,12 +44,16 @@ FIELDS = (
     "store time of the newest message",
     "parts",
 )
+TRIM = "trim"
 _REQUESTS = Struct(">qI")
+_TOPIC_FIELDS = 6
+"""Of a topic without a retention, which is a field behind them."""
 _OVERRIDING = {"access": 2, "schedule": 2, "setting": 2}
 """Commands that override earlier ones with equal fields up to this number."""
 _SIZES = {
     "topic": 8,
     "delete-topic": 3,
+    "topic-retention": 4,
     "group": 11,
     "delete-group": 4,
     "offset": 5,
@@ -96,6 +100,8 @@ class BrokerEffects:
                     self._add_requests(position, keys)
                 case [str(name), _point, _reports] if name == PROOF:
                     pass  # a proof changes nothing
+                case [str(name), _topic, _queue_id, _offset] if name == TRIM:
+                    pass  # it moves the beginning of a ConsumeQueue, and nothing in these tables
                 case [str(name), *_] if _SIZES.get(name) == len(command):
                     self._add(command)
                 case _:
@@ -242,13 +248,8 @@ class BrokerTables:
         match step:
             case [str(name), *fields] if name == "offset" or name in POP_SIZES:
                 self._move(name, fields)
-            case ["topic", name, *config, time_ms]:
-                self.topics[name] = [name, *config]
-                self._change("topics", time_ms)
-            case ["delete-topic", name, time_ms]:
-                if self.topics.pop(name, None) is not None:
-                    self._change("topics", time_ms)
-                    self.pop.drop(topic=name)
+            case ["topic" | "topic-retention" | "delete-topic" as what, name, *fields, time_ms]:
+                self._change_topic(what, name, fields, time_ms)
             case ["group", name, *config, time_ms]:
                 self.groups[name] = [name, *config]
                 self._change("groups", time_ms)
@@ -285,6 +286,20 @@ class BrokerTables:
                     if first[0] >= position:
                         break
                     del self.transactions[offset]
+
+    def _change_topic(self, what: str, name: str, fields: list[Any], time_ms: int) -> None:
+        known = self.topics.get(name)
+        if what == "topic":
+            self.topics[name] = [name, *fields, *(known or [])[_TOPIC_FIELDS:]]
+        elif known is None:
+            return
+        elif what == "topic-retention":
+            retention = [each for each in fields if each]
+            self.topics[name] = [*known[:_TOPIC_FIELDS], *retention]
+        else:
+            del self.topics[name]
+            self.pop.drop(topic=name)
+        self._change("topics", time_ms)
 
     def _move(self, name: str, fields: list[Any]) -> None:
         """A command about a group's place in a queue."""

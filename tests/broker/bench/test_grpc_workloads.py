@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from broker.bench.grpc_load import ECHO, SEND, GrpcJob
-from broker.bench.grpc_workloads import _echo, _rounds, grpc_share
-from broker.bench.jobs import Round, summarise
+from broker.bench.grpc_workloads import _echo, _rounds
 from broker.bench.worker_client import LoadError
 from tests.cluster.running_cluster import free_address
 
@@ -32,11 +31,3 @@ def test_calls_and_the_time_of_their_server_are_counted() -> None:
 def test_a_load_that_cannot_be_made_says_why() -> None:
     with pytest.raises(LoadError, match=r"(?s)the load failed: .*UNAVAILABLE"):
         _rounds(replace(JOB, what=SEND, target=free_address()))
-
-
-def test_the_share_of_grpcio_is_that_of_the_servers_time() -> None:
-    def of(seconds: float) -> Round:
-        return Round(1000, 1.0, 9.0, seconds)
-
-    workloads = [summarise("", [of(seconds)]) for seconds in (1.0, 4.0, 2.0, 3.0)]
-    assert grpc_share(workloads) == pytest.approx(0.75)

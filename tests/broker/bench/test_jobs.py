@@ -4,32 +4,37 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 
 import pytest
 
-from broker.bench.cpu_time import cpu_seconds
 from broker.bench.failover import FailoverResult, waits_ms
+from broker.bench.growth import Curve, Point
 from broker.bench.jobs import (
+    ConnectionsJob,
     FillJob,
+    FloorJob,
     Job,
     LoadShape,
     ProbeJob,
     ProduceJob,
     ReplayJob,
-    Round,
     decode_job,
     encode_job,
-    summarise,
 )
+from broker.bench.process_usage import cpu_seconds, memory_bytes, usage
+from broker.bench.results import Round, Summary, summarise
 
 
 @pytest.mark.parametrize(
     "job",
     [
-        ProduceJob("t", 10, LoadShape(128, 4), 0.5, 2.0, 3, (1, 2)),
-        FillJob("t", 10, 1000),
-        ReplayJob("t", 1000, 3, ()),
+        ProduceJob(("t", "u"), 10, LoadShape(128, 4), 0.5, 2.0, 3, (1, 2)),
+        FillJob(("t",), 10, 1000, LoadShape(1, 256)),
+        ReplayJob("t", 1000, 3, (), readers=10, at_once=32),
         ProbeJob("t", 10),
+        ConnectionsJob("10.0.0.1:10911", "t", 10),
+        FloorJob("127.0.0.1:1", 10, LoadShape(128, 4), 0.5, 2.0, 3, (1, 2)),
     ],
     ids=lambda job: type(job).__name__,
 )
@@ -72,6 +77,57 @@ def test_cpu_time_of_a_moment_is_no_less_than_it_was() -> None:
     assert (cpu_seconds([os.getpid()]) > before, work) == (True, 499_500)
 
 
+def test_what_is_written_is_counted_per_byte_of_all_rounds() -> None:
+    rounds = [
+        Round(1, 1.0, 0.0, 0.0, payload_bytes=100, server_written_bytes=0),
+        Round(3, 1.0, 0.0, 0.0, payload_bytes=300, server_written_bytes=1600),
+    ]
+    assert summarise("x", rounds).written_per_payload_byte == 4.0
+    assert summarise("replay", [Round(1, 1.0, 0.0, 0.0)]).written_per_payload_byte is None
+
+
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="only Linux counts these")
+def test_usage_counts_what_a_process_writes_and_keeps(tmp_path: Path) -> None:
+    pids = [os.getpid(), 2**22 + 1]
+    before, memory = usage(pids), memory_bytes(pids)
+    kept = b"x" * (32 << 20)
+    with (tmp_path / "file").open("wb") as file:
+        file.write(kept[: 4 << 20])
+        file.flush()
+        os.fsync(file.fileno())
+    used = usage(pids).since(before)
+    if os.statvfs(tmp_path).f_fsid != 0:  # a file system in memory writes nothing
+        assert used.written_bytes >= 4 << 20
+    assert 0 < used.cpu_seconds < time.process_time()
+    assert memory_bytes(pids) >= memory + (16 << 20)
+
+
+def point(at: int, cpu_per_100k: float) -> Point:
+    rates = (1.0, 1.0, 1.0, None, None)
+    return Point(at, Summary("x", *rates, cpu_per_100k, 0.0), memory_bytes=0)
+
+
+def test_a_curve_compares_its_dearest_message_with_its_first() -> None:
+    curve = Curve("queues", [point(1, 4.0), point(10, 6.0), point(100, 5.0)])
+    assert curve.dearness == pytest.approx(1.5)
+
+
+def test_sizes_are_compared_by_the_byte_without_the_fixed_cost() -> None:
+    mib = 1 << 20
+    curve = Curve(
+        "bytes",
+        [point(0, 1e5), point(mib, 3e5), point(2 * mib, 5e5), point(4 * mib, 13e5)],
+        per_byte=True,
+    )
+    assert curve.costs == pytest.approx([2.0, 2.0, 3.0])
+    assert curve.dearness == pytest.approx(1.5)
+
+
+def test_a_curve_of_one_point_has_nothing_to_compare() -> None:
+    assert Curve("bytes", [point(16, 1.0)], per_byte=True).dearness == 1.0
+    assert Curve("queues", [point(16, 1.0)]).dearness == 1.0
+
+
 def test_waits_are_counted_from_the_kill_and_the_cluster_is_repaired_each_time() -> None:
     done: list[str] = []
     moments = iter((10.0, 20.0))
@@ -86,10 +142,12 @@ def test_waits_are_counted_from_the_kill_and_the_cluster_is_repaired_each_time()
 
 
 def test_a_failover_result_has_medians_beside_every_value() -> None:
-    report = FailoverResult([300.0, 100.0, 200.0], [5.0]).to_json()
+    report = FailoverResult([300.0, 100.0, 200.0], [700.0], [5.0]).to_json()
     assert report == {
         "leader_killed_ms": [300.0, 100.0, 200.0],
+        "leader_silent_ms": [700.0],
         "all_killed_ms": [5.0],
         "leader_killed_median_ms": 200.0,
+        "leader_silent_median_ms": 700.0,
         "all_killed_median_ms": 5.0,
     }

@@ -9,7 +9,8 @@ from random import Random
 import pytest
 
 from broker.bench.failover_probe import Probe
-from broker.bench.jobs import FillJob, LoadShape, ProbeJob, ReplayJob
+from broker.bench.held_connections import HeldConnections
+from broker.bench.jobs import ConnectionsJob, FillJob, LoadShape, ProbeJob, ReplayJob
 from broker.bench.produce import ClosedLoop, fill
 from broker.bench.replay import replay
 from broker.client.config import ProducerConfig
@@ -42,7 +43,7 @@ async def test_so_many_requests_are_under_way_and_no_more(
 ) -> None:
     cluster, broker, producer = await start(loop)
     broker.mute = True
-    load = ClosedLoop(producer, TOPIC, LoadShape(batch, in_flight), b"x")
+    load = ClosedLoop(producer, (TOPIC,), LoadShape(batch, in_flight), b"x")
     running = asyncio.ensure_future(load.run_count(batch * 100))
     await asyncio.sleep(1)
     assert len(broker.requests) == in_flight
@@ -52,7 +53,7 @@ async def test_so_many_requests_are_under_way_and_no_more(
 
 async def test_a_loop_sends_as_many_as_it_is_told(loop: NetworkedLoop) -> None:
     cluster, broker, producer = await start(loop)
-    load = ClosedLoop(producer, TOPIC, LoadShape(1, 3), b"x")
+    load = ClosedLoop(producer, (TOPIC,), LoadShape(1, 3), b"x")
     assert await load.run_count(10) == 10
     assert broker.count(RequestCode.SEND_MESSAGE_V2) == 10
     assert len(load.latencies) == 10
@@ -62,7 +63,7 @@ async def test_a_loop_sends_as_many_as_it_is_told(loop: NetworkedLoop) -> None:
 
 async def test_a_loop_ends_when_its_time_is_over(loop: NetworkedLoop) -> None:
     cluster, broker, producer = await start(loop)
-    load = ClosedLoop(producer, TOPIC, LoadShape(1, 3), b"x")
+    load = ClosedLoop(producer, (TOPIC,), LoadShape(1, 3), b"x")
     began = time.perf_counter()
     acknowledged = await load.run(0.05)
     assert 0.05 <= time.perf_counter() - began < 5
@@ -74,7 +75,7 @@ async def test_a_loop_that_gets_no_processor_until_its_time_is_over_sends_once(
     loop: NetworkedLoop,
 ) -> None:
     cluster, _, producer = await start(loop)
-    load = ClosedLoop(producer, TOPIC, LoadShape(1, 3), b"x")
+    load = ClosedLoop(producer, (TOPIC,), LoadShape(1, 3), b"x")
     assert await load.run(0.0) == 1
     assert len(load.latencies) == 1
     await stop(cluster, producer)
@@ -84,15 +85,50 @@ async def test_a_refusal_ends_the_loop(loop: NetworkedLoop) -> None:
     cluster, broker, producer = await start(loop)
     broker.refusals.append((ResponseCode.MESSAGE_ILLEGAL, "no"))
     with pytest.raises(ClientError):
-        await ClosedLoop(producer, TOPIC, LoadShape(1, 3), b"x").run_count(10)
+        await ClosedLoop(producer, (TOPIC,), LoadShape(1, 3), b"x").run_count(10)
     await stop(cluster, producer)
 
 
 async def test_what_was_filled_is_replayed_whole(loop: NetworkedLoop) -> None:
     cluster, _, producer = await start(loop)
-    await fill(producer, FillJob(TOPIC, 10, 1024), Random(1))
+    await fill(producer, FillJob((TOPIC,), 10, 1024, LoadShape(128, 4)), Random(1))
     rounds = await replay(NAME_SERVER, ReplayJob(TOPIC, 1024, 2, ()))
     assert [each.messages for each in rounds] == [1024 - 256, 1024 - 256]
+    await stop(cluster, producer)
+
+
+async def test_topics_are_filled_in_turn(loop: NetworkedLoop) -> None:
+    cluster, broker, producer = await start(loop)
+    cluster.topics["U"] = 2
+    await fill(producer, FillJob((TOPIC, "U"), 10, 12, LoadShape(1, 3)), Random(1))
+    stored = dict.fromkeys((TOPIC, "U"), 0)
+    for (topic, _), messages in broker.group.queues.items():
+        stored[topic] += len(messages)
+    assert stored == {TOPIC: 6, "U": 6}
+    await stop(cluster, producer)
+
+
+async def test_readers_are_groups_of_their_own_and_pulls_ask_for_what_they_are_told(
+    loop: NetworkedLoop,
+) -> None:
+    cluster, broker, producer = await start(loop)
+    await fill(producer, FillJob((TOPIC,), 10, 1024, LoadShape(128, 4)), Random(1))
+    (one,) = await replay(NAME_SERVER, ReplayJob(TOPIC, 1024, 1, (), readers=3, at_once=32))
+    assert one.messages == 3 * (1024 - 32)
+    pulls = [each.ext for each in broker.requests if each.code == RequestCode.PULL_MESSAGE]
+    assert {pull["maxMsgNums"] for pull in pulls} == {"32"}
+    assert len({pull["consumerGroup"] for pull in pulls}) == 3
+    await stop(cluster, producer)
+
+
+async def test_half_of_the_connections_wait_in_a_pull(loop: NetworkedLoop) -> None:
+    cluster, broker, producer = await start(loop)
+    async with HeldConnections() as connections:
+        for count in (250, 10, 0):
+            before = broker.count(RequestCode.PULL_MESSAGE)
+            await connections.hold(ConnectionsJob(broker.address, TOPIC, count))
+            await asyncio.sleep(1)
+            assert broker.count(RequestCode.PULL_MESSAGE) - before == count // 2
     await stop(cluster, producer)
 
 

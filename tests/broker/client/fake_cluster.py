@@ -93,6 +93,8 @@ class Broker:
         self.refusal_ext: dict[str, str] = {}
         self.lose_answers = 0
         """So many sends are stored, and then the connection breaks."""
+        self.silent = False
+        """Whether messages are stored, and nobody is told."""
         self.mute = False
         """Sends are neither stored nor answered."""
         self.stalled: list[tuple[Connection, Frame]] | None = None
@@ -201,6 +203,8 @@ class Broker:
             return
         topic, queue_id = ext_str(request, "b"), ext_int(request, "e")
         first, ids = self.group.append(topic, queue_id, messages)
+        if self.silent:
+            return
         if self.lose_answers:
             self.lose_answers -= 1
             connection.abort()

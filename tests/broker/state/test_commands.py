@@ -24,8 +24,10 @@ from broker.state.commands import (
     PutGroup,
     PutSetting,
     PutTopic,
+    PutTopicRetention,
     Schedule,
     Timer,
+    Trim,
     decode_commands,
     encode_commands,
 )
@@ -39,6 +41,8 @@ runs = st.lists(st.integers(0, 99), unique=True).map(lambda some: pack_runs(sort
 commands: st.SearchStrategy[Command] = st.one_of(
     st.builds(PutTopic, names, numbers, numbers, numbers, numbers, st.booleans(), numbers),
     st.builds(DeleteTopic, names, numbers),
+    st.builds(PutTopicRetention, names, numbers, numbers),
+    st.builds(Trim, names, numbers, numbers),
     st.builds(
         PutGroup,
         names,
@@ -122,6 +126,7 @@ _TOPIC_COMMANDS = st.one_of(
     st.builds(lambda name, queues: PutTopic.of(TopicConfig(name, queues), 5), _NAMES, st.just(1)),
     st.builds(lambda topic: PutTopic.of(topic, 6), st.sampled_from([*SYSTEM.values()])),
     st.builds(lambda name: DeleteTopic(name, 7), _NAMES),
+    st.builds(lambda name: PutTopicRetention(name, 1000, 8), _NAMES),
 )
 
 
@@ -178,6 +183,20 @@ def test_every_change_of_a_topic_counts_as_a_version() -> None:
     state.apply(DeleteTopic("a", 7))
     state.apply(DeleteTopic("a", 8))
     assert state.topics_version == DataVersion(3, 7)
+
+
+def test_a_topic_keeps_its_retention_when_it_is_changed_and_loses_it_when_it_is_deleted() -> None:
+    state = BrokerState()
+    state.apply(PutTopicRetention("a", 1000, 1))
+    assert state.topics_version == DataVersion()
+    state.apply(PutTopic.of(TopicConfig("a"), 5))
+    state.apply(PutTopicRetention("a", 1000, 6))
+    state.apply(PutTopic.of(TopicConfig("a", 8, 8), 7))
+    assert state.topics["a"] == TopicConfig("a", 8, 8, retention_ms=1000)
+    assert state.topics["a"].as_json()["attributes"] == {"retention.ms": "1000"}
+    state.apply(DeleteTopic("a", 8))
+    state.apply(PutTopic.of(TopicConfig("a"), 9))
+    assert state.topics["a"] == TopicConfig("a")
 
 
 def test_a_group_is_removed_with_its_offsets_only_where_that_is_said() -> None:

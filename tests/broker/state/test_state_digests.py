@@ -27,9 +27,11 @@ from broker.state.commands import (
     PutGroup,
     PutSetting,
     PutTopic,
+    PutTopicRetention,
     Schedule,
     StoreRequests,
     Timer,
+    Trim,
     encode_commands,
 )
 from broker.state.pop_queues import pack_runs
@@ -64,6 +66,8 @@ RUNS = st.lists(st.integers(0, 9), max_size=4, unique=True).map(
 COMMANDS = st.one_of(
     st.builds(lambda name, n: PutTopic.of(TopicConfig(name, n, n), n), NAMES, NUMBERS),
     st.builds(DeleteTopic, NAMES, NUMBERS),
+    st.builds(PutTopicRetention, NAMES, NUMBERS, NUMBERS),
+    st.builds(Trim, NAMES, NUMBERS, NUMBERS),
     st.builds(lambda name, n: PutGroup.of(GroupConfig(name, retry_queues=n), n), NAMES, NUMBERS),
     st.builds(DeleteGroup, NAMES, st.booleans(), NUMBERS),
     st.builds(CommitOffset, NAMES, NAMES, NUMBERS, NUMBERS),
@@ -167,6 +171,8 @@ def test_each_command_changes_the_digest_of_its_own_table_alone() -> None:
     for command, table in (
         (CommitOffset("g1", "t1", 0, 2), "offsets"),
         (PutTopic.of(TopicConfig("t1", 9), 2), "topics"),
+        (PutTopicRetention("t1", 1000, 3), "topics"),
+        (Trim("t1", 0, 2), "queues"),
         (PutGroup.of(GroupConfig("g"), 2), "groups"),
         (PutSetting("a", "b"), "settings"),
         (PutAccess("a", b"b"), "settings"),

@@ -194,6 +194,31 @@ def test_rows_behind_a_checkpoint_are_cut_whatever_they_are(
     assert read_all(again.get_or_create("orders", 0)) == rows(0, covered + 5)
 
 
+def test_a_start_looks_at_the_files_of_no_queue(fs: SimulatedFileSystem) -> None:
+    """There may be very many queues."""
+    queues = queues_on(fs)
+    for queue_id in range(20):
+        queues.get_or_create("orders", queue_id).append(0, rows(0, 10))
+    flush(queues)
+    touched: list[str] = []
+    fs.on_call = lambda _operation, path: touched.append(path)
+    queues_on(fs).restore([("orders", queue_id, 0, 7) for queue_id in range(20)])
+    fs.on_call = None
+    assert touched
+    assert [path for path in touched if path.startswith(f"{DIRECTORY}/orders/")] == []
+
+
+def test_leftovers_are_cut_before_new_rows_are_written(fs: SimulatedFileSystem) -> None:
+    flushed(fs, 30)
+    queues = queues_on(fs)
+    queues.restore([("orders", 0, 0, 7)])
+    queue = queues.get_or_create("orders", 0)
+    assert (queue.end_offset, read_all(queue)) == (7, rows(0, 7))
+    queue.append(7, rows(7, 2))
+    flush(queues)
+    assert b"".join(fs.visible_bytes(path) for path in row_files(fs)) == rows(0, 9)
+
+
 def test_rows_missing_below_a_checkpoint_are_damage(fs: SimulatedFileSystem) -> None:
     flushed(fs, 10)
     path = f"{QUEUE}/{160:020d}"

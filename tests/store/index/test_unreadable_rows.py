@@ -124,4 +124,5 @@ def test_rows_of_which_a_checkpoint_covers_none_are_removed_readable_or_not() ->
     queue = queue_on(fs, 30)
     fs.lose_sector(f"/queue/{0:020d}", 0)
     queue.restore(0, Tail(0))
+    queue.cut_leftovers()
     assert not fs.exists(f"/queue/{0:020d}")

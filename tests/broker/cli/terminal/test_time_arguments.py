@@ -11,7 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.cli.terminal.time_arguments import future_ms, place_in_time, timestamp_ms
+from broker.cli.terminal.time_arguments import (
+    future_ms,
+    length_ms,
+    length_text,
+    place_in_time,
+    timestamp_ms,
+)
 
 NOON_UTC = 1_795_348_800_000  # 2026-11-22T12:00:00Z
 
@@ -88,3 +94,17 @@ def test_what_is_no_length_of_time_is_no_such_time(text: str) -> None:
         assert timestamp_ms(text) == int(text)
     except ValueError:
         assert not text.isdigit()
+
+
+@given(st.integers(0, 1 << 50))
+def test_a_length_of_time_is_read_as_it_is_written(length: int) -> None:
+    assert length_ms(length_text(length)) == length
+
+
+def test_a_length_of_time_is_written_in_its_largest_unit_and_has_no_sign() -> None:
+    assert [length_text(ms) for ms in (86_400_000, 5_400_000, 90_000, 1_500)] == [
+        *("1d", "90m", "90s", "1500ms")
+    ]
+    for wrong in ("+1h", "-1h", "1", "", "24 h"):
+        with pytest.raises(ValueError, match="not a length of time"):
+            length_ms(wrong)

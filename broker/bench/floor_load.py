@@ -1,0 +1,107 @@
+"""The load on a relay (``floor_relay.py``): as many bytes as requests with messages have."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from random import Random
+from typing import cast
+
+from broker.bench.floor_relay import DurableCounts
+from broker.bench.jobs import FloorJob
+from broker.bench.process_usage import usage
+from broker.bench.produce import percentiles_ms
+from broker.bench.results import Round
+from dledger.wire.endpoint import Endpoint
+
+
+async def send_to_floor(job: FloorJob, rng: Random) -> list[Round]:
+    """Measures round after round, as :func:`~broker.bench.produce.produce` does."""
+    host, port = Endpoint.parse(job.address)
+    loop = asyncio.get_running_loop()
+    transport, load = await loop.create_connection(
+        lambda: FloorLoad(rng.randbytes(job.shape.batch * job.size), job.shape.in_flight),
+        host,
+        port,
+    )
+    try:
+        await load.run(job.warm_up_seconds)
+        return [await _round(load, job) for _ in range(job.rounds)]
+    finally:
+        transport.close()
+
+
+async def _round(load: FloorLoad, job: FloorJob) -> Round:
+    load.latencies.clear()
+    servers, client_cpu = usage(job.pids), time.process_time()
+    began = time.perf_counter()
+    messages = await load.run(job.seconds) * job.shape.batch
+    seconds = time.perf_counter() - began
+    client_cpu = time.process_time() - client_cpu
+    servers = usage(job.pids).since(servers)
+    p50, p99 = percentiles_ms(load.latencies)
+    return Round(
+        messages,
+        seconds,
+        client_cpu,
+        servers.cpu_seconds,
+        p50,
+        p99,
+        messages * job.size,
+        servers.written_bytes,
+    )
+
+
+class FloorLoad(asyncio.Protocol):
+    """A closed loop of requests that are nothing but bytes."""
+
+    def __init__(self, request: bytes, in_flight: int) -> None:
+        self.latencies: list[float] = []
+        """Of each request, in seconds."""
+        self._request = request
+        self._in_flight = in_flight
+        self._sent_at: deque[float] = deque()
+        self._durable_requests = 0
+        self._stop_at = 0.0
+        self._counts = DurableCounts()
+        self._ended: asyncio.Future[None]
+        self._transport: asyncio.WriteTransport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.WriteTransport", transport)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self._ended.done():
+            self._ended.set_exception(error or ConnectionResetError("the floor's relay has ended"))
+
+    async def run(self, seconds: float) -> int:
+        """Sends for so long; how many requests became durable, which is all of them."""
+        before = self._durable_requests
+        self._ended = asyncio.get_running_loop().create_future()
+        self._stop_at = time.perf_counter() + seconds
+        for _ in range(self._in_flight):
+            self._send()
+        await self._ended
+        return self._durable_requests - before
+
+    def stop(self) -> None:
+        """No more are sent; :meth:`run` returns when all are durable."""
+        self._stop_at = time.perf_counter()
+
+    def data_received(self, data: bytes) -> None:
+        durable = self._counts.last(data)
+        if durable is None:
+            return
+        now = time.perf_counter()
+        for _ in range(durable // len(self._request) - self._durable_requests):
+            self._durable_requests += 1
+            self.latencies.append(now - self._sent_at.popleft())
+            if now < self._stop_at:
+                self._send()
+        if not self._sent_at:
+            self._ended.set_result(None)
+
+    def _send(self) -> None:
+        self._sent_at.append(time.perf_counter())
+        self._transport.write(self._request)

@@ -1,0 +1,88 @@
+"""What was measured, round by round, and what is made of it."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+CPU_MESSAGES = 100_000
+"""CPU time is reported for this number of messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One measurement. Latencies are of requests, in milliseconds; None if none was taken."""
+
+    messages: int
+    seconds: float
+    client_cpu_seconds: float
+    server_cpu_seconds: float
+    p50_ms: float | None = None
+    p99_ms: float | None = None
+    payload_bytes: int = 0
+    """Of the bodies that were acknowledged."""
+    server_written_bytes: int = 0
+    """To disks, by all servers together."""
+
+    @property
+    def rate(self) -> float:
+        """Messages a second."""
+        return self.messages / self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The rounds of one workload: medians, and the range of the rates."""
+
+    name: str
+    messages_per_second: float
+    slowest: float
+    fastest: float
+    p50_ms: float | None
+    p99_ms: float | None
+    server_cpu_seconds_per_100k: float
+    client_cpu_seconds_per_100k: float
+    written_per_payload_byte: float | None = None
+    """Bytes that all servers together wrote to disks, of all rounds; None where nothing was sent.
+    """
+
+    @property
+    def cpu_seconds_per_100k(self) -> float:
+        """Servers and client together."""
+        return self.server_cpu_seconds_per_100k + self.client_cpu_seconds_per_100k
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"cpu_seconds_per_100k": self.cpu_seconds_per_100k}
+
+
+def summarise(name: str, rounds: Sequence[Round]) -> Summary:
+    """The medians of ``rounds``, each figure by itself."""
+    rates = [each.rate for each in rounds]
+    return Summary(
+        name,
+        statistics.median(rates),
+        min(rates),
+        max(rates),
+        _median([each.p50_ms for each in rounds]),
+        _median([each.p99_ms for each in rounds]),
+        statistics.median(
+            each.server_cpu_seconds * CPU_MESSAGES / each.messages for each in rounds
+        ),
+        statistics.median(
+            each.client_cpu_seconds * CPU_MESSAGES / each.messages for each in rounds
+        ),
+        _written(rounds),
+    )
+
+
+def _written(rounds: Sequence[Round]) -> float | None:
+    """The mean: a log is prepared in steps that are larger than what a short round writes."""
+    payload = sum(each.payload_bytes for each in rounds)
+    return sum(each.server_written_bytes for each in rounds) / payload if payload else None
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None

@@ -1,0 +1,133 @@
+"""How long a client that sends one message at a time waits when brokers die or fall silent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from broker.bench.failover import PAUSE_SECONDS, Disturb, FailoverResult, waits_ms
+from broker.bench.jobs import ProbeJob
+from broker.bench.worker_client import LoadClient
+from broker.cli.benchmark.measured import Bench, say
+from broker.cli.local_cluster.local_cluster import LocalCluster
+from broker.cli.local_cluster.managed_processes import DLEDGER, end_processes
+from broker.cli.local_cluster.readiness import wait_until_serving
+from broker.cli.terminal.command_error import CommandError
+
+LEADER_ROUNDS = 10
+SILENT_ROUNDS = 5
+ALL_ROUNDS = 3
+
+
+def measure_failovers(bench: Bench) -> None:
+    """Kills leaders, stops leaders without closing their connections, and kills whole groups."""
+    with _disturbing(bench) as faults:
+        say("killing leaders")
+        killed = faults.waits(faults.kill_leader, LEADER_ROUNDS)
+        say("silencing leaders")
+        silent = faults.waits(faults.silence_leader, SILENT_ROUNDS)
+        say("killing all")
+        all_killed = faults.waits(faults.kill_all, ALL_ROUNDS)
+    bench.measured.failover = FailoverResult(killed, silent, all_killed)
+
+
+def restart_ms(bench: Bench) -> float:
+    """From the restart of a group whose nodes were all killed to the next acknowledgement."""
+    with _disturbing(bench) as faults:
+        (wait,) = faults.waits(faults.kill_all, 1)
+    return wait
+
+
+@contextmanager
+def _disturbing(bench: Bench) -> Iterator[Faults]:
+    """Faults under a client that sends without end; afterwards all is as it was."""
+    if bench.own is None:
+        raise CommandError("only a cluster of the benchmark's own is disturbed")
+    faults = Faults(bench.own, bench.client)
+    topic = bench.new_topic()
+    try:
+        bench.client.start_probe(ProbeJob(topic, bench.request.size))
+        bench.client.first_after(time.perf_counter() + PAUSE_SECONDS)
+        yield faults
+        bench.client.stop_probe()
+    finally:
+        faults.end()
+    bench.delete_topic(topic)
+
+
+class Faults:
+    """Each of its faults returns the moment (``time.perf_counter``) from which the wait counts."""
+
+    def __init__(self, cluster: LocalCluster, client: LoadClient) -> None:
+        self._cluster = cluster
+        self._client = client
+        self._brokers = [node.process for node in cluster.nodes.values()]
+        self._started: list[subprocess.Popen[bytes]] = []
+        self._silent: int | None = None
+
+    def waits(self, disturb: Disturb, rounds: int) -> list[float]:
+        """Milliseconds to the next acknowledgement, of each round."""
+        return waits_ms(disturb, self._repair, self._client.first_after, rounds)
+
+    def kill_leader(self) -> float:
+        """As `kill -9`: the kernel closes its connections."""
+        leader = self._leader()
+        moment = time.perf_counter()
+        end_processes([self._cluster.process(leader)], kill=True)
+        return moment
+
+    def silence_leader(self) -> float:
+        """As one whose machine has lost its power or network: no connection is closed."""
+        pid = self._cluster.process(self._leader()).pid
+        if pid is None:
+            raise CommandError("the leader has ended")
+        moment = time.perf_counter()
+        os.kill(pid, signal.SIGSTOP)
+        self._silent = pid
+        return moment
+
+    def kill_all(self) -> float:
+        """Kills every broker and starts all again."""
+        end_processes(self._brokers, kill=True)
+        moment = time.perf_counter()
+        self._start_missing()
+        return moment
+
+    def end(self) -> None:
+        """Nothing that was begun goes on."""
+        self._let_go_on()
+        for command in self._started:
+            # It would start brokers when the others have been ended.
+            command.terminate()
+            command.wait()
+
+    def _leader(self) -> str:
+        return wait_until_serving(self._cluster)[0].leader or ""
+
+    def _let_go_on(self) -> None:
+        if self._silent is not None:
+            os.kill(self._silent, signal.SIGCONT)
+            self._silent = None
+
+    def _start_missing(self) -> None:
+        # As an operator would: with a new command that does everything.
+        missing = [process.name for process in self._brokers if process.pid is None]
+        if missing:
+            command = [*DLEDGER, "start", *missing, "--data", str(self._cluster.directory)]
+            self._started.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
+
+    def _repair(self) -> None:
+        """Brings the cluster back to strength, and waits as each round begins."""
+        self._let_go_on()
+        if not self._started:
+            self._start_missing()
+        while self._started:
+            if self._started[-1].wait() != 0:
+                raise CommandError("brokers that were killed did not start again; see above")
+            self._started.pop()
+        wait_until_serving(self._cluster)
+        self._client.first_after(time.perf_counter() + PAUSE_SECONDS)

@@ -1,0 +1,116 @@
+"""What is to be measured, and what was."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from broker.bench.failover import FailoverResult
+from broker.bench.growth import Curve
+from broker.bench.jobs import LoadShape
+from broker.bench.results import Summary
+from broker.bench.worker_client import LoadClient
+from broker.cli.local_cluster.local_cluster import LocalCluster
+from broker.cli.local_cluster.temporary_cluster import server_pids
+from broker.cli.terminal.options import DEFAULT_CLUSTER
+from broker.cluster_admin.admin_client import run_admin
+from broker.cluster_admin.topics import create_topic, delete_topic
+
+LOAD_SHAPES = (LoadShape(128, 4), LoadShape(1, 1), LoadShape(1, 32), LoadShape(1, 256))
+QUEUES = 8
+
+
+def say(what: str) -> None:
+    """Tells whoever watches what is being measured."""
+    if sys.stderr.isatty():
+        print(f"{what} ...", file=sys.stderr)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be measured, and how, as the options say."""
+
+    what: str
+    size: int
+    batch: int | None
+    inflight: int | None
+    seconds: float
+    rounds: int
+    flush: str
+    namesrv: str | None
+    directory: Path | None
+    full: bool
+
+    @property
+    def shapes(self) -> Sequence[LoadShape]:
+        """How messages are sent, one way after the other."""
+        if self.batch is None and self.inflight is None:
+            return LOAD_SHAPES
+        batch = self.batch or 1
+        return (LoadShape(batch, self.inflight or (1 if batch == 1 else 4)),)
+
+
+@dataclass(slots=True)
+class Measured:
+    """The results of one cluster."""
+
+    nodes: int
+    workloads: list[Summary] = field(default_factory=list)
+    floor: list[Summary] = field(default_factory=list)
+    """Of workloads, by the same names: the bytes alone."""
+    failover: FailoverResult | None = None
+    growth: list[Curve] = field(default_factory=list)
+    memory_bytes: int | None = None
+    """Of all servers, after the workloads."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "nodes": self.nodes,
+            "workloads": [summary.to_json() for summary in self.workloads],
+            "floor": [summary.to_json() for summary in self.floor],
+            "failover": None if self.failover is None else self.failover.to_json(),
+            "growth": [curve.to_json() for curve in self.growth],
+            "memory_bytes": self.memory_bytes,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """One cluster that is measured, and the load on it."""
+
+    request: Request
+    namesrv: str
+    client: LoadClient
+    measured: Measured
+    own: LocalCluster | None
+    """The cluster, if it was made for this."""
+    known_pids: tuple[int, ...] = ()
+    """Of the servers of another one."""
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Of the servers that run now, the NameServer included if the cluster is our own."""
+        return self.known_pids if self.own is None else server_pids(self.own)
+
+    @property
+    def prefix(self) -> str:
+        return f"{self.measured.nodes} node{'s' if self.measured.nodes > 1 else ''}"
+
+    def new_topic(self, queues: int = QUEUES) -> str:
+        """A new topic, so that those of a running cluster stay as they are."""
+        topic = f"dledger-bench-{Random().getrandbits(40):010x}"
+        run_admin(
+            self.namesrv,
+            lambda admin: create_topic(
+                admin, topic, queues=queues, broker=None, cluster=DEFAULT_CLUSTER
+            ),
+        )
+        return topic
+
+    def delete_topic(self, topic: str) -> None:
+        """With all its messages."""
+        run_admin(self.namesrv, lambda admin: delete_topic(admin, topic))

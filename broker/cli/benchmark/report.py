@@ -1,0 +1,108 @@
+"""The results as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from broker.bench.failover import FailoverResult
+from broker.bench.growth import MIB, Curve
+from broker.bench.results import Summary
+from broker.cli.benchmark.measured import Measured
+from broker.cli.terminal.output import print_table
+
+FAILOVERS = (
+    ("leader killed, to the next acknowledgement", "leader_killed"),
+    ("leader silent, to the next acknowledgement", "leader_silent"),
+    ("all killed, from their restart to the next acknowledgement", "all_killed"),
+)
+
+
+def ratios(these: Iterable[Summary], those: Iterable[Summary]) -> dict[str, float]:
+    """Of the rates of workloads with the same names, in the order of ``these``."""
+    rates = {each.name: each.messages_per_second for each in those}
+    return {
+        each.name: each.messages_per_second / rates[each.name]
+        for each in these
+        if each.name in rates
+    }
+
+
+def print_measured(measured: Measured, baseline: Measured | None) -> None:
+    """All that was measured on one cluster and, in the same run, on a single node."""
+    for each in (measured, baseline):
+        if each is not None and each.workloads:
+            print(f"{each.nodes} node{'s' if each.nodes > 1 else ''}")
+            _print_workloads(each.workloads)
+            if each.memory_bytes is not None:
+                print(f"memory of all servers: {each.memory_bytes / MIB:,.0f} MiB")
+            print()
+    if measured.floor:
+        print(f"floor: the bytes alone, relayed to {measured.nodes - 1} followers and written")
+        _print_workloads(measured.floor)
+        print()
+    floors = {each.name: each for each in measured.floor}
+    for summary in measured.workloads:
+        if (floor := floors.get(summary.name)) is not None:
+            rate = summary.messages_per_second / floor.messages_per_second
+            cpu = summary.cpu_seconds_per_100k / floor.cpu_seconds_per_100k
+            print(f"achieved / floor, {summary.name}: {rate:.2f}, CPU time {cpu:.1f} times")
+    if baseline is not None:
+        for name, ratio in ratios(measured.workloads, baseline.workloads).items():
+            print(f"replicated / unreplicated, {name}: {ratio:.2f}")
+    if measured.failover is not None:
+        _print_failover(measured.failover)
+    for curve in measured.growth:
+        _print_curve(curve)
+
+
+def _print_failover(failover: FailoverResult) -> None:
+    result = failover.to_json()
+    for title, key in FAILOVERS:
+        values = " ".join(f"{value:.0f}" for value in result[f"{key}_ms"])
+        print(f"{title}: median {result[f'{key}_median_ms']:.0f} ms ({values})")
+
+
+def _print_workloads(workloads: Sequence[Summary]) -> None:
+    print_table(
+        ("WORKLOAD", "MSG/S", "RANGE", "P50 MS", "P99 MS", "CPU S", "SERVERS", "CLIENT", "DISK"),
+        [
+            (
+                each.name,
+                f"{each.messages_per_second:,.0f}",
+                f"{each.slowest:,.0f}-{each.fastest:,.0f}",
+                _number(each.p50_ms),
+                _number(each.p99_ms),
+                f"{each.cpu_seconds_per_100k:.2f}",
+                f"{each.server_cpu_seconds_per_100k:.2f}",
+                f"{each.client_cpu_seconds_per_100k:.2f}",
+                _number(each.written_per_payload_byte),
+            )
+            for each in workloads
+        ],
+    )
+
+
+def _print_curve(curve: Curve) -> None:
+    what = "a MiB, the fixed cost apart" if curve.per_byte else "a message"
+    print(f"\n{curve.name}: at most {curve.dearness:.2f} times the CPU time for {what}")
+    print_table(
+        ("", "MSG/S", "P50 MS", "P99 MS", "SERVERS", "CLIENT", "DISK", "MEMORY MIB", "RESTART MS"),
+        [
+            (
+                f"{point.at:,}",
+                f"{point.summary.messages_per_second:,.0f}",
+                _number(point.summary.p50_ms),
+                _number(point.summary.p99_ms),
+                f"{point.summary.server_cpu_seconds_per_100k:.2f}",
+                f"{point.summary.client_cpu_seconds_per_100k:.2f}",
+                _number(point.summary.written_per_payload_byte),
+                f"{point.memory_bytes / MIB:,.0f}",
+                None if point.restart_ms is None else f"{point.restart_ms:,.0f}",
+            )
+            for point in curve.points
+        ],
+    )
+
+
+def _number(value: float | None) -> str | None:
+    return None if value is None else f"{value:.2f}"

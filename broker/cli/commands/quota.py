@@ -1,0 +1,153 @@
+"""``dledger quota``: how much accounts, topics and clients may send and get in a second."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from broker.cli.terminal.command_error import UsageError
+from broker.cli.terminal.options import json_option, namesrv_option
+from broker.cli.terminal.output import Output, print_table
+from broker.cli.terminal.program import Group
+from broker.cluster_admin.admin_client import run_admin
+from broker.cluster_admin.settings import change_settings, settings_by_group
+from broker.quotas.quota import (
+    EACH,
+    ENTITY_TYPES,
+    PREFIX,
+    Entity,
+    Quota,
+    QuotaError,
+    parse_entity,
+    parse_quota,
+)
+from store.quoting import quoted
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+_SIZE = re.compile(rf"([0-9]{{1,12}})({'|'.join(_UNITS)})")
+
+command = Group()
+
+group_option = click.option("--group", metavar="NAME", help="A broker group (default: all).")
+
+
+def size(text: str) -> int:
+    """The type of an option that is a number of bytes. Raises ``ValueError``."""
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{quoted(text)} is not a number of bytes such as 65536, 64KiB or 1MiB")
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def entity_arguments(command: F) -> F:
+    """``TYPE NAME``."""
+    command = click.argument("name")(command)
+    return click.argument("type_", metavar="TYPE", type=click.Choice(ENTITY_TYPES))(command)
+
+
+def _entity(type_: str, name: str) -> Entity:
+    try:
+        return parse_entity(Entity(type_, name).setting)
+    except QuotaError as error:
+        raise UsageError(str(error)) from error
+
+
+def _rate(name: str, kind: Callable[[str], int] | type[int], what: str) -> Callable[[F], F]:
+    metavar = "BYTES" if kind is size else "N"
+    return click.option(
+        name, type=kind, metavar=metavar, help=f"{what} in a second; 0: no limit of that."
+    )
+
+
+@command.command(
+    "set",
+    examples="""\
+  dledger quota set topic clicks --produce-bytes 1MiB
+  dledger quota set account reader1 --consume-messages 500
+  dledger quota set client '*' --produce-messages 100     each client without one of its own
+""",
+)
+@entity_arguments
+@_rate("--produce-messages", int, "Messages sent")
+@_rate("--produce-bytes", size, "Bytes of bodies sent, such as 512KiB,")
+@_rate("--consume-messages", int, "Messages given out")
+@_rate("--consume-bytes", size, "Bytes of messages given out, such as 2MiB,")
+@group_option
+@namesrv_option
+@json_option
+def put(
+    *, type_: str, name: str, group: str | None, namesrv: str, output: Output, **rates: int | None
+) -> None:
+    """Set the quota of an account, a topic or a client id; '*' is each without one of its own.
+
+    Who is beyond it gets answers later; nothing is dropped. Each node counts for itself. The whole
+    quota is replaced: a rate that is not named has no limit.
+    """
+    if any(rate is not None and rate < 0 for rate in rates.values()):
+        raise UsageError("a rate is not below 0")
+    quota = Quota(**{name: rate or 0 for name, rate in rates.items()})
+    if not any(quota):
+        raise UsageError("no rate is limited; name one, or take the quota away with `unset`")
+    _change(_entity(type_, name), quota, group, namesrv, output)
+
+
+@command.command(examples="  dledger quota unset topic clicks\n")
+@entity_arguments
+@group_option
+@namesrv_option
+@json_option
+def unset(*, type_: str, name: str, group: str | None, namesrv: str, output: Output) -> None:
+    """Take a quota away."""
+    _change(_entity(type_, name), Quota(), group, namesrv, output)
+
+
+def _change(entity: Entity, quota: Quota, group: str | None, namesrv: str, output: Output) -> None:
+    changes = {entity.setting: str(quota)}
+    groups = run_admin(namesrv, lambda admin: change_settings(admin, group, changes))
+    document = {**entity._asdict(), **quota._asdict(), "groups": groups}
+    if not output.document(document):
+        for each in groups:
+            print(f"{each} {entity.type} {entity.name} {str(quota) or 'has no quota'}")
+
+
+@command.command("list", examples="  dledger quota list\n")
+@group_option
+@namesrv_option
+@json_option
+def list_quotas(group: str | None, namesrv: str, output: Output) -> None:
+    """The quotas of running groups."""
+    settings = run_admin(namesrv, lambda admin: settings_by_group(admin, group))
+    found = [
+        (name, parse_entity(key), parse_quota(value))
+        for name, each in settings.items()
+        for key, value in each.items()
+        if key.startswith(PREFIX)
+    ]
+    quotas = [
+        {"group": name, **entity._asdict(), **quota._asdict()} for name, entity, quota in found
+    ]
+    if output.document({"quotas": quotas}):
+        return
+    rows = [
+        (name, entity.type, entity.name, *(rate or "-" for rate in quota))
+        for name, entity, quota in found
+    ]
+    print_table(
+        (
+            "GROUP",
+            "TYPE",
+            "NAME",
+            "MESSAGES IN/S",
+            "BYTES IN/S",
+            "MESSAGES OUT/S",
+            "BYTES OUT/S",
+        ),
+        rows,
+    )
+    if any(entity.name == EACH for _, entity, _ in found):
+        print(f"{EACH} is each without a quota of its own")

@@ -1,0 +1,171 @@
+"""``dledger topic move``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+
+import click
+
+from broker.cli.terminal.command_error import CommandError
+from broker.cli.terminal.name_arguments import topic_name
+from broker.cli.terminal.numbers import seconds
+from broker.cli.terminal.options import (
+    ask_first,
+    dry_run_option,
+    json_option,
+    namesrv_option,
+    yes_option,
+)
+from broker.cli.terminal.output import Output
+from broker.cli.terminal.program import Group
+from broker.cli.terminal.progress import waiting
+from broker.cluster_admin.admin_client import run_on_leaders
+from broker.cluster_admin.topic_move import Place, Remaining, TopicMove
+
+ROUTE_SECONDS = 35.0
+"""Pace: clients of RocketMQ ask for routes every 30 s. Before that the source takes messages, too.
+"""
+
+LOOK_SECONDS = 1.0
+"""Pace: between two looks at what consumers have still to read."""
+
+
+def add_move_command(group: Group) -> None:
+    """Adds ``move``."""
+    group.command("move", examples=EXAMPLES)(move)
+
+
+EXAMPLES = """\
+  dledger topic move orders --from broker-a --to broker-b --dry-run
+  dledger topic move orders --from broker-a --to broker-b --wait
+  dledger topic move ledger --from broker-a --to broker-b --in-order --wait
+"""
+
+
+@click.option(
+    "--from", "source", metavar="GROUP", required=True, help="The broker group it leaves."
+)
+@click.option("--to", "target", metavar="GROUP", required=True, help="The one that gets it.")
+@click.option(
+    "--in-order/--no-in-order",
+    default=None,
+    help="Nobody sends to the topic until the source is empty, so no message is consumed before an "
+    "earlier one (default: as the topic's order says).",
+)
+@click.option(
+    "--wait",
+    "waits",
+    is_flag=True,
+    help="Wait until consumers have read the source. Without it, run the command again later.",
+)
+@click.option(
+    "--settle",
+    type=seconds,
+    metavar="SECONDS",
+    default=ROUTE_SECONDS,
+    show_default=True,
+    help="How long producers have to learn of the target before the source is closed; not with "
+    "--in-order.",
+)
+@click.argument("name", type=topic_name)
+@dry_run_option
+@yes_option
+@namesrv_option
+@json_option
+def move(
+    *,
+    name: str,
+    source: str,
+    target: str,
+    in_order: bool | None,
+    waits: bool,
+    settle: float,
+    dry_run: bool,
+    yes: bool,
+    namesrv: str,
+    output: Output,
+) -> None:
+    """Move a topic from one broker group to another; run again, it goes on.
+
+    The target gets the topic, the source takes no more messages, consumers read what is there, and
+    the topic is deleted at the source. Exit code 1 while consumers have not read it all.
+    """
+    topic_move = TopicMove(name, source, target, in_order=in_order)
+    at_source, at_target = run_on_leaders(namesrv, topic_move.places)
+    if dry_run:
+        remaining = run_on_leaders(namesrv, topic_move.remaining)
+        _tell_plan(topic_move, at_source, at_target, remaining, output)
+        return
+    tell = _teller(output)
+    if at_source.config:
+        if run_on_leaders(namesrv, topic_move.open_target):
+            tell(f"created {name} on {target}")
+            if at_source.writable and not topic_move.keeps_order(at_source, at_target):
+                with waiting("producers learn of the target"):
+                    time.sleep(settle)
+        if run_on_leaders(namesrv, topic_move.close_source):
+            tell(f"{source} takes no more messages of {name}")
+        remaining = _drained(topic_move, name, source, namesrv, waits=waits)
+        _ask(name, source, remaining, yes=yes)
+    run_on_leaders(namesrv, topic_move.finish)
+    if not output.document({"topic": name, "from": source, "to": target, "moved": True}):
+        print(f"moved {name} from {source} to {target}")
+
+
+def _teller(output: Output) -> Callable[[str], None]:
+    """Tells of a step, where the result is for people."""
+    return print if output is Output.TABLE else lambda _text: None
+
+
+def _drained(
+    topic_move: TopicMove, name: str, source: str, namesrv: str, *, waits: bool
+) -> Remaining:
+    """Once consumers have read the source. Raises :class:`CommandError` if nobody waits for it."""
+    while True:
+        remaining = run_on_leaders(namesrv, topic_move.remaining)
+        if remaining.drained:
+            return remaining
+        behind = ", ".join(f"{group} {lag}" for group, lag in remaining.lags.items() if lag)
+        if not waits:
+            raise CommandError(
+                f"not all of {name} is consumed on {source}: {behind}; run this again later, or "
+                "with --wait"
+            )
+        with waiting(f"still to consume on {source}: {behind}"):
+            time.sleep(LOOK_SECONDS)
+
+
+def _ask(name: str, source: str, remaining: Remaining, *, yes: bool) -> None:
+    if not remaining.lags and remaining.messages and not yes:
+        raise CommandError(
+            f"no group has a place in {name} on {source}, and its {remaining.messages} messages "
+            "would be deleted unread; --yes does it all the same"
+        )
+    ask_first(f"Delete {name} and its {remaining.messages} messages on {source}", yes=yes)
+
+
+def _tell_plan(
+    topic_move: TopicMove, source: Place, target: Place, remaining: Remaining, output: Output
+) -> None:
+    in_order = topic_move.keeps_order(source, target)
+    document = {
+        "in_order": in_order,
+        "from": asdict(source),
+        "to": asdict(target),
+        "remaining": asdict(remaining),
+    }
+    if output.document(document):
+        return
+    closed = " without taking messages yet" if in_order else ""
+    if source.config and not target.config:
+        print(f"would create the topic on {target.group}{closed}")
+    if source.writable:
+        print(f"would take no more messages on {source.group}")
+    for group, lag in remaining.lags.items():
+        print(f"would wait for {group}, which has {lag} messages to consume")
+    for group in remaining.broadcast:
+        print(f"cannot know how far {group} is: its members keep their offsets")
+    if source.config:
+        print(f"would delete {remaining.messages} messages on {source.group}")

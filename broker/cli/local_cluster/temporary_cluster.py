@@ -1,0 +1,44 @@
+"""Clusters that measurements make for themselves in a temporary directory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory, gettempdir
+
+from broker.cli.local_cluster.local_cluster import LocalCluster, design_cluster
+from broker.cli.local_cluster.managed_processes import end_processes
+from broker.cli.local_cluster.port_layout import Ports
+from broker.cli.local_cluster.readiness import wait_until_serving
+from broker.cli.terminal.command_error import UsageError
+
+
+@contextmanager
+def temporary_cluster(parent: Path | None, nodes: int, flush: str) -> Iterator[LocalCluster]:
+    """One group of ``nodes`` brokers that serves; afterwards nothing is left of it.
+
+    Raises :class:`UsageError` if ``parent`` cannot be used.
+    """
+    try:
+        temporary = TemporaryDirectory(prefix="dledger-bench-", dir=parent)
+    except OSError as error:
+        raise UsageError(
+            f"no directory can be made in {parent or gettempdir()}: {error.strerror}; "
+            "choose another with --dir"
+        ) from error
+    with temporary as directory:
+        cluster = design_cluster(
+            Path(directory), nodes=nodes, flush=flush, ports=Ports(namesrv=0, remoting=0, http=0)
+        ).write()
+        try:
+            cluster.start()
+            wait_until_serving(cluster)
+            yield cluster
+        finally:
+            end_processes(cluster.processes, kill=True)
+
+
+def server_pids(cluster: LocalCluster) -> tuple[int, ...]:
+    """Every process of the cluster that runs, the NameServer's too."""
+    return tuple(pid for process in cluster.processes if (pid := process.pid) is not None)

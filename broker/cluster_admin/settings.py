@@ -1,0 +1,45 @@
+"""The settings of running groups, in RocketMQ's names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from broker.cli.terminal.command_error import UsageError
+from broker.cluster_admin.admin_client import AdminClient
+from broker.remoting.protocol.codes import RequestCode
+from store.quoting import quoted
+
+
+async def leaders_by_group(admin: AdminClient, group: str | None) -> dict[str, str]:
+    """The leaders' addresses, of all groups or of one. Raises
+    :class:`~broker.cli.terminal.command_error.UsageError` for one that is not there."""
+    masters = await admin.masters()
+    if group is None:
+        return dict(sorted(masters.items()))
+    if group not in masters:
+        known = ", ".join(sorted(masters)) or "none"
+        raise UsageError(f"there is no group {quoted(group)}; known are: {known}")
+    return {group: masters[group]}
+
+
+async def settings_by_group(admin: AdminClient, group: str | None) -> dict[str, dict[str, str]]:
+    """All settings, of all groups or of one."""
+    leaders = await leaders_by_group(admin, group)
+    return {name: await _settings(admin, leader) for name, leader in leaders.items()}
+
+
+async def _settings(admin: AdminClient, leader: str) -> dict[str, str]:
+    answer = await admin.ask(leader, RequestCode.GET_BROKER_CONFIG)
+    pairs = (line.partition("=") for line in answer.body.decode().splitlines())
+    return {key: value for key, _, value in pairs}
+
+
+async def change_settings(
+    admin: AdminClient, group: str | None, changes: Mapping[str, str]
+) -> list[str]:
+    """Changes settings of all groups or of one; returns the names of these groups."""
+    leaders = await leaders_by_group(admin, group)
+    lines = "".join(f"{key}={value}\n" for key, value in changes.items())
+    for leader in leaders.values():
+        await admin.ask(leader, RequestCode.UPDATE_BROKER_CONFIG, body=[lines.encode()])
+    return list(leaders)

@@ -1,0 +1,159 @@
+"""Moving a topic from one broker group to another, as RocketMQ's operators do it.
+
+The target gets the topic. The source takes no more messages, so producers send to the target.
+Consumers read what is left at the source, and the topic is deleted there. Each step looks first
+whether it is done already, so a move that was cut off goes on when it is started again.
+
+With ``in_order`` the target takes messages only once the source is empty. Meanwhile nobody can send
+to the topic, and no message is consumed before an earlier one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from broker.cli.terminal.command_error import CommandError
+from broker.cluster_admin.admin_client import AdminClient
+from broker.cluster_admin.consumer_group_views import lags_in
+from broker.cluster_admin.settings import leaders_by_group
+from broker.cluster_admin.topics import (
+    ASK_AGAIN_SECONDS,
+    READ_QUEUES,
+    ROUTE_SECONDS,
+    WRITE_QUEUES,
+    TopicConfig,
+    put_topic,
+    topic_configs,
+    until_created,
+    view_queues,
+)
+from broker.remoting.protocol.codes import RequestCode
+from broker.topics_and_groups import MESSAGE_TYPE, PERM_WRITE, RETENTION_MS
+
+_COPIED = ("perm", "order", "topicSysFlag", READ_QUEUES, WRITE_QUEUES, MESSAGE_TYPE, RETENTION_MS)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The topic in one broker group; ``config`` is empty if it is not there."""
+
+    group: str
+    address: str
+    config: TopicConfig
+
+    @property
+    def writable(self) -> bool:
+        return bool(int(self.config.get("perm", 0)) & PERM_WRITE)
+
+
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    """What the source still holds for consumers."""
+
+    messages: int
+    lags: Mapping[str, int]
+    """By group, of those that the broker knows the place of."""
+    broadcast: tuple[str, ...]
+    """Groups whose members keep their places themselves."""
+
+    @property
+    def drained(self) -> bool:
+        """Whether each group has consumed all there is, as far as the broker knows."""
+        return not any(self.lags.values())
+
+
+class TopicMove:
+    """One move. Raises :class:`~broker.cli.terminal.command_error.CommandError`."""
+
+    def __init__(self, topic: str, source: str, target: str, *, in_order: bool | None) -> None:
+        """``in_order``: None does what the topic says."""
+        self._topic = topic
+        self._source = source
+        self._target = target
+        self._in_order = in_order
+
+    async def places(self, admin: AdminClient) -> tuple[Place, Place]:
+        """Where the topic is: at the source, and at the target."""
+        if self._source == self._target:
+            raise CommandError(f"{self._topic} is to be moved from {self._source} to itself")
+        found = []
+        for group in (self._source, self._target):
+            (address,) = (await leaders_by_group(admin, group)).values()
+            config = (await topic_configs(admin, self._topic, [address]))[address]
+            found.append(Place(group, address, config))
+        source, target = found
+        if not source.config and not target.config:
+            raise CommandError(f"neither {self._source} nor {self._target} has {self._topic}")
+        return source, target
+
+    def keeps_order(self, source: Place, target: Place) -> bool:
+        """Whether the target waits until the source is empty."""
+        if self._in_order is not None:
+            return self._in_order
+        return bool((source.config or target.config).get("order"))
+
+    async def open_target(self, admin: AdminClient) -> bool:
+        """Makes the topic at the target as it is at the source, unless it is there. Returns whether
+        it was made."""
+        source, target = await self.places(admin)
+        if target.config:
+            return False
+        config = {name: source.config[name] for name in _COPIED if source.config.get(name)}
+        config.setdefault("perm", 0)
+        if self.keeps_order(source, target):
+            config["perm"] = int(config["perm"]) & ~PERM_WRITE
+        await put_topic(admin, target.address, self._topic, {}, config)
+        await until_created(admin, self._topic, [target.address])
+        return True
+
+    async def close_source(self, admin: AdminClient) -> bool:
+        """The source takes no more messages. Returns whether it did until now."""
+        source, _ = await self.places(admin)
+        if not source.writable:
+            return False
+        await self._put_perm(admin, source, int(source.config["perm"]) & ~PERM_WRITE)
+        return True
+
+    async def remaining(self, admin: AdminClient) -> Remaining:
+        """What consumers have still to read at the source."""
+        source, _ = await self.places(admin)
+        if not source.config:
+            return Remaining(0, {}, ())
+        lags = await lags_in(admin, source.address, self._topic)
+        queues = await view_queues(admin, self._topic)
+        held = (each.max_offset - each.min_offset for each in queues if each.broker == source.group)
+        return Remaining(
+            sum(held),
+            {group: lag for group, lag in lags.items() if lag is not None},
+            tuple(group for group, lag in lags.items() if lag is None),
+        )
+
+    async def finish(self, admin: AdminClient) -> None:
+        """The target takes messages, and the source has the topic no more."""
+        source, target = await self.places(admin)
+        if not target.config:
+            raise CommandError(f"{self._topic} is not at {self._target}: it was deleted meanwhile")
+        if source.config:
+            if self.keeps_order(source, target) and not target.writable:
+                await self._put_perm(admin, target, int(target.config["perm"]) | PERM_WRITE)
+            # At this broker alone: NameServers learn of it by its next registration, and keep what
+            # they know of the target.
+            ext = {"topic": self._topic}
+            await admin.ask(source.address, RequestCode.DELETE_TOPIC_IN_BROKER, ext)
+            await self._until_left(admin)
+
+    async def _until_left(self, admin: AdminClient) -> None:
+        """The NameServer sends no client to the source any more."""
+        ends_at = asyncio.get_running_loop().time() + ROUTE_SECONDS
+        while self._source in (await admin.route(self._topic)).masters:
+            if asyncio.get_running_loop().time() >= ends_at:
+                raise CommandError(
+                    f"{self._topic} is moved, but the NameServer still sends clients to "
+                    f"{self._source}; is it registered there? (`dledger status`)"
+                )
+            await asyncio.sleep(ASK_AGAIN_SECONDS)
+
+    async def _put_perm(self, admin: AdminClient, place: Place, perm: int) -> None:
+        await put_topic(admin, place.address, self._topic, place.config, {"perm": perm})

@@ -1,0 +1,53 @@
+"""An answer that is held back, as its sender is beyond a quota. The message is stored at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from broker.group_commit.pending_batch import StoredEarlier
+from broker.ingest.send_request import Sender
+from broker.quotas.throttle import Caller
+from dledger.errors import ProposeError
+
+
+class HeldAnswer:
+    """Waits for a request in the place of its sender (see
+    :class:`~broker.ingest.send_request.Sender`)."""
+
+    __slots__ = ("_due", "_loop", "_waiter")
+
+    def __init__(self, waiter: Sender, seconds: float, loop: asyncio.AbstractEventLoop) -> None:
+        self._waiter = waiter
+        self._loop = loop
+        self._due = loop.time() + seconds
+
+    @property
+    def queue_id(self) -> int:
+        """See :class:`~broker.ingest.send_request.Sender`."""
+        return self._waiter.queue_id
+
+    @queue_id.setter
+    def queue_id(self, queue_id: int) -> None:
+        self._waiter.queue_id = queue_id
+
+    def caller(self) -> Caller:
+        """See :class:`~broker.ingest.send_request.Sender`."""
+        return self._waiter.caller()
+
+    def stored(
+        self, first_offset: int, positions: Sequence[int], earlier: StoredEarlier | None = None
+    ) -> None:
+        """See :class:`~broker.group_commit.pending_batch.SendWaiter`."""
+        self._later(self._waiter.stored, first_offset, positions, earlier)
+
+    def failed(self, error: ProposeError) -> None:
+        """See :class:`~broker.group_commit.pending_batch.Waiter`. A refusal goes at once: the
+        client looks for another leader."""
+        self._waiter.failed(error)
+
+    def _later(self, answer: Callable[..., None], *given: object) -> None:
+        if self._loop.time() >= self._due:
+            answer(*given)
+        else:
+            self._loop.call_at(self._due, answer, *given)

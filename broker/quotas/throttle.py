@@ -1,0 +1,153 @@
+"""Who must wait, and for how long: the quotas of a broker at work.
+
+Nothing is dropped. Who is beyond a quota gets its answers later, and nothing is read from its
+connection meanwhile. So it cannot send faster, and others do not notice. Each wait is bounded,
+so that no client takes the broker for dead; the rest of the debt makes the next request wait.
+
+A quota is of one node: of what it takes in as leader, and of what it gives out. Without any
+quota ``active`` is None, and the doors do nothing else.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, TypeAlias
+
+from broker.limits import QUOTAS
+from broker.quotas.quota import ACCOUNT, CLIENT, EACH, TOPIC, Entity, Quota
+from broker.quotas.token_bucket import TokenBucket
+
+
+class Caller(NamedTuple):
+    """Who asks, as far as the wire knows; empty names are unknown."""
+
+    account: str = ""
+    client_id: str = ""
+
+
+FindCaller: TypeAlias = Callable[[], Caller]
+
+NOBODY = Caller()
+
+
+def nobody() -> Caller:
+    """The caller where nobody is known."""
+    return NOBODY
+
+
+class _Buckets(NamedTuple):
+    """Of one entity: of messages and of bytes, in and out; None without a limit."""
+
+    produce_messages: TokenBucket | None
+    produce_bytes: TokenBucket | None
+    consume_messages: TokenBucket | None
+    consume_bytes: TokenBucket | None
+
+    def is_idle(self, now: float) -> bool:
+        return all(each is None or each.is_idle(now) for each in self)
+
+
+class Throttle:
+    """The quotas of one broker."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """``clock`` gives seconds that never run backward."""
+        self._clock = clock
+        self._quotas: dict[Entity, Quota] = {}
+        self._buckets: dict[Entity, _Buckets] = {}
+        self.throttled_seconds: defaultdict[Entity, float] = defaultdict(float)
+        """How long requests have waited since the start, by the quota that made them wait."""
+
+    @property
+    def active(self) -> Throttle | None:
+        """Itself if there is any quota."""
+        return self if self._quotas else None
+
+    @property
+    def quotas(self) -> Mapping[Entity, Quota]:
+        """All that count now."""
+        return self._quotas
+
+    def put(self, entity: Entity, quota: Quota) -> None:
+        """An entity has another quota; one without any limit is none."""
+        if any(quota):
+            self._quotas[entity] = quota
+        else:
+            self._quotas.pop(entity, None)
+        for known in [each for each in self._buckets if each.type == entity.type]:
+            if entity.name in (EACH, known.name):
+                del self._buckets[known]
+
+    def clear(self) -> None:
+        """No quotas are known."""
+        self._quotas.clear()
+        self._buckets.clear()
+
+    def produced(self, caller: Caller, topic: str, messages: int, size: int) -> float:
+        """Somebody sends; returns the seconds for which the answer waits."""
+        now, waits = self._clock(), 0.0
+        for entity, buckets in self._of(caller, topic, now):
+            debt = _take(buckets.produce_messages, messages, now)
+            debt = max(debt, _take(buckets.produce_bytes, size, now))
+            waits = max(waits, self._noted(entity, debt))
+        return waits
+
+    def consumes(self, caller: Caller, topic: str) -> float:
+        """Somebody asks for messages; returns the seconds for which the request waits first."""
+        now, waits = self._clock(), 0.0
+        for entity, buckets in self._of(caller, topic, now):
+            both = buckets.consume_messages, buckets.consume_bytes
+            debt = max((each.debt(now) for each in both if each is not None), default=0.0)
+            waits = max(waits, self._noted(entity, debt))
+        return waits
+
+    def consumed(self, caller: Caller, topic: str, messages: int, size: int) -> None:
+        """Somebody was given messages."""
+        now = self._clock()
+        for _entity, buckets in self._of(caller, topic, now):
+            _take(buckets.consume_messages, messages, now)
+            _take(buckets.consume_bytes, size, now)
+
+    def _noted(self, entity: Entity, debt: float) -> float:
+        if debt <= 0:
+            return 0.0
+        waits = min(debt, QUOTAS.wait_seconds_max)
+        told = entity
+        if entity not in self._quotas:  # names of clients may be any number
+            told = Entity(entity.type, EACH)
+        self.throttled_seconds[told] += waits
+        return waits
+
+    def _of(self, caller: Caller, topic: str, now: float) -> Iterable[tuple[Entity, _Buckets]]:
+        """The buckets that a request takes from."""
+        for type_, name in ((TOPIC, topic), (ACCOUNT, caller.account), (CLIENT, caller.client_id)):
+            if not name:
+                continue
+            entity = Entity(type_, name)
+            buckets = self._buckets.get(entity)
+            if buckets is None:
+                quota = self._quotas.get(entity) or self._quotas.get(Entity(type_, EACH))
+                if quota is None:
+                    continue
+                buckets = self._add(entity, quota, now)
+            yield entity, buckets
+
+    def _add(self, entity: Entity, quota: Quota, now: float) -> _Buckets:
+        if len(self._buckets) >= QUOTAS.buckets_max:
+            self._forget(now)
+        made = _Buckets(*(TokenBucket(rate) if rate else None for rate in quota))
+        self._buckets[entity] = made
+        return made
+
+    def _forget(self, now: float) -> None:
+        """Makes room: first those that are idle, and where all are at work, the older half."""
+        for entity in [each for each, of in self._buckets.items() if of.is_idle(now)]:
+            del self._buckets[entity]
+        if len(self._buckets) >= QUOTAS.buckets_max:
+            for entity in [*self._buckets][: len(self._buckets) // 2]:
+                del self._buckets[entity]
+
+
+def _take(bucket: TokenBucket | None, units: int, now: float) -> float:
+    return 0.0 if bucket is None else bucket.take(units, now)

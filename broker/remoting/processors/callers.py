@@ -1,0 +1,36 @@
+"""Who sends a request over remoting, as far as quotas ask."""
+
+from __future__ import annotations
+
+from broker.context import BrokerContext
+from broker.quotas.throttle import Caller
+from broker.remoting.connection import Connection
+from broker.remoting.forwarded_frame import ForwardedFrame
+from broker.remoting.protocol.frame import Frame
+from broker.security.signature import ACCESS_KEY
+
+
+class Callers:
+    """Of one broker."""
+
+    def __init__(self, context: BrokerContext) -> None:
+        self._clients = context.clients
+        self._knows_accounts = context.access is not None
+
+    def of(self, connection: Connection, request: Frame) -> Caller:
+        """The account by the signature, which was checked before, and the client id by the
+        heartbeats of the connection. That of a forwarded request is known to the broker that
+        forwards, and not here."""
+        account = request.ext.get(ACCESS_KEY, "") if self._knows_accounts else ""
+        forwarded = isinstance(request, ForwardedFrame)
+        return Caller(
+            account if isinstance(account, str) else "",
+            "" if forwarded else self._clients.id_of(connection),
+        )
+
+
+def hold(connection: Connection, request: Frame, seconds: float) -> None:
+    """Reads nothing from the client for so long. Another broker's connection, which many clients
+    share, is read on: their answers are held back all the same."""
+    if seconds > 0 and not isinstance(request, ForwardedFrame):
+        connection.hold_reading(seconds)

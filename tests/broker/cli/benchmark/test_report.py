@@ -1,0 +1,58 @@
+"""What the tables of `dledger bench` say of results."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.bench.failover import FailoverResult
+from broker.bench.growth import Curve, Point
+from broker.bench.jobs import LoadShape
+from broker.bench.results import Summary
+from broker.cli.benchmark.measured import LOAD_SHAPES, Measured, Request
+from broker.cli.benchmark.report import print_measured, ratios
+
+
+def summary(name: str, rate: float, cpu: float, written: float | None = None) -> Summary:
+    return Summary(name, rate, rate, rate, None, None, cpu, 0.0, written)
+
+
+def test_only_workloads_of_both_are_compared() -> None:
+    these = [summary("batches", 300.0, 1.0), summary("replay", 5.0, 1.0)]
+    assert ratios(these, [summary("batches", 400.0, 1.0)]) == {"batches": 0.75}
+
+
+def test_every_result_stands_beside_its_baseline(capsys: pytest.CaptureFixture[str]) -> None:
+    points = [Point(10, summary("10", 9.0, 2.0), 1 << 20), Point(100, summary("100", 8.0, 3.0), 0)]
+    measured = Measured(
+        3,
+        workloads=[summary("batches", 300.0, 1.2, 3.9)],
+        floor=[summary("batches", 400.0, 0.6)],
+        failover=FailoverResult([80.0], [400.0, 500.0, 450.0], [250.0]),
+        growth=[Curve("queues in use", points)],
+        memory_bytes=300 << 20,
+    )
+    print_measured(measured, Measured(1, workloads=[summary("batches", 600.0, 0.5)]))
+
+    said = capsys.readouterr().out
+    assert "achieved / floor, batches: 0.75, CPU time 2.0 times" in said
+    assert "replicated / unreplicated, batches: 0.50" in said
+    assert "memory of all servers: 300 MiB" in said
+    assert "leader silent, to the next acknowledgement: median 450 ms (400 500 450)" in said
+    assert "queues in use: at most 1.50 times the CPU time for a message" in said
+    assert " 3.90" in said
+
+
+@pytest.mark.parametrize(
+    ("batch", "inflight", "shapes"),
+    [
+        (None, None, LOAD_SHAPES),
+        (128, None, (LoadShape(128, 4),)),
+        (None, 32, (LoadShape(1, 32),)),
+        (1, None, (LoadShape(1, 1),)),
+    ],
+)
+def test_options_give_the_shapes(
+    batch: int | None, inflight: int | None, shapes: tuple[LoadShape, ...]
+) -> None:
+    request = Request("all", 1024, batch, inflight, 2.0, 3, "sync", None, None, False)
+    assert tuple(request.shapes) == tuple(shapes)

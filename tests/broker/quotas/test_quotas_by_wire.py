@@ -1,0 +1,68 @@
+"""Quotas over the other wires, and of accounts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker.grpc.protocol.definition_pb2 import Code
+from broker.remoting.protocol.codes import RequestCode
+from tests.broker.grpc.single_service import SingleService, message
+from tests.broker.http.site import HOST
+from tests.broker.http.test_access import PRODUCE, WRITER, basic, guarded_site
+from tests.broker.pop.pop_client import Member, sent
+from tests.broker.quotas.test_quotas_at_the_doors import set_quota
+from tests.broker.single_broker import ADDRESS, SingleBroker, send_ext
+from tests.support.virtual_network import NetworkedLoop
+
+
+async def test_an_account_has_one_quota_over_all_wires_and_others_have_none(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    async with guarded_site(loop, tmp_path) as site:
+        broker = site.broker
+        await set_quota(broker, f"account.{WRITER.access_key}=produceMessages=2")
+        client = broker.client_of(WRITER.access_key, WRITER.secret_key)
+        began = loop.time()
+        for _ in range(2):
+            await client.invoke(
+                ADDRESS, RequestCode.SEND_MESSAGE_V2, send_ext("orders", 0), (b"x",), timeout=9
+            )
+        assert loop.time() - began < 0.1
+        body = b'{"body": "a"}'
+        status, _ = await site.ask("POST", PRODUCE, body, (HOST, basic(WRITER)))
+        assert status == 200
+        assert loop.time() - began == pytest.approx(0.5, abs=0.1)
+        for _ in range(10):
+            await broker.send("orders", 0, b"of the admin")
+        assert loop.time() - began < 0.7
+        await client.close()
+
+
+async def test_a_client_of_grpc_waits_for_its_answer(service: SingleService) -> None:
+    broker = service.broker
+    await broker.create_topic("orders", queues=1)
+    await set_quota(broker, "client.client-1=produceMessages=2")
+    began = broker.loop.time()
+    for number in range(4):
+        answer = await service.send(message(message_id=f"{number:010}"))
+        assert answer.status.code == Code.OK
+    assert broker.loop.time() - began == pytest.approx(1, abs=0.1)
+    service.metadata = {"x-mq-client-id": "client-2"}
+    began = broker.loop.time()
+    await service.send(message(message_id="another"))
+    assert broker.loop.time() - began < 0.1
+
+
+async def test_who_receives_by_pop_waits_for_what_it_was_given_before(
+    broker: SingleBroker,
+) -> None:
+    await sent(broker, 6)
+    await set_quota(broker, "topic.orders=consumeMessages=2")
+    member = Member(broker)
+    began = broker.loop.time()
+    assert await member.bodies(3) == [b"0", b"1", b"2"]
+    assert broker.loop.time() - began < 0.1
+    assert await member.bodies(3) == [b"3", b"4", b"5"]
+    assert broker.loop.time() - began == pytest.approx(0.5, abs=0.1)
