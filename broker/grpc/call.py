@@ -21,6 +21,8 @@ class Call:
     """Another broker passed it on: it goes no further."""
     seconds: float | None = None
     """How long the client waits for the answer; None: it does not say."""
+    tls: bool = False
+    """The client speaks TLS with this broker."""
 
     @property
     def client_id(self) -> str:

@@ -25,7 +25,6 @@ from broker.grpc.protocol.service_pb2 import (
     ReceiveMessageRequest,
     ReceiveMessageResponse,
 )
-from broker.grpc.renewals import Renewals
 from broker.grpc.sent_messages import message_of, timestamp
 from broker.grpc.settings import consumes_in_order
 from broker.grpc.statuses import OK, BadCallError
@@ -53,9 +52,8 @@ _RECEIPTS = {
 class ConsumeCalls:
     """Handles the calls of consumers."""
 
-    def __init__(self, context: BrokerContext, renewals: Renewals) -> None:
+    def __init__(self, context: BrokerContext) -> None:
         self._context = context
-        self._renewals = renewals
 
     async def receive(self, call: Call, request: ReceiveMessageRequest) -> Sequence[AnyMessage]:
         """Messages of any queue of this broker, whichever the client names: it shares them with
@@ -65,8 +63,6 @@ class ConsumeCalls:
         if not result.messages:
             nothing = Status(code=Code.MESSAGE_NOT_FOUND, message="no new message")
             return [ReceiveMessageResponse(status=nothing)]
-        if request.auto_renew:
-            self._renewals.add(wanted, result.messages)
         topic = request.message_queue.topic
         now = timestamp(result.messages[0].delivered_ms)
         return [
@@ -105,6 +101,7 @@ class ConsumeCalls:
             fifo=consumes_in_order(self._context, [topic]),
             attempt_id=request.attempt_id,
             client_id=call.client_id,
+            auto_renew=request.auto_renew,
             caller=caller_of(call, knows_accounts=self._context.access is not None),
         )
 
@@ -121,11 +118,10 @@ class ConsumeCalls:
                 f"an acknowledgement has 1 to {CONSUME.pop_handles_max} handles, "
                 f"not {len(request.entries)}",
             )
-        handles = [self._renewals.current(each.receipt_handle) for each in request.entries]
+        handles = [each.receipt_handle for each in request.entries]
         results = await self._context.pop.ack(group, topic, handles)
         entries = []
         for entry, result in zip(request.entries, results, strict=True):
-            self._renewals.ended(entry.receipt_handle)
             entries.append(
                 AckMessageResultEntry(
                     message_id=entry.message_id,
@@ -142,9 +138,8 @@ class ConsumeCalls:
     ) -> Sequence[AnyMessage]:
         """The client names the time from now on; the handle before counts no more."""
         group, topic = checked_group(request.group, request.topic), name_of(request.topic)
-        handle = self._renewals.ended(request.receipt_handle)
         result = await self._context.pop.change_invisible(
-            group, topic, handle, _millis(request.invisible_duration)
+            group, topic, request.receipt_handle, _millis(request.invisible_duration)
         )
         return [
             ChangeInvisibleDurationResponse(
@@ -157,9 +152,12 @@ class ConsumeCalls:
     ) -> Sequence[AnyMessage]:
         """The message goes to the dead letters of the group at once."""
         group, topic = checked_group(request.group, request.topic), name_of(request.topic)
-        handle = self._renewals.ended(request.receipt_handle)
         result: ReceiptResult = await self._context.pop.to_dead_letter(
-            group, topic, handle, request.delivery_attempt, request.max_delivery_attempts
+            group,
+            topic,
+            request.receipt_handle,
+            request.delivery_attempt,
+            request.max_delivery_attempts,
         )
         return [ForwardMessageToDeadLetterQueueResponse(status=_RECEIPTS[result.status])]
 

@@ -21,7 +21,7 @@ import orjson
 from broker.errors import NOT_HERE
 from broker.grpc.call import Call
 from broker.grpc.dispatcher import Dispatcher, Waited
-from broker.grpc.statuses import NoAnswerError
+from broker.grpc.statuses import ANSWERED, NoAnswerError
 from broker.limits import FORWARDING, ForwardingLimits
 from broker.remoting.client import RemotingClient
 from broker.remoting.connection import Connection, Handler
@@ -35,6 +35,7 @@ from broker.remoting.protocol.errors import (
     CallError,
     ConnectFailedError,
     FieldError,
+    RequestError,
     TooManyRequestsError,
 )
 from broker.remoting.protocol.ext_fields import ext_str
@@ -196,6 +197,9 @@ class ForwardedCalls:
                 str(error),
                 {OUTCOME: OUTCOME_NOT_LEADER},
             )
+            return
+        except (*ANSWERED, RequestError) as error:  # of what a client says in its stream
+            connection.respond(request, ResponseCode.SYSTEM_ERROR, str(error))
             return
         parts = [part for each in answers for part in (_SIZE.pack(len(each)), each)]
         connection.respond(request, body=(b"".join(parts),))

@@ -10,7 +10,7 @@ from broker.grpc.clients import Clients
 from broker.grpc.consume_calls import ConsumeCalls, member_access, receive_access
 from broker.grpc.dispatcher import Method
 from broker.grpc.offset_calls import OffsetCalls, pull_access
-from broker.grpc.presence_calls import PresenceCalls
+from broker.grpc.presence_calls import PresenceCalls, heartbeat_access
 from broker.grpc.protocol import service_pb2 as pb
 from broker.grpc.renewals import Renewals
 from broker.grpc.route_calls import RouteCalls, assignment_access
@@ -28,8 +28,8 @@ def service_methods(
     """By name. Telemetry is none of them: it is a stream both ways. ``refusals`` counts by
     reason."""
     route, send = RouteCalls(routes, context.config.own.grpc), SendCalls(context, refusals)
-    presence = PresenceCalls(clients)
-    consume = ConsumeCalls(context, renewals)
+    presence = PresenceCalls(context, clients, renewals)
+    consume = ConsumeCalls(context)
     offsets = OffsetCalls(context)
     return {
         "QueryRoute": Method(pb.QueryRouteRequest, pb.QueryRouteResponse, route.route),
@@ -39,7 +39,9 @@ def service_methods(
             route.assignment,
             assignment_access,
         ),
-        "Heartbeat": Method(pb.HeartbeatRequest, pb.HeartbeatResponse, presence.heartbeat),
+        "Heartbeat": Method(
+            pb.HeartbeatRequest, pb.HeartbeatResponse, presence.heartbeat, heartbeat_access
+        ),
         "NotifyClientTermination": Method(
             pb.NotifyClientTerminationRequest,
             pb.NotifyClientTerminationResponse,

@@ -30,6 +30,7 @@ from broker.grpc.protocol.service_pb2 import (
     UpdateOffsetRequest,
     UpdateOffsetResponse,
 )
+from broker.grpc.received_messages import milliseconds
 from broker.grpc.sent_messages import message_of
 from broker.grpc.statuses import OK, BadCallError, status_of
 from broker.limits import CONSUME, RemotingLimits
@@ -137,9 +138,10 @@ class OffsetCalls:
         if request.query_offset_policy not in policies:
             raise BadCallError(Code.BAD_REQUEST, f"there is no {request.query_offset_policy}")
         if request.query_offset_policy == QueryOffsetPolicy.TIMESTAMP:
-            if not request.HasField("timestamp"):
-                raise BadCallError(Code.BAD_REQUEST, "no timestamp is given")
-            ext |= {"timestamp": str(request.timestamp.ToMilliseconds())}
+            since_ms = milliseconds(request.timestamp)
+            if since_ms is None:
+                raise BadCallError(Code.BAD_REQUEST, "the timestamp is missing, or no time")
+            ext |= {"timestamp": str(since_ms)}
         found = await self._asked(call, policies[request.query_offset_policy], ext)
         return [QueryOffsetResponse(status=OK, offset=int(found["offset"]))]
 

@@ -14,8 +14,10 @@ from urllib.parse import unquote
 import grpc
 
 from broker.grpc.call import Call
+from broker.grpc.relay import LOOPBACK, Relay
 from broker.grpc.service import GrpcService
 from broker.grpc.telemetry import Telemetry
+from broker.grpc.tls import NO_TLS, GrpcTls
 from broker.limits import GRPC, GrpcLimits
 from dledger.wire.endpoint import Endpoint
 
@@ -37,17 +39,19 @@ class GrpcPort:
         telemetry: Telemetry,
         endpoint: Endpoint,
         message_size_max: int,
-        credentials: grpc.ServerCredentials | None = None,
+        tls: GrpcTls = NO_TLS,
         *,
         limits: GrpcLimits = GRPC,
     ) -> None:
-        """``message_size_max``: bytes of a message's body. Without ``credentials`` it speaks no
-        TLS."""
+        """``message_size_max``: bytes of a message's body."""
         self._service = service
         self._telemetry = telemetry
         self._endpoint = endpoint
         self._size_max = message_size_max
-        self._credentials = credentials
+        self._credentials = tls.credentials
+        self._relay: Relay | None = None
+        if tls.mixed is not None:
+            self._relay = Relay(service.loop, tls.mixed, endpoint, limits)
         self._limits = limits
         self._server: Any = None
 
@@ -60,7 +64,7 @@ class GrpcPort:
         """Listens. ``OSError`` if the port is taken."""
         self._server = server = grpc.aio.server(options=self._options())
         server.add_generic_rpc_handlers((self._handlers(),))
-        address = str(self._endpoint)
+        address = f"{LOOPBACK}:0" if self._relay is not None else str(self._endpoint)
         try:
             if self._credentials is None:
                 port = server.add_insecure_port(address)
@@ -71,12 +75,16 @@ class GrpcPort:
         if port == 0:
             raise OSError(f"{address}: cannot be used")
         await server.start()
+        if self._relay is not None:
+            await self._relay.start(port)
 
     async def stop(self) -> None:
         """Closes the port and the connections."""
         if self._server is not None:
             server, self._server = self._server, None
             await server.stop(STOP_SECONDS)
+        if self._relay is not None:
+            self._relay.close()
 
     def _options(self) -> list[tuple[str, int]]:
         limits = self._limits
@@ -98,6 +106,15 @@ class GrpcPort:
             ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),
         ]
 
+    def _call(self, name: str, context: _Context) -> Call:
+        metadata = {
+            key: value for key, value in context.invocation_metadata() or () if type(value) is str
+        }
+        client, tls = _address(context.peer()), self._credentials is not None
+        if self._relay is not None:
+            client, tls = self._relay.client(client)
+        return Call(name, metadata, client, seconds=context.time_remaining(), tls=tls)
+
     def _handlers(self) -> grpc.GenericRpcHandler[bytes, bytes]:
         handlers = {
             name: grpc.unary_stream_rpc_method_handler(self._stream(name))
@@ -110,28 +127,21 @@ class GrpcPort:
 
     def _unary(self, name: str) -> Callable[[bytes, _Context], Awaitable[bytes]]:
         async def serve(request: bytes, context: _Context) -> bytes:
-            (answer,) = await self._service.dispatcher.serve(_call(name, context), request)
+            (answer,) = await self._service.dispatcher.serve(self._call(name, context), request)
             return answer
 
         return serve
 
     def _stream(self, name: str) -> Callable[[bytes, _Context], AsyncIterator[bytes]]:
         async def serve(request: bytes, context: _Context) -> AsyncIterator[bytes]:
-            for each in await self._service.dispatcher.serve(_call(name, context), request):
+            for each in await self._service.dispatcher.serve(self._call(name, context), request):
                 yield each
 
         return serve
 
     async def _stream_telemetry(self, said: AsyncIterator[bytes], context: _Context) -> None:
         with suppress(grpc.aio.BaseError):  # the client is gone
-            await self._telemetry.serve(_call(TELEMETRY, context), said, context.write)
-
-
-def _call(name: str, context: _Context) -> Call:
-    metadata = {
-        key: value for key, value in context.invocation_metadata() or () if type(value) is str
-    }
-    return Call(name, metadata, _address(context.peer()), seconds=context.time_remaining())
+            await self._telemetry.serve(self._call(TELEMETRY, context), said, context.write)
 
 
 def _address(peer: str) -> str:

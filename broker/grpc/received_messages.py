@@ -69,7 +69,7 @@ def received_message(message: Message, now_ms: int, body_size_max: int) -> Recei
         topic,
         -1,
         sys_flag=_HALF_FLAG if kind == MessageType.TRANSACTION else 0,
-        born_timestamp=_millis(system.born_timestamp) or now_ms,
+        born_timestamp=milliseconds(system.born_timestamp) or now_ms,
         flag=0,
         reconsume_times=0,
         properties=encoded,
@@ -145,13 +145,13 @@ def _system_properties(system: SystemProperties, topic: str, kind: MessageType) 
 
 
 def _deliver_ms(timestamp: Timestamp) -> int:
-    found = _millis(timestamp)
+    found = milliseconds(timestamp)
     if found is None:
         raise BadCallError(Code.ILLEGAL_DELIVERY_TIME, "the delivery time is none")
     return found
 
 
-def _millis(timestamp: Timestamp) -> int | None:
+def milliseconds(timestamp: Timestamp) -> int | None:
     """Milliseconds since 1970; None for what is no time."""
     found = timestamp.seconds * 1000 + timestamp.nanos // 1_000_000
     return found if 0 < found < _MS_MAX else None

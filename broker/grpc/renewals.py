@@ -1,33 +1,35 @@
 """Messages that stay invisible while their consumer works: ``auto_renew`` of a push consumer.
 
-The leader makes such a message invisible for a short time, again and again, until it is
-acknowledged, its consumer is gone, or hours have passed. So the messages of a consumer that died
-are received again soon. Each renewal has another receipt handle. The consumer keeps its first one,
-which is translated here. Another leader knows nothing of it: a message whose time was prolonged
-before is received again when that time is up, and its consumer can no longer acknowledge it.
+The leader looks at them every few seconds, and prolongs those of consumers that are there. That is
+whoever has a Telemetry stream at any broker, and whoever sent a heartbeat a moment ago: some
+clients open a stream again only minutes after their broker died.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import logging
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import TypeAlias
 
 from broker.grpc.statuses import ANSWERED
 from broker.limits import GRPC
-from broker.pop.pop import Pop
-from broker.pop.pop_request import PoppedMessage, PopRequest, ReceiptStatus
+from broker.pop.auto_renewal import AutoRenewal, Renewable
+from broker.pop.renewed_receipts import client_hash
 
+log = logging.getLogger(__name__)
 
-@dataclass(slots=True)
-class _Renewed:
-    """One delivery. ``handle`` is the newest one; times are by the loop."""
+LOOK_SECONDS = 5.0
+"""Pace: between two looks at what is to be prolonged."""
 
-    group: str
-    topic: str
-    client_id: str
-    handle: str
-    until: float
+HEARTBEATS_SECONDS = 35.0
+"""Pace: three heartbeats of a client, and a moment."""
+
+_Key: TypeAlias = tuple[str, str, int]
+"""Group, topic, queue id."""
+
+_Ends: TypeAlias = dict[tuple[_Key, int, int], float]
 
 
 class Renewals:
@@ -36,66 +38,70 @@ class Renewals:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        pop: Pop,
-        is_connected: Callable[[str, str], bool],
+        renewal: AutoRenewal,
+        members: Callable[[str], Iterable[str]],
     ) -> None:
-        """``is_connected``: whether a client is a member of a group."""
+        """``members``: the ids of the clients of a group that have a stream."""
         self._loop = loop
-        self._pop = pop
-        self._is_connected = is_connected
-        self._renewed: dict[str, _Renewed] = {}
-        """By the handle that the consumer has."""
+        self._renewal = renewal
+        self._members = members
+        self._heard: dict[tuple[str, str], float] = {}
+        """By group and client: until when its heartbeat counts."""
+        self._ends: _Ends = {}
+        """By queue, offset and attempt: when a delivery is not prolonged any more."""
         self._task: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
-        return len(self._renewed)
+        """The deliveries that are prolonged."""
+        return len(self._ends)
 
-    def add(self, request: PopRequest, messages: Sequence[PoppedMessage]) -> None:
-        """Renews these. Beyond the limit they are visible again after the first time."""
-        until = self._loop.time() + GRPC.renewed_seconds_max
-        for message in messages:
-            if len(self._renewed) >= GRPC.renewals_max:
-                break
-            handle = message.receipt_handle
-            self._renewed[handle] = _Renewed(
-                request.group, request.topic, request.client_id, handle, until
-            )
+    def start(self) -> None:
+        """This node leads."""
         if self._task is None:
-            self._task = self._loop.create_task(self._renew())
+            self._task = self._loop.create_task(self._run())
 
-    def current(self, handle: str) -> str:
-        """The handle that counts now, for one that a consumer has."""
-        known = self._renewed.get(handle)
-        return handle if known is None else known.handle
-
-    def ended(self, handle: str) -> str:
-        """As :meth:`current`; it is not renewed any more."""
-        known = self._renewed.pop(handle, None)
-        return handle if known is None else known.handle
-
-    def clear(self) -> None:
-        """Another node leads."""
-        self._renewed.clear()
+    def stop(self) -> None:
+        """Another node leads, which finds what is to be prolonged."""
         if self._task is not None:
             self._task.cancel()
             self._task = None
+        self._ends.clear()
+        self._heard.clear()
 
-    async def _renew(self) -> None:
-        while self._renewed:
-            await asyncio.sleep(GRPC.renewed_seconds / 2)
-            for handle, known in list(self._renewed.items()):
-                if self._renewed.get(handle) is known and not await self._is_renewed(known):
-                    self._renewed.pop(handle, None)
-        self._task = None
+    def heard(self, group: str, client_id: str) -> None:
+        """A client that has no stream says that it is there."""
+        now = self._loop.time()
+        if len(self._heard) >= GRPC.streams_max and (group, client_id) not in self._heard:
+            self._heard = {key: until for key, until in self._heard.items() if until > now}
+        if len(self._heard) < GRPC.streams_max or (group, client_id) in self._heard:
+            self._heard[group, client_id] = now + HEARTBEATS_SECONDS
 
-    async def _is_renewed(self, known: _Renewed) -> bool:
-        if self._loop.time() >= known.until or not self._is_connected(known.group, known.client_id):
-            return False
-        try:
-            result = await self._pop.change_invisible(
-                known.group, known.topic, known.handle, int(GRPC.renewed_seconds * 1000)
-            )
-        except ANSWERED:
-            return False
-        known.handle = result.receipt_handle
-        return result.status is ReceiptStatus.OK
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            ends: _Ends = {}
+            for key in self._renewal.queues():
+                with suppress(*ANSWERED):  # that queue is looked at again
+                    await self._renew(key, ends)
+                await asyncio.sleep(0)
+            self._ends = ends
+
+    async def _renew(self, key: _Key, ends: _Ends) -> None:
+        working = self._working(key[0])
+        if not working:
+            return
+        now, due_ms = self._loop.time(), GRPC.renewed_seconds * 500
+        due: list[Renewable] = []
+        for each in self._renewal.deliveries(key, working):
+            told = (key, each.offset, each.attempt)
+            until = ends[told] = self._ends.get(told, now + GRPC.renewed_seconds_max)
+            if each.left_ms <= due_ms and now < until:
+                due.append(each)
+        await self._renewal.renew(key, due, int(GRPC.renewed_seconds * 1000))
+
+    def _working(self, group: str) -> set[int]:
+        now = self._loop.time()
+        heard = (
+            client for (of, client), until in self._heard.items() if of == group and until > now
+        )
+        return {*map(client_hash, self._members(group)), *map(client_hash, heard)}

@@ -40,6 +40,9 @@ DIALS_ONE = frozenset(("HTTP", "NODE_JS"))
 """What Apache's Node.js client calls its language. It takes several addresses for one name, which
 it cannot resolve."""
 
+CHECKS_ONE = frozenset(("PYTHON",))
+"""With TLS it looks for the text of all its addresses in the certificate, so it must have one."""
+
 _ALL_TYPES = (MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.TRANSACTION)
 
 
@@ -77,7 +80,8 @@ class RouteCalls:
         if not name_of(topic):
             raise BadCallError(Code.ILLEGAL_TOPIC, "no topic is named")
         routes = await self._routes.find(name_of(topic))
-        if call.metadata.get("x-mq-language") not in DIALS_ONE:
+        language = call.metadata.get("x-mq-language")
+        if language not in DIALS_ONE and not (call.tls and language in CHECKS_ONE):
             return routes
         return [route._replace(endpoints=self._one(route.endpoints)) for route in routes]
 

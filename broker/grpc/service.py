@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from broker.context import BrokerContext
 from broker.errors import NOT_HERE
 from broker.grpc.access import GrpcAccess
 from broker.grpc.call import Call
-from broker.grpc.clients import Clients, LeaderClients
+from broker.grpc.clients import GOODBYE, Clients, LeaderClients
 from broker.grpc.dispatcher import Dispatcher, Waited
 from broker.grpc.forwarding import ForwardedCalls, GrpcForwarder
 from broker.grpc.methods import service_methods
@@ -37,11 +37,11 @@ class GrpcService:
     ) -> None:
         """``leader_address``: of the member that leads, as ``host:port``, None while none is
         known. ``security`` tells other brokers that this one belongs to the cluster."""
-        loop = context.loop
+        self.loop = loop = context.loop
         self._context = context
         self.routes = Routes(context, security)
         self.leader_clients = LeaderClients(context)
-        self.renewals = Renewals(loop, context.pop, self._is_member)
+        self.renewals = Renewals(loop, context.pop.renewal, self._members)
         self.clients = Clients(loop, self.leader_clients, self._to_leader)
         self.forwarder = GrpcForwarder(
             loop,
@@ -65,30 +65,33 @@ class GrpcService:
 
     def leadership_changed(self) -> None:
         """Is told of each change."""
-        if not self._context.node.serving:
+        if self._context.node.serving:
+            self.renewals.start()
+        else:
             self.leader_clients.leads_no_more()
-            self.renewals.clear()
+            self.renewals.stop()
         self.forwarder.leadership_changed()
         self.clients.tell_all()
 
     async def close(self) -> None:
         """Ends the connections to other servers."""
         self.clients.close()
-        self.renewals.clear()
+        self.renewals.stop()
         self._forwarded.close()
         await self.forwarder.close()
         await self.routes.close()
 
-    def _is_member(self, group: str, client_id: str) -> bool:
+    def _members(self, group: str) -> Iterable[str]:
         found = self._context.clients.consumers.get(group)
-        members = () if found is None else found.members.values()
-        return any(member.client_id == client_id for member in members)
+        return () if found is None else {each.client_id for each in found.members.values()}
 
     async def _to_leader(self, call: Call, command: bytes) -> None:
         """Passes on what a client of this broker says. A heartbeat repeats what got lost."""
         waited = Waited()
         while True:
             session = self.clients.session(call.client_id)
+            if session is None and command != GOODBYE:
+                return  # its stream has ended meanwhile
             send = None if session is None else session.send
             try:
                 self.leader_clients.told(None, call, command, send)

@@ -1,20 +1,23 @@
 """TLS on the gRPC port, by the files that the other ports have theirs from.
 
-grpcio cannot tell TLS from plain connections on one port. So the port speaks TLS alone where
-``tls`` is enforcing, and none where it is permissive. Certificates that have changed are read
-again.
+grpcio cannot tell TLS from plain connections on one port. It speaks TLS itself where ``tls`` is
+enforcing; where that is permissive a relay (:mod:`broker.grpc.relay`) stands before it.
+Certificates that have changed are read again.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+from typing import NamedTuple
 
 import grpc
 
-from broker.config.security_config import ENFORCING, SecurityConfig
+from broker.config.security_config import ENFORCING, PERMISSIVE, SecurityConfig
 from broker.config.setting_checks import ConfigError
+from broker.security.port_tls import PortTls, port_tls
 from broker.system.bounded_file_read import read_bounded
+from dledger.wire.tls_contexts import TlsFiles, TlsFilesError
 
 log = logging.getLogger("dledger.tls")
 
@@ -22,13 +25,33 @@ PEM_BYTES_MAX = 1 << 20
 """Format: certificates and keys have some kilobytes."""
 
 
-def grpc_credentials(security: SecurityConfig, name: str) -> grpc.ServerCredentials | None:
-    """None for a port without TLS.
+class GrpcTls(NamedTuple):
+    """How the port speaks TLS; with neither it speaks none."""
 
-    Raises :class:`~broker.config.setting_checks.ConfigError`, which names the file.
-    """
-    if security.tls != ENFORCING:
-        return None
+    credentials: grpc.ServerCredentials | None = None
+    """It takes TLS alone."""
+    mixed: PortTls | None = None
+    """It takes both kinds."""
+
+
+NO_TLS = GrpcTls()
+
+
+def grpc_tls(security: SecurityConfig, name: str) -> GrpcTls:
+    """Raises :class:`~broker.config.setting_checks.ConfigError`, which names the file."""
+    if security.tls == ENFORCING:
+        return GrpcTls(credentials=_credentials(security, name))
+    if security.tls != PERMISSIVE:
+        return NO_TLS
+    files = security.files
+    own = TlsFiles(files.ca, files.certificate(name), files.key(name))
+    try:
+        return GrpcTls(mixed=port_tls(own, plain=True, application_protocols=("h2",)))
+    except TlsFilesError as error:
+        raise ConfigError(str(error)) from error
+
+
+def _credentials(security: SecurityConfig, name: str) -> grpc.ServerCredentials:
     paths = (security.files.key(name), security.files.certificate(name))
     try:
         first = _read(paths)

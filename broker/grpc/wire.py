@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-import grpc
-
 from broker.context import BrokerContext
 from broker.grpc.port import GrpcPort
 from broker.grpc.service import GrpcService
 from broker.grpc.telemetry import Telemetry
+from broker.grpc.tls import GrpcTls
 from broker.remoting.connection import Handler
 from broker.security.credentials import ClientSecurity
 from dledger.wire.endpoint import Endpoint
@@ -21,17 +20,16 @@ class GrpcWire:
     def __init__(
         self,
         endpoint: Endpoint,
-        credentials: grpc.ServerCredentials | None,
+        tls: GrpcTls,
         context: BrokerContext,
         leader_address: Callable[[], str | None],
         security: ClientSecurity,
     ) -> None:
-        """See :class:`~broker.grpc.service.GrpcService`; without ``credentials`` there is no
-        TLS."""
+        """See :class:`~broker.grpc.service.GrpcService`."""
         self._service = GrpcService(context, leader_address, security)
         self._telemetry = Telemetry(context, self._service.dispatcher, self._service.clients)
         self._port = GrpcPort(
-            self._service, self._telemetry, endpoint, context.config.max_message_size, credentials
+            self._service, self._telemetry, endpoint, context.config.max_message_size, tls
         )
         self.handlers: Mapping[int, Handler] = self._service.handlers
         self.refusals: Mapping[str, int] = self._service.dispatcher.refusals

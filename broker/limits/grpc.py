@@ -55,8 +55,6 @@ class GrpcLimits:
 
     renewed_seconds_max: float = 3 * 3600.0
     """It is not prolonged beyond this, as in RocketMQ's proxy."""
-    renewals_max: int = 131_072
-    """Messages whose time is prolonged."""
 
     routes_max: int = 1_024
     """Routes of other groups that are remembered."""

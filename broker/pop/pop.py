@@ -26,12 +26,14 @@ from broker.errors import (
 from broker.group_commit.batcher import Batcher
 from broker.limits import CONSUME, STATE
 from broker.metrics.broker_metrics import MessageRates
+from broker.pop.auto_renewal import AutoRenewal
 from broker.pop.dead_letters import DeadLetters
 from broker.pop.held_receives import HeldReceives
 from broker.pop.pop_request import PopRequest, PopResult, ReceiptResult, ReceiptStatus
 from broker.pop.receipt_handle import ReceiptHandle, parse_handle, tag_of
 from broker.pop.receiver import Receiver, completion
 from broker.pop.reception import Candidate
+from broker.pop.renewed_receipts import is_receipt_of
 from broker.quotas.throttle import Throttle
 from broker.state.commands import Command, PopAck, PopChange
 from broker.state.pop_queues import PopKey, pack_runs
@@ -76,6 +78,7 @@ class Pop:
         self._loop = loop
         self._rng = rng
         self.held = HeldReceives(loop, batcher.now_ms)
+        self.renewal = AutoRenewal(machine, batcher)
         self._dead_letters = DeadLetters(batcher=batcher, wall_clock=wall_clock, rng=rng)
         self._receiver = Receiver(
             machine=machine,
@@ -273,12 +276,7 @@ class Pop:
         if pending is None:
             return None, _INVALID
         known = pending.queue.deliveries.get(handle.offset)
-        if (
-            known is None
-            or tag_of(known.nonce) != handle.tag
-            or known.visible_ms != handle.visible_ms
-            or known.visible_ms <= now_ms
-        ):
+        if known is None or not is_receipt_of(handle, known) or known.visible_ms <= now_ms:
             return None, _EXPIRED
         return handle, _EXPIRED
 

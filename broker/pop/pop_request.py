@@ -33,6 +33,9 @@ class PopRequest:
     """The same id, asked again, gets the same messages, and no new ones, while they are invisible.
     Empty: each request is another one."""
     client_id: str = ""
+    auto_renew: bool = False
+    """The leader prolongs the invisible time while the client works
+    (:mod:`broker.pop.auto_renewal`)."""
     caller: Caller = NOBODY
     """Whose quotas count."""
     from_end: bool = False

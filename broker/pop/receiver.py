@@ -21,6 +21,7 @@ from broker.pop.dead_letters import DeadLetters, attempts_max
 from broker.pop.pop_request import PoppedMessage, PopRequest, PopResult, PopStatus
 from broker.pop.receipt_handle import ReceiptHandle, tag_of
 from broker.pop.reception import Reception, ReceptionFinder, Search
+from broker.pop.renewed_receipts import renewable
 from broker.state.commands import Command, CommitOffset, PopAck, PopReceive, PopWait
 from broker.state.pop_queues import PopDelivery, PopKey, pack_runs, pack_waiting
 from broker.state.state_machine import BrokerStateMachine
@@ -102,6 +103,8 @@ class Receiver:
         :class:`~broker.errors.QuotaExceededError`.
         """
         nonce = _nonce(request) or self._rng.randrange(1, I64_MAX)
+        if request.auto_renew:
+            nonce = renewable(nonce, request.client_id)
         attempt = _Attempt(request, group, nonce, self._batcher.now_ms())
         received: list[_Received] = []
         if request.attempt_id:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dledger.wire.tls_contexts import TlsContexts, TlsFiles
@@ -44,14 +44,21 @@ def waiting_limits(
     return TlsServerLimits(min(handshakes_max, max(connections_max // 8, 1)), seconds, backlog)
 
 
-def port_tls(files: TlsFiles, *, plain: bool) -> PortTls:
+def port_tls(files: TlsFiles, *, plain: bool, application_protocols: Sequence[str] = ()) -> PortTls:
     """By the files of a server. Clients may show a certificate, and need none.
 
-    RocketMQ's clients of some years ago speak TLS 1.2. Raises
-    :class:`~dledger.wire.tls_contexts.TlsFilesError`.
+    RocketMQ's clients of some years ago speak TLS 1.2. ``application_protocols``: what clients may
+    ask for by ALPN, such as ``h2``. Raises :class:`~dledger.wire.tls_contexts.TlsFilesError`.
     """
     contexts = TlsContexts(files, clients_optional=True, minimum=ssl.TLSVersion.TLSv1_2)
-    return PortTls(contexts.server_context, plain)
+
+    def context() -> ssl.SSLContext:
+        found = contexts.server_context()
+        if application_protocols:
+            found.set_alpn_protocols([*application_protocols])
+        return found
+
+    return PortTls(context, plain)
 
 
 def _tell(host: str, why: str) -> None:

@@ -101,7 +101,10 @@ ROOMS: dict[str, frozenset[str]] = {
             "client client/route remoting remoting/protocol system topics_and_groups"
         ),
         "client/__init__": "client client/consumer client/producer security",
-        "bench": "client client/consumer client/producer filter remoting remoting/protocol system",
+        "bench": (
+            "client client/consumer client/producer filter grpc/protocol remoting"
+            " remoting/protocol system"
+        ),
         # The command line.
         "cli/terminal": "client delivery remoting/protocol security system topics_and_groups",
         "cluster_admin": (

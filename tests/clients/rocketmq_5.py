@@ -1,6 +1,6 @@
 """Apache's Python client of RocketMQ 5, in a process of its own; one JSON object a line.
 
-    rocketmq_5.py produce KIND ENDPOINTS TOPIC COUNT     {"n", "id", "seconds"} for each message
+    rocketmq_5.py produce KIND ENDPOINTS TOPIC COUNT     {"n", "id", "at"} for each message
     rocketmq_5.py simple ENDPOINTS TOPIC GROUP COUNT     {"n", "attempt", ...} for each, and its ack
     rocketmq_5.py push ENDPOINTS TOPIC GROUP COUNT       likewise; odd numbers fail at first
     rocketmq_5.py transactions ENDPOINTS TOPIC COUNT     every third stays open until it is asked
@@ -33,7 +33,13 @@ from rocketmq import (
 
 AWAIT_SECONDS = 2
 INVISIBLE_SECONDS = 20
-TRIES = 60
+PAUSE_SECONDS = 0.03
+"""From one message to the next: so a consumer that goes on is never without one for long."""
+
+TRIES = int(os.environ.get("TRIES", "60"))
+TLS = bool(os.environ.get("GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"))
+"""It trusts the authorities of that file."""
+
 lock = threading.Lock()
 
 
@@ -71,12 +77,14 @@ def sent(send: Any) -> Any:
 
 
 def produce(kind: str, endpoints: str, topic: str, count: str) -> None:
-    producer = Producer(configuration(endpoints), (topic,))
+    producer = Producer(configuration(endpoints), (topic,), tls_enable=TLS)
     producer.startup()
     for number in range(int(count)):
         began = time.monotonic()
         receipt = sent(lambda n=number: producer.send(message(topic, n, kind)))
-        tell(n=number, id=receipt.message_id, seconds=time.monotonic() - began)
+        now = time.monotonic()
+        tell(n=number, id=receipt.message_id, at=now)
+        time.sleep(max(began + PAUSE_SECONDS - now, 0))
     producer.shutdown()
 
 
@@ -113,6 +121,7 @@ def send_half(producer: Producer, topic: str, number: int, transaction: Any) -> 
 def described(got: Message) -> dict[str, Any]:
     return {
         "n": int(got.body),
+        "at": time.monotonic(),
         "id": got.message_id,
         "attempt": got.delivery_attempt,
         "tag": got.tag,
@@ -131,7 +140,11 @@ def expression() -> FilterExpression:
 
 def simple(endpoints: str, topic: str, group: str, count: str) -> None:
     consumer = SimpleConsumer(
-        configuration(endpoints), group, {topic: expression()}, await_duration=AWAIT_SECONDS
+        configuration(endpoints),
+        group,
+        {topic: expression()},
+        await_duration=AWAIT_SECONDS,
+        tls_enable=TLS,
     )
     consumer.startup()
     tell(ready=True)

@@ -10,6 +10,7 @@ import pytest
 
 from broker.security.credentials import Credentials, read_profile
 from tests.clients.test_real_clients import cpp_command, lines_of, needs_linux_wheel, node_command
+from tests.clients.test_rocketmq_5 import command, endpoints
 from tests.cluster.running_cluster import RunningCluster, secured_cluster
 
 __all__ = ["secured_cluster"]
@@ -35,9 +36,9 @@ def keys(credentials: Credentials) -> dict[str, str]:
     return {"ACCESS_KEY": credentials.access_key, "SECRET_KEY": credentials.secret_key}
 
 
-def run(command: list[str], home: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+def run(program: list[str], home: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command,
+        program,
         capture_output=True,
         text=True,
         timeout=180,
@@ -80,6 +81,29 @@ def test_ali_ons_signs(secured_cluster: RunningCluster, tmp_path: Path) -> None:
     assert len(lines_of(produce, tmp_path, **keys(user))) == COUNT
     consume = node_command("consume", cluster.namesrv, "node", "node_readers", COUNT, SECONDS)
     assert {line["n"] for line in lines_of(consume, tmp_path, **keys(user))} == {*range(COUNT)}
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+def test_the_client_of_rocketmq_5_signs(
+    secured_cluster: RunningCluster, tmp_path: Path, *, tls: bool
+) -> None:
+    """The port is permissive: it takes this client with TLS, and without. With TLS it must have one
+    address: it looks for the text of all that it has in the certificate."""
+    topic = f"five-{tls:d}"
+    cluster, user = secured_cluster, account(secured_cluster, topic, f"{topic}_readers")
+    ca = str(cluster.directory / "security" / "ca.pem")
+    trusts = {"GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": ca} if tls else {}
+    at = endpoints(cluster).partition(";")[0] if tls else endpoints(cluster)
+    produce = command("produce", "normal", at, topic, COUNT)
+    for env in (wrong(user), {}):
+        refused = run(produce, tmp_path, env | trusts | {"TRIES": "2"})
+        assert refused.returncode != 0
+    assert stored(cluster, topic) == 0
+    assert len(lines_of(produce, tmp_path, **keys(user), **trusts)) == COUNT
+    consume = command("simple", at, topic, f"{topic}_readers", COUNT)
+    ready, *heard = lines_of(consume, tmp_path, **keys(user), **trusts)
+    assert ready == {"ready": True}
+    assert {line["n"] for line in heard if line["acked"]} == {*range(COUNT)}
 
 
 def test_our_client_signs_and_is_told_at_once_what_it_may_not(

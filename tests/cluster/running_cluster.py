@@ -174,12 +174,13 @@ def start_cluster(
     *,
     nodes: int = 3,
     secured_peers: str = "off",
+    tls: str = "permissive",
     **settings: int | str,
 ) -> RunningCluster:
     """Starts a new cluster and waits until it serves; ``settings`` are of every ``node.toml``.
 
-    ``secured``: with access control, and TLS for who wants it. ``$DLEDGER_PROFILE`` must be
-    :func:`admin_profile`. ``secured_peers`` is then TLS between nodes.
+    ``secured``: with access control, ``tls`` on the ports of clients, and ``secured_peers`` is then
+    TLS between nodes. ``$DLEDGER_PROFILE`` must be :func:`admin_profile`.
     """
     design_cluster(directory, nodes=nodes, ports=Ports(0, 0, 0)).write()
     for path in directory.glob("*/*/node.toml"):
@@ -191,7 +192,7 @@ def start_cluster(
             assert count == 1, f"{path} has no {key}"
         path.write_text(text)
     if secured:
-        _secure(directory, secured_peers)
+        _secure(directory, secured_peers, tls)
     local = open_cluster(directory)
     try:
         local.start()
@@ -207,9 +208,11 @@ def admin_profile(directory: Path) -> Path:
     return directory / "security" / "admin.toml"
 
 
-def _secure(directory: Path, peers: str) -> None:
+def _secure(directory: Path, peers: str, tls: str) -> None:
     made = directory / "security"
-    section = f'\n[security]\ndirectory = {json.dumps(str(made))}\npeers = "{peers}"\n'
+    section = (
+        f'\n[security]\ndirectory = {json.dumps(str(made))}\npeers = "{peers}"\ntls = "{tls}"\n'
+    )
     files = sorted(directory.glob("*/*/node.toml"))
     assert run_command(["security", "init", str(made), str(files[0]), "namesrv=127.0.0.1"]) == 0
     for path in files:

@@ -13,6 +13,7 @@ import click
 from broker.bench.worker_client import LoadClient, LoadError
 from broker.cli.benchmark.failovers import measure_failovers, restart_ms
 from broker.cli.benchmark.growth import CURVES, Growth, measure_curve
+from broker.cli.benchmark.grpc_rates import measure_grpc_rates
 from broker.cli.benchmark.measured import Bench, Measured, Request, say
 from broker.cli.benchmark.rates import measure_floor, measure_rates, measure_replays
 from broker.cli.benchmark.report import print_measured, ratios
@@ -35,9 +36,11 @@ EXAMPLES = """\
   dledger bench produce --batch 128 --inflight 4 --seconds 5
   dledger bench produce --namesrv 127.0.0.1:9876        a cluster that runs already
   dledger bench failover --json
+  dledger bench grpc                  RocketMQ 5's protocol beside 4.x's, and grpcio alone
 """
 
-PRODUCE, CONSUME, FAILOVER, GROWTH, ALL = "produce", "consume", "failover", "growth", "all"
+PRODUCE, CONSUME, FAILOVER, GRPC = "produce", "consume", "failover", "grpc"
+GROWTH, ALL = "growth", "all"
 REPLICAS = 3
 SECONDS_MAX = 3600
 
@@ -56,10 +59,11 @@ WORKLOADS = (
     Workload(PRODUCE, measure_rates),
     Workload(PRODUCE, measure_floor, needs_replicas=True),
     Workload(CONSUME, measure_replays),
+    Workload(GRPC, measure_grpc_rates, needs_replicas=True),
     Workload(FAILOVER, measure_failovers, needs_replicas=True),
 )
-OWN_ONLY = frozenset({FAILOVER, GROWTH})
-"""Parts that kill brokers, or leave a cluster with more than it had."""
+OWN_ONLY = frozenset({FAILOVER, GROWTH, GRPC})
+"""Parts that kill brokers, know one group, or leave a cluster with more than it had."""
 
 
 def _seconds(text: str) -> float:
@@ -72,7 +76,7 @@ def _seconds(text: str) -> float:
 @click.command(cls=Command, examples=EXAMPLES)
 @click.argument(
     "what",
-    type=click.Choice((PRODUCE, CONSUME, FAILOVER, GROWTH, ALL)),
+    type=click.Choice((PRODUCE, CONSUME, FAILOVER, GRPC, GROWTH, ALL)),
     default=ALL,
     help="What to measure (default: all, which is without growth).",
 )

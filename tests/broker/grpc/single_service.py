@@ -59,6 +59,7 @@ def message(topic: str = "orders", body: bytes = b"hello", **system: Any) -> df.
 async def service_of(broker: SingleBroker) -> AsyncIterator[SingleService]:
     """The service of a broker that runs."""
     service = SingleService(broker)
+    service.service.leadership_changed()
     try:
         yield service
     finally:

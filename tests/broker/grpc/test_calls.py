@@ -142,26 +142,6 @@ async def test_a_message_that_is_given_up_is_a_dead_letter(service: SingleServic
     assert letter.body == b"hello"
 
 
-async def test_a_message_is_prolonged_while_its_consumer_is_connected(
-    loop: NetworkedLoop, tmp_path: Path
-) -> None:
-    async with running_service(loop, tmp_path, clock_runs=True) as service:
-        await service.broker.create_topic("orders", queues=1)
-        await service.send(message())
-        connected = True
-        service.service.renewals._is_connected = lambda _group, _client: connected
-        _, (got,) = await received(service, auto_renew=True)
-        await asyncio.sleep(4 * GRPC.renewed_seconds)
-        assert (await received(service))[0] == Code.MESSAGE_NOT_FOUND
-        assert (await acked(service, got.system_properties.receipt_handle)).status.code == Code.OK
-        await service.send(message(message_id="2"))
-        await received(service, auto_renew=True)
-        connected = False
-        await asyncio.sleep(2 * GRPC.renewed_seconds)
-        assert (await received(service))[0] == Code.OK
-        assert len(service.service.renewals) == 0
-
-
 async def test_a_waiting_receive_ends_with_a_message(service: SingleService) -> None:
     await service.broker.create_topic("orders", queues=1)
     waiting = asyncio.ensure_future(received(service))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from broker.grpc.protocol import service_pb2 as pb
 from broker.grpc.protocol.definition_pb2 import ClientType, Code, MessageType
 from broker.grpc.telemetry import Telemetry
 from broker.limits import GRPC, GrpcLimits
+from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from tests.broker.grpc.single_service import (
     CLIENT,
     METADATA,
@@ -24,7 +25,6 @@ from tests.broker.grpc.single_service import (
     message,
     running_service,
 )
-from tests.broker.grpc.test_calls import received
 from tests.support.virtual_network import NetworkedLoop
 
 
@@ -126,20 +126,45 @@ async def test_a_stream_is_written_to_once_at_a_time_and_not_after_its_end(
     assert len(refusals) == (ended_by == "a refusal")
 
 
-async def test_renewals_have_a_number_and_an_end(
-    loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_stream_that_ends_with_its_settings_leaves_nothing(
+    service: SingleService, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with running_service(loop, tmp_path, clock_runs=True) as service:
-        await service.broker.create_topic("orders", queues=1)
-        renewals = service.service.renewals
-        renewals._is_connected = lambda _group, _client: True
-        few = replace(GRPC, renewals_max=1, renewed_seconds_max=300.0)
-        monkeypatch.setattr("broker.grpc.renewals.GRPC", few)
-        await service.send(message(message_id="1"), message(message_id="2"))
-        assert len((await received(service, auto_renew=True))[1]) == 2
-        assert len(renewals) == 1
-        await asyncio.sleep(2 * GRPC.renewed_seconds)
-        assert len((await received(service))[1]) == 1
-        await asyncio.sleep(300 + 2 * GRPC.renewed_seconds)
-        assert len(renewals) == 0
-        assert len((await received(service))[1]) == 2
+    """The leader is told of the client in a later turn of the loop: it is gone by then."""
+    telemetry = Telemetry(service.context, service.service.dispatcher, service.service.clients)
+
+    async def write(_body: bytes) -> None: ...
+
+    async def said() -> AsyncIterator[bytes]:
+        settings = pb.TelemetryCommand()
+        settings.settings.client_type = ClientType.PRODUCER
+        settings.settings.publishing.topics.add(name="orders")
+        yield settings.SerializeToString()
+
+    await telemetry.serve(Call("Telemetry", METADATA, CLIENT), said(), write)
+    await asyncio.sleep(1)
+    assert not service.context.clients.producers
+    assert not service.service.leader_clients._known
+    assert not [each for each in caplog.records if each.levelname == "ERROR"]
+
+
+@pytest.mark.parametrize("said", ["a bad group", "a bad topic", "noise"])
+async def test_what_a_client_of_another_broker_says_may_be_bad(
+    service: SingleService, caplog: pytest.LogCaptureFixture, said: str
+) -> None:
+    """The other broker is told so; nothing fails here."""
+    service.broker.broker.serve_brokers(service.service.handlers)
+    command = pb.TelemetryCommand()
+    command.settings.client_type = ClientType.PUSH_CONSUMER
+    command.settings.subscription.group.name = "a b" if said == "a bad group" else "readers"
+    command.settings.subscription.subscriptions.add().topic.name = (
+        "a" if "topic" not in said else ""
+    )
+    body = b"\xff" if said == "noise" else command.SerializeToString()
+    call = {"method": "Telemetry", "client": CLIENT, "metadata": METADATA, "seconds": None}
+    answer = await service.broker.ask(
+        RequestCode.FORWARD_GRPC, {"call": json.dumps(call)}, body, seconds=5
+    )
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert answer.remark
+    assert not service.context.clients.consumers
+    assert not [each for each in caplog.records if each.levelname == "ERROR"]

@@ -1,0 +1,35 @@
+"""RocketMQ 5's gRPC beside 4.x's remoting, and a server that does nothing: grpcio's own part."""
+
+from __future__ import annotations
+
+from broker.bench.grpc_workloads import GrpcPlace, measure_grpc
+from broker.bench.jobs import LoadShape, ProduceJob
+from broker.bench.worker_client import LoadError
+from broker.cli.benchmark.measured import Bench, say
+from broker.cli.benchmark.rates import WARM_UP_SECONDS
+from broker.cluster_admin.admin_client import run_admin
+from broker.cluster_admin.cluster_view import view_groups
+
+IN_FLIGHT = 32
+
+
+def measure_grpc_rates(bench: Bench) -> None:
+    """Sends by both protocols in one run, receptions with acknowledgements, and bare calls."""
+    nodes = [node for group in run_admin(bench.namesrv, view_groups) for node in group.nodes]
+    leaders = [node.grpc for node in nodes if node.role == "leader" and node.grpc is not None]
+    if len(leaders) != 1:
+        raise LoadError("the cluster must have one group, whose leader serves gRPC")
+    request, topics = bench.request, [bench.new_topic(), bench.new_topic()]
+    job = ProduceJob(
+        (topics[0],),
+        request.size,
+        LoadShape(1, request.inflight or IN_FLIGHT),
+        WARM_UP_SECONDS,
+        request.seconds,
+        request.rounds,
+        bench.pids,
+    )
+    place = GrpcPlace(leaders[0], bench.pids)
+    bench.measured.workloads += measure_grpc(bench.client, place, job, lambda: topics[1], say)
+    for topic in topics:
+        bench.delete_topic(topic)

@@ -1,0 +1,182 @@
+"""One port for TLS and for plain connections, while ``tls`` is permissive.
+
+grpcio cannot tell them apart. So this port does, by the first byte as the others do, and carries
+the bytes to grpcio's own port on loopback. That hop costs CPU time; it is for the time in which a
+running group is switched to TLS. With ``enforcing`` grpcio itself speaks TLS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+from broker.limits import GRPC, GrpcLimits
+from broker.security.port_tls import PortTls, waiting_limits
+from dledger.wire.endpoint import Endpoint
+from dledger.wire.tls_server import TlsServer
+
+LOOPBACK = "127.0.0.1"
+CONNECT_SECONDS = 5.0
+"""Pace: how long a first byte, or a handshake, may take."""
+
+CLOSE_SECONDS = 5.0
+"""Pace: how long an end may take to read the rest after the other has gone."""
+
+_WAITING_MAX = 256
+_BACKLOG = 512
+
+
+class Relay:
+    """Listens for clients, from :meth:`start` to :meth:`close`."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        tls: PortTls,
+        endpoint: Endpoint,
+        limits: GrpcLimits = GRPC,
+    ) -> None:
+        self._loop = loop
+        self._tls = tls
+        self._endpoint = endpoint
+        self._limits = limits
+        self._target = 0
+        self._server: TlsServer | None = None
+        self._clients: set[_FromClient] = set()
+        self._known: dict[str, tuple[str, bool]] = {}
+        """Address of each client, and whether it speaks TLS, by the address that grpcio sees."""
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    async def start(self, target: int) -> None:
+        """Carries connections to that port on loopback. ``OSError`` if the own port is taken."""
+        self._target = target
+        limits = waiting_limits(
+            _WAITING_MAX, self._limits.connections_max, CONNECT_SECONDS, _BACKLOG
+        )
+        self._server = await self._tls.listen(
+            lambda: _FromClient(self), self._endpoint.host, self._endpoint.port, limits
+        )
+
+    def close(self) -> None:
+        """Ends all connections."""
+        if self._server is not None:
+            self._server.close()
+        for client in [*self._clients]:
+            client.abort()
+
+    def client(self, seen: str) -> tuple[str, bool]:
+        """``host:port`` of the client whose connection grpcio sees from there, and whether it
+        speaks TLS."""
+        return self._known.get(seen, (seen, False))
+
+    def opened(self, client: _FromClient) -> bool:
+        """Whether there is room for one more."""
+        if len(self._clients) >= self._limits.connections_max:
+            return False
+        self._clients.add(client)
+        return True
+
+    def closed(self, client: _FromClient) -> None:
+        self._clients.discard(client)
+        self._known.pop(client.seen, None)
+
+    def connect(self, client: _FromClient) -> asyncio.Task[None]:
+        """Dials grpcio, and lets the bytes of the client through."""
+        return self._loop.create_task(self._connect(client))
+
+    async def _connect(self, client: _FromClient) -> None:
+        try:
+            transport, to_grpc = await self._loop.create_connection(
+                lambda: _End(client), LOOPBACK, self._target
+            )
+        except OSError:
+            client.abort()
+            return
+        client.seen = _text(transport.get_extra_info("sockname"))
+        told = client.transport.get_extra_info
+        self._known[client.seen] = _text(told("peername")), told("ssl_object") is not None
+        client.begin(to_grpc)
+
+
+class _End(asyncio.Protocol):
+    """One end of a connection: its bytes go to the other."""
+
+    transport: asyncio.Transport
+
+    def __init__(self, other: _End | None = None) -> None:
+        self.other = other
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        assert self.other is not None  # noqa: S101 - a client waits until it has one
+        self.other.transport.write(data)
+
+    def pause_writing(self) -> None:
+        if self.other is not None and not self.other.transport.is_closing():
+            self.other.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self.other is not None and not self.other.transport.is_closing():
+            self.other.transport.resume_reading()
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        if self.other is not None:
+            transport = self.other.transport
+            transport.close()  # once it has written what it has
+            asyncio.get_running_loop().call_later(CLOSE_SECONDS, transport.abort)
+
+
+class _FromClient(_End):
+    """The end that a client has dialled."""
+
+    def __init__(self, relay: Relay) -> None:
+        super().__init__()
+        self._relay = relay
+        self._dialling: asyncio.Task[None] | None = None
+        self._first: list[bytes] = []
+        """What came before grpcio took the connection: uvloop reads once in spite of the pause."""
+        self.seen = ""
+        """The address of the connection at grpcio."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        if not self._relay.opened(self):
+            self.transport.abort()
+            return
+        self.transport.pause_reading()
+        self._dialling = self._relay.connect(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self.other is not None:
+            self.other.transport.write(data)
+        else:
+            self._first.append(data)
+            self.transport.pause_reading()
+
+    def begin(self, to_grpc: _End) -> None:
+        """grpcio has taken the connection."""
+        self.other = to_grpc
+        if self.transport.is_closing():
+            to_grpc.transport.close()
+            return
+        to_grpc.transport.writelines(self._first)
+        self._first.clear()
+        self.transport.resume_reading()
+
+    def abort(self) -> None:
+        """Ends it at once."""
+        self.transport.abort()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        super().connection_lost(error)
+        if self._dialling is not None:
+            self._dialling.cancel()
+        self._relay.closed(self)
+
+
+def _text(address: tuple[str, int]) -> str:
+    return str(Endpoint(*address[:2]))

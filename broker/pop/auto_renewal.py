@@ -1,0 +1,75 @@
+"""Deliveries that go on while their consumer works: ``auto_renew`` of a push consumer.
+
+The leader makes such a message invisible for a short time, again and again. So the messages of a
+consumer that died are received again soon. Nothing is remembered beside the replicated state
+(:mod:`broker.pop.renewed_receipts`): each leader goes on where the one before it ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Container, Iterator, Sequence
+from typing import NamedTuple
+
+from broker.group_commit.batcher import Batcher
+from broker.pop.receiver import completion
+from broker.pop.renewed_receipts import owner_of, renewed_nonce
+from broker.state.commands import PopChange
+from broker.state.pop_queues import PopDelivery, PopKey
+from broker.state.state_machine import BrokerStateMachine
+
+_ENTRY_RENEWALS = 256
+"""Pace: renewals of one log entry."""
+
+
+class Renewable(NamedTuple):
+    """A delivery that a client works on; ``left_ms`` until it is visible."""
+
+    offset: int
+    delivery: PopDelivery
+    left_ms: int
+
+    @property
+    def attempt(self) -> int:
+        return self.delivery.attempt
+
+
+class AutoRenewal:
+    """Finds such deliveries, and renews them, on the leader."""
+
+    def __init__(self, machine: BrokerStateMachine, batcher: Batcher) -> None:
+        self._machine = machine
+        self._batcher = batcher
+
+    def queues(self) -> list[PopKey]:
+        """Those in which anything may be out."""
+        return list(self._machine.state.pop.queues)
+
+    def deliveries(self, key: PopKey, clients: Container[int]) -> Iterator[Renewable]:
+        """Those that these clients work on, by :func:`~broker.pop.renewed_receipts.client_hash`.
+        The queue must not change meanwhile."""
+        queue = self._machine.state.pop.queues.get(key)
+        now_ms = self._batcher.now_ms()
+        for offset, delivery in () if queue is None else queue.deliveries.items():
+            left_ms = delivery.visible_ms - now_ms
+            if delivery.attempt and left_ms > 0 and owner_of(delivery.nonce) in clients:
+                yield Renewable(offset, delivery, left_ms)
+
+    async def renew(self, key: PopKey, found: Sequence[Renewable], invisible_ms: int) -> None:
+        """Those of ``found`` that are still the same stay invisible for so long from now on.
+
+        Raises one of :data:`~broker.errors.REFUSALS`.
+        """
+        for start in range(0, len(found), _ENTRY_RENEWALS):
+            now_ms = self._batcher.now_ms()
+            pending = self._batcher.pop_queue(key)
+            known = {} if pending is None else pending.queue.deliveries
+            commands = [
+                PopChange(*key, offset, renewed_nonce(delivery), now_ms + invisible_ms, now_ms)
+                for offset, delivery, _left_ms in found[start : start + _ENTRY_RENEWALS]
+                if delivery.visible_ms > now_ms and known.get(offset) == delivery
+            ]
+            if commands:
+                committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._batcher.add_in_one_entry((), commands, completion(committed))
+                await committed

@@ -1,0 +1,196 @@
+"""The relay of a permissive gRPC port, by real sockets, in both event loops that can run it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from broker.grpc.relay import Relay
+from broker.limits import GRPC
+from broker.security.port_tls import port_tls
+from dledger.wire.endpoint import Endpoint
+from dledger.wire.peer_identity import PeerIdentity
+from dledger.wire.tls_contexts import TlsFiles
+from tests.support.certificates import write_tls_files
+
+pytestmark = pytest.mark.processes
+
+SECONDS = 10.0
+CONNECTIONS = 3
+
+
+class Behind:
+    """What the relay carries to: it tells the port that it sees, and keeps what comes."""
+
+    def __init__(self) -> None:
+        self.got: dict[int, int] = {}
+        self.ended: list[int] = []
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen = writer.get_extra_info("peername")[1]
+        self.got[seen] = 0
+        writer.write(b"%05d" % seen)
+        with suppress(ConnectionError):
+            while data := await reader.read(1 << 16):
+                self.got[seen] += len(data)
+                writer.write(data)
+                await writer.drain()
+        self.ended.append(seen)
+        writer.close()
+
+
+Scenario = Callable[[Relay, int, Behind], Awaitable[None]]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> TlsFiles:
+    return write_tls_files(tmp_path, PeerIdentity("DefaultCluster", "broker-a", "n0"))
+
+
+@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest, files: TlsFiles) -> Callable[[Scenario], None]:
+    async def within(scenario: Scenario) -> None:
+        behind = Behind()
+        server = await asyncio.start_server(behind.serve, "127.0.0.1", 0)
+        relay = Relay(
+            asyncio.get_running_loop(),
+            port_tls(files, plain=True, application_protocols=("h2",)),
+            Endpoint("127.0.0.1", 0),
+            replace(GRPC, connections_max=CONNECTIONS),
+        )
+        await relay.start(server.sockets[0].getsockname()[1])
+        assert relay._server is not None
+        try:
+            await scenario(relay, relay._server.sockets[0].getsockname()[1], behind)
+        finally:
+            await end(relay, server)
+
+    def run_it(scenario: Scenario) -> None:
+        with asyncio.Runner(loop_factory=request.param) as runner:
+            runner.run(asyncio.wait_for(within(scenario), SECONDS))
+
+    return run_it
+
+
+async def until(done: Callable[[], bool]) -> None:
+    for _ in range(500):
+        if done():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it does not come")
+
+
+DIALLED: list[asyncio.StreamWriter] = []
+"""By a test."""
+
+
+async def end(relay: Relay, *servers: asyncio.Server) -> None:
+    """Nothing stays open: transports end in a later turn of the loop."""
+    for writer in DIALLED:
+        writer.transport.abort()
+    DIALLED.clear()
+    relay.close()
+    for server in servers:
+        server.close()
+    await asyncio.sleep(0.05)
+
+
+async def dial(port: int, files: TlsFiles | None = None) -> Any:
+    own = None
+    if files is not None:
+        own = ssl.create_default_context(cafile=files.ca)
+        own.set_alpn_protocols(["h2"])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=own)
+    DIALLED.append(writer)
+    return reader, writer
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+def test_bytes_go_both_ways_and_the_client_is_known_by_its_own_address(
+    run: Callable[[Scenario], None], files: TlsFiles, *, tls: bool
+) -> None:
+    sent = bytes(range(256)) * 40_000
+
+    async def scenario(relay: Relay, port: int, behind: Behind) -> None:
+        reader, writer = await dial(port, files if tls else None)
+        writer.write(b"x")
+        seen = int(await reader.readexactly(5))
+        host, own = writer.get_extra_info("sockname")
+        assert relay.client(f"127.0.0.1:{seen}") == (f"{host}:{own}", tls)
+        if tls:
+            assert writer.get_extra_info("ssl_object").selected_alpn_protocol() == "h2"
+        writer.write(sent)
+        assert await reader.readexactly(1 + len(sent)) == b"x" + sent
+        writer.close()
+        await until(lambda: bool(behind.ended))
+        assert behind.got == {seen: 1 + len(sent)}
+        await until(lambda: not len(relay))
+        assert relay.client(f"127.0.0.1:{seen}") == (f"127.0.0.1:{seen}", False)
+
+    run(scenario)
+
+
+def test_who_does_not_read_is_not_buffered_without_end(run: Callable[[Scenario], None]) -> None:
+    """Both directions stop: what the client has sent stays within buffers of fixed size."""
+
+    async def scenario(_relay: Relay, port: int, behind: Behind) -> None:
+        _reader, writer = await dial(port)
+        writer.transport.pause_reading()
+        before = -1
+        while sum(behind.got.values()) != before:
+            before = sum(behind.got.values())
+            for _ in range(64):
+                if writer.transport.get_write_buffer_size() < 1 << 20:
+                    writer.write(bytes(1 << 20))
+                await asyncio.sleep(0.005)
+        assert before < 64 << 20
+        writer.transport.abort()
+        await until(lambda: bool(behind.ended))
+
+    run(scenario)
+
+
+def test_connections_have_a_number_and_end_with_the_relay(run: Callable[[Scenario], None]) -> None:
+    async def scenario(relay: Relay, port: int, behind: Behind) -> None:
+        opened = []
+        for _ in range(CONNECTIONS):
+            reader, writer = await dial(port)
+            opened.append(writer)
+            writer.write(b"x")
+            await reader.readexactly(6)
+        reader, writer = await dial(port)
+        writer.write(b"x")
+        with suppress(ConnectionResetError):
+            assert await reader.read() == b""
+        assert len(relay) == CONNECTIONS
+        relay.close()
+        await until(lambda: len(behind.ended) == CONNECTIONS)
+        assert len(relay) == 0
+
+    run(scenario)
+
+
+def test_a_server_that_does_not_listen_ends_the_connection(files: TlsFiles) -> None:
+    async def scenario() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as closed:
+            nobody = closed.getsockname()[1]
+        loop = asyncio.get_running_loop()
+        relay = Relay(loop, port_tls(files, plain=True), Endpoint("127.0.0.1", 0))
+        await relay.start(nobody)
+        assert relay._server is not None
+        reader, writer = await dial(relay._server.sockets[0].getsockname()[1])
+        writer.write(b"x")
+        with suppress(ConnectionResetError):
+            assert await reader.read() == b""
+        await end(relay)
+
+    asyncio.run(asyncio.wait_for(scenario(), SECONDS))

@@ -1,0 +1,159 @@
+"""``auto_renew``: a message stays with its consumer while that works, whoever leads."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from broker.grpc.protocol import definition_pb2 as df
+from broker.grpc.protocol import service_pb2 as pb
+from broker.grpc.protocol.definition_pb2 import Code
+from broker.grpc.renewals import HEARTBEATS_SECONDS, LOOK_SECONDS
+from broker.limits import GRPC
+from broker.pop.receipt_handle import ReceiptHandle, tag_of
+from broker.pop.renewed_receipts import (
+    client_hash,
+    is_receipt_of,
+    owner_of,
+    renewable,
+    renewed_nonce,
+)
+from broker.state.pop_queues import PopDelivery
+from tests.broker.grpc.single_service import SingleService, message, running_service
+from tests.broker.grpc.test_calls import READERS, acked, received
+from tests.support.virtual_network import NetworkedLoop
+
+HEARTBEAT = pb.HeartbeatRequest(group=READERS, client_type=df.ClientType.PUSH_CONSUMER)
+
+
+async def beat(service: SingleService) -> int:
+    answer = await service.ask("Heartbeat", HEARTBEAT, pb.HeartbeatResponse)
+    return answer.status.code
+
+
+async def works(service: SingleService, seconds: float) -> None:
+    """The consumer says that it is there, as clients do every ten seconds."""
+    for _ in range(int(seconds / 10)):
+        assert await beat(service) == Code.UNRECOGNIZED_CLIENT_TYPE
+        await asyncio.sleep(10)
+
+
+async def test_a_message_is_prolonged_while_its_consumer_works(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    async with running_service(loop, tmp_path, clock_runs=True) as service:
+        await service.broker.create_topic("orders", queues=1)
+        await service.send(message())
+        connected = {"client-1"}
+        service.service.renewals._members = lambda _group: connected
+        _, (got,) = await received(service, auto_renew=True)
+        await asyncio.sleep(4 * GRPC.renewed_seconds)
+        assert (await received(service))[0] == Code.MESSAGE_NOT_FOUND
+        assert len(service.service.renewals) == 1
+        assert (await acked(service, got.system_properties.receipt_handle)).status.code == Code.OK
+        await service.send(message(message_id="2"))
+        await received(service, auto_renew=True)
+        connected.clear()
+        await asyncio.sleep(2 * GRPC.renewed_seconds)
+        assert (await received(service))[0] == Code.OK
+        assert len(service.service.renewals) == 0
+
+
+@pytest.mark.parametrize("seconds", [1, 200], ids=["at once", "after renewals"])
+async def test_the_next_leader_renews_on_and_takes_the_first_handle(
+    loop: NetworkedLoop, tmp_path: Path, seconds: int
+) -> None:
+    """The consumer has lost its stream with the node that died: it only sends heartbeats."""
+    async with running_service(loop, tmp_path, clock_runs=True) as service:
+        await service.broker.create_topic("orders", queues=1)
+        await service.send(message())
+        service.service.renewals._members = lambda _group: {"client-1"}
+        _, (got,) = await received(service, auto_renew=True, attempt_id="a")
+        await asyncio.sleep(seconds)
+    now_ms = service.broker.wall_ms()
+    async with running_service(loop, tmp_path, clock_runs=True) as service:
+        service.broker.now_ms = now_ms
+        await works(service, 4 * GRPC.renewed_seconds)
+        assert (await received(service))[0] == Code.MESSAGE_NOT_FOUND
+        handle = got.system_properties.receipt_handle
+        assert (await acked(service, handle)).status.code == Code.OK
+        assert (await acked(service, handle)).status.code == Code.INVALID_RECEIPT_HANDLE
+
+
+async def test_a_heartbeat_counts_for_its_client_and_for_a_while(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    async with running_service(loop, tmp_path, clock_runs=True) as service:
+        await service.broker.create_topic("orders", queues=1)
+        await service.send(message())
+        _, (got,) = await received(service, auto_renew=True)
+        await works(service, GRPC.renewed_seconds)
+        service.metadata = {"x-mq-client-id": "client-2"}
+        await works(service, HEARTBEATS_SECONDS + GRPC.renewed_seconds)
+        code, (again,) = await received(service)
+        assert (code, again.body) == (Code.OK, got.body)
+        answer = await acked(service, got.system_properties.receipt_handle)
+        assert answer.status.code == Code.INVALID_RECEIPT_HANDLE
+
+
+async def test_what_was_not_received_so_is_not_prolonged(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    async with running_service(loop, tmp_path, clock_runs=True) as service:
+        await service.broker.create_topic("orders", queues=1)
+        await service.send(message())
+        service.service.renewals._members = lambda _group: {"client-1"}
+        await received(service)
+        await asyncio.sleep(31)
+        assert (await received(service))[0] == Code.OK
+
+
+async def test_prolonging_has_an_end(
+    loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_service(loop, tmp_path, clock_runs=True) as service:
+        await service.broker.create_topic("orders", queues=1)
+        service.service.renewals._members = lambda _group: {"client-1"}
+        shorter = replace(GRPC, renewed_seconds_max=300.0)
+        monkeypatch.setattr("broker.grpc.renewals.GRPC", shorter)
+        await service.send(message(message_id="1"), message(message_id="2"))
+        assert len((await received(service, auto_renew=True))[1]) == 2
+        await asyncio.sleep(300)
+        assert len(service.service.renewals) == 2
+        await asyncio.sleep(GRPC.renewed_seconds + 2 * LOOK_SECONDS)
+        assert len((await received(service))[1]) == 2
+        assert len(service.service.renewals) == 0
+
+
+async def test_heartbeats_that_are_remembered_have_a_number(
+    service: SingleService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renewals = service.service.renewals
+    monkeypatch.setattr("broker.grpc.renewals.GRPC", replace(GRPC, streams_max=3))
+    for number in range(9):
+        renewals.heard("readers", f"client-{number}")
+    assert len(renewals._heard) == 3
+    await asyncio.sleep(HEARTBEATS_SECONDS + 1)
+    renewals.heard("readers", "another")
+    assert [*renewals._heard] == [("readers", "another")]
+
+
+def test_a_nonce_says_whose_delivery_it_is_and_which_receipt_it_has() -> None:
+    nonce = renewable(0x7FFF_FFFF_1234_5678, "client-1")
+    assert 0 < nonce < 1 << 63
+    assert owner_of(nonce) == client_hash("client-1") != client_hash("client-2")
+    first = PopDelivery(61_000, 1, nonce)
+    handle = ReceiptHandle(tag_of(nonce), 1_000, 60_000, "broker-a", 0, 7)
+    assert is_receipt_of(handle, first)
+    assert not is_receipt_of(handle, PopDelivery(62_000, 1, nonce))
+    renewed = PopDelivery(91_000, 1, renewed_nonce(first))
+    twice = PopDelivery(121_000, 1, renewed_nonce(renewed))
+    for delivery in (renewed, twice):
+        assert owner_of(delivery.nonce) == client_hash("client-1")
+        assert is_receipt_of(handle, delivery)
+        for other in (handle._replace(delivered_ms=1_001), handle._replace(tag=handle.tag ^ 1)):
+            assert not is_receipt_of(other, delivery)
+    assert not is_receipt_of(handle, PopDelivery(121_000, 2, renewable(99, "client-1")))
