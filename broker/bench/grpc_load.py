@@ -140,7 +140,8 @@ class _Load:
 
 def _check(status: df.Status) -> None:
     if status.code != df.Code.OK:
-        raise CallError(f"{df.Code.Name(status.code)}: {status.message}")
+        name = df.Code.Name(status.code)
+        raise CallError(f"{name}: {status.message}")
 
 
 async def measure(job: GrpcJob) -> list[Round]:

@@ -213,12 +213,14 @@ class MessageBuilder:
     ) -> tuple[bytes, int, tuple[bytes, ...]] | None:
         """What is stored, the tags code, and the words of the keys; None where ``KEYS`` is missing
         or the properties are of a rare kind."""
-        if len(properties) > PRODUCE.property_template_bytes_max:
+        if len(properties) > PROPERTIES_BYTES_MAX:
             return None
         keys_first = _KEYS_MARK in before
         first, mark, rest = (before if keys_first else after).partition(_KEYS_MARK)
         keys, end, last = rest.partition(PAIR_END)
         if not mark or (first and not first.endswith(PAIR_END)):
+            return None
+        if len(properties) - len(keys) > PRODUCE.property_template_bytes_max:
             return None
         parts = (first, last, after) if keys_first else (before, first, last)
         template = self._keyed_templates.get((*parts, keys_first))

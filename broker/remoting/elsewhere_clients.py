@@ -24,6 +24,7 @@ import orjson
 from broker.remoting.client import RemotingClient
 from broker.remoting.connected_clients import ClientConnection, ConnectedClients
 from broker.remoting.connection import Connection
+from broker.remoting.forwarded_frame import FIELDS, unpack_fields
 from broker.remoting.pending_requests import Done
 from broker.remoting.protocol.codes import FLAG_RESPONSE, RequestCode, ResponseCode
 from broker.remoting.protocol.errors import (
@@ -35,7 +36,7 @@ from broker.remoting.protocol.errors import (
     TooManyRequestsError,
 )
 from broker.remoting.protocol.ext_fields import INT32_MAX, ext_int, ext_str
-from broker.remoting.protocol.frame import Frame
+from broker.remoting.protocol.frame import ExtValue, Frame
 from broker.security.credentials import NO_SECURITY, ClientSecurity
 from store.io.filesystem import Bytes
 
@@ -43,7 +44,6 @@ CLIENT = "client"
 GROUP = "group"
 REQUEST = "request"
 MILLISECONDS = "milliseconds"
-FIELDS = "fields"
 ANSWER = "answer"
 
 PASSED_ON = frozenset(
@@ -139,7 +139,7 @@ class ElsewhereClients:
                     request, ResponseCode.SUCCESS, answer.remark, told, (answer.body,)
                 )
 
-        fields, body = _unpack_fields(request), (request.body,)
+        fields, body = _texts(unpack_fields(request)), (request.body,)
         client.call(code, fields, body, timeout=milliseconds / 1000, done=answered)
 
     async def close(self) -> None:
@@ -193,11 +193,8 @@ def _answer_of_client(answer: Frame) -> Frame | None:
     return Frame(code, answer.opaque, FLAG_RESPONSE, remark=answer.remark, body=answer.body)
 
 
-def _unpack_fields(request: Frame) -> Mapping[str, str]:
-    try:
-        fields = orjson.loads(ext_str(request, FIELDS))
-    except orjson.JSONDecodeError as error:
-        raise FieldError(f"{FIELDS} is not JSON: {error}") from None
-    if type(fields) is not dict or not all(type(value) is str for value in fields.values()):
+def _texts(fields: Mapping[str, ExtValue]) -> Mapping[str, str]:
+    texts = {name: value for name, value in fields.items() if isinstance(value, str)}
+    if len(texts) < len(fields):
         raise FieldError(f"{FIELDS} is not a JSON object of texts")
-    return fields
+    return texts

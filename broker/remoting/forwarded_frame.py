@@ -18,7 +18,7 @@ from broker.remoting.protocol.addresses import NO_HOST, host_bytes
 from broker.remoting.protocol.codes import RequestCode
 from broker.remoting.protocol.errors import FieldError
 from broker.remoting.protocol.ext_fields import ext_str
-from broker.remoting.protocol.frame import Frame
+from broker.remoting.protocol.frame import ExtValue, Frame
 from dledger.wire.endpoint import Endpoint
 from store.text_numbers import whole_number
 
@@ -64,6 +64,20 @@ def pack_forwarded(request: Frame, client: str) -> Mapping[str, str]:
     }
 
 
+def unpack_fields(request: Frame) -> dict[str, ExtValue]:
+    """The fields of the request that another broker has packed into a field of this one.
+
+    Raises :class:`~broker.remoting.protocol.errors.FieldError`.
+    """
+    try:
+        fields = orjson.loads(ext_str(request, FIELDS))
+    except orjson.JSONDecodeError as error:
+        raise FieldError(f"{FIELDS} is not JSON: {error}") from None
+    if type(fields) is not dict:
+        raise FieldError(f"{FIELDS} is not a JSON object")
+    return fields
+
+
 def unpack_forwarded(request: Frame) -> ForwardedFrame:
     """The request that was passed on.
 
@@ -80,12 +94,7 @@ def unpack_forwarded(request: Frame) -> ForwardedFrame:
         ) from None
     if code == RequestCode.FORWARD:
         raise FieldError("a forwarded request is not forwarded again")
-    try:
-        ext = orjson.loads(ext_str(request, FIELDS))
-    except orjson.JSONDecodeError as error:
-        raise FieldError(f"{FIELDS} is not JSON: {error}") from None
-    if type(ext) is not dict:
-        raise FieldError(f"{FIELDS} is not a JSON object")
+    ext = unpack_fields(request)
     frame = ForwardedFrame(
         code,
         request.opaque,

@@ -386,6 +386,7 @@ ELSEWHERE: dict[str, str] = {
     "broker.bench.jobs.decode_job": "reads what the command's own processes say to each other",
     "broker.client.route.route_lookup.RouteLookup._read": "reads with decode_route",
     "broker.delivery.message_reader.Log.read": "what reads a log, and no decoder",
+    "broker.remoting.protocol.header_templates.NoTemplate.read": "counts, and reads nothing",
     "store.log.log_reader.LogReader.read_into": "reads bytes, and decodes none",
 }
 """Functions that are called like decoders and are none, and why."""

@@ -16,6 +16,7 @@ and nothing else changed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from itertools import pairwise
 from operator import itemgetter
@@ -67,6 +68,7 @@ _SIGNATURE = "Signature"
 _BINARY_OPAQUE = (5, 9)
 """Format: where the opaque begins and ends in a binary header."""
 
+_STRING_REST = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _BASE64_MARKS = b"+/="
 _ZERO, _SEVEN, _EIGHT = b"078"
 
@@ -326,10 +328,8 @@ def _json_spans(header: bytes, frame: Frame, names: _Varying) -> list[tuple[int,
 
 def _string_end(header: bytes, start: int) -> int:
     """Behind the quote that ends the string of JSON whose inside begins at ``start``."""
-    end = header.find(b'"', start)
-    while end >= 0 and (end - len(header[start:end].rstrip(b"\\")) - start) % 2:
-        end = header.find(b'"', end + 1)
-    return end + 1
+    inside = _STRING_REST.match(header, start)
+    return 0 if inside is None else inside.end()
 
 
 def _binary_spans(header: bytes, names: _Varying) -> list[tuple[int, int]] | None:
