@@ -56,8 +56,8 @@ class QuotaLimits:
     """Settings of quotas in the replicated state, unset ones too, as long as they are named."""
 
     buckets_max: int = 10_000
-    """Accounts, topics and clients whose use is known at a time. Beyond them those at rest are
-    forgotten first, and then the older half."""
+    """Accounts, topics and clients whose use is known at a time. Beyond them half are
+    forgotten: clients first, of these those at rest, and then the oldest."""
 
     wait_seconds_max: float = 2.0
     """How long one answer is held back: clients of RocketMQ wait for three seconds."""

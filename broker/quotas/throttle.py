@@ -141,12 +141,17 @@ class Throttle:
         return made
 
     def _forget(self, now: float) -> None:
-        """Makes room: first those that are idle, and where all are at work, the older half."""
-        for entity in [each for each, of in self._buckets.items() if of.is_idle(now)]:
+        """Makes room, always for half, as all are looked at: clients at rest go first, then those
+        that came first. Clients may give themselves any name: topics and accounts go last, so no
+        flood of names forgives their debts."""
+        going = sorted(
+            self._buckets, key=lambda each: (each.type != CLIENT, not self._is_idle(each, now))
+        )
+        for entity in going[: max(len(going) // 2, 1)]:
             del self._buckets[entity]
-        if len(self._buckets) >= QUOTAS.buckets_max:
-            for entity in [*self._buckets][: len(self._buckets) // 2]:
-                del self._buckets[entity]
+
+    def _is_idle(self, entity: Entity, now: float) -> bool:
+        return self._buckets[entity].is_idle(now)
 
 
 def _take(bucket: TokenBucket | None, units: int, now: float) -> float:

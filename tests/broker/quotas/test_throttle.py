@@ -144,3 +144,20 @@ def test_no_more_entities_are_known_than_allowed_and_idle_ones_go_first() -> Non
             clock.now += 1
             idle.produced(Caller(client_id=f"c{number}"), "t", 1, 1)
         assert Entity("client", "busy") in idle._buckets
+
+
+@pytest.mark.parametrize("pause", [0.01, 0.2], ids=["all at work", "at rest before the next"])
+def test_a_flood_of_client_ids_forgives_no_debt_and_is_seldom_looked_through(pause: float) -> None:
+    clock = Clock()
+    throttle = throttle_with(clock, slow=Quota(produce_messages=10))
+    throttle.put(Entity("client", "*"), Quota(produce_messages=10))
+    throttle.produced(NOBODY, "slow", 300, 1)
+    sizes = []
+    with patch.object(module, "QUOTAS", QuotaLimits(buckets_max=8)):
+        for number in range(100):
+            clock.now += pause
+            throttle.produced(Caller(client_id=f"c{number}"), "other", 1, 1)
+            sizes.append(len(throttle._buckets))
+    assert throttle.produced(NOBODY, "slow", 1, 1) > 0
+    assert sizes[7:12] == [5, 6, 7, 8, 5]
+
