@@ -60,7 +60,8 @@ class QuotaLimits:
     forgotten: clients first, of these those at rest, and then the oldest."""
 
     wait_seconds_max: float = 2.0
-    """How long one answer is held back: clients of RocketMQ wait for three seconds."""
+    """How long one answer is held back, and after how long a long poll in debt looks again: clients
+    of RocketMQ wait for three seconds."""
 
 
 QUOTAS = QuotaLimits()

@@ -74,12 +74,12 @@ def test_a_burst_is_free_and_a_giant_is_in_debt_for_no_longer_than_allowed() -> 
     assert bucket.take(1 << 40, 5.0) == pytest.approx(DEBT_SECONDS)
 
 
-def test_only_who_is_beyond_the_quota_waits_and_no_longer_than_allowed() -> None:
+def test_only_who_is_beyond_the_quota_is_in_debt_and_for_no_longer_than_allowed() -> None:
     clock = Clock()
     throttle = throttle_with(clock, slow=Quota(produce_bytes=1000), fast=Quota(produce_messages=9))
     assert throttle.produced(NOBODY, "slow", 1, 1000) == 0
     assert throttle.produced(NOBODY, "slow", 1, 500) == pytest.approx(0.5)
-    assert throttle.produced(NOBODY, "slow", 1, 1_000_000) == WAIT
+    assert throttle.produced(NOBODY, "slow", 1, 1_000_000) == DEBT_SECONDS
     assert throttle.produced(NOBODY, "fast", 1, 1_000_000) == 0
     assert throttle.produced(NOBODY, "other", 1, 1_000_000) == 0
     waited = throttle.throttled_seconds
@@ -90,7 +90,9 @@ def test_a_reader_waits_for_what_it_was_given_before() -> None:
     clock = Clock()
     throttle = throttle_with(clock, t=Quota(consume_messages=10))
     assert throttle.consumes(NOBODY, "t") == 0
-    throttle.consumed(NOBODY, "t", 15, 1)
+    throttle.consumed(NOBODY, "t", 35, 1)
+    assert throttle.consumes(NOBODY, "t") == WAIT
+    clock.now += WAIT
     assert throttle.consumes(NOBODY, "t") == pytest.approx(0.5)
     clock.now += 0.5
     assert throttle.consumes(NOBODY, "t") == 0
@@ -160,4 +162,3 @@ def test_a_flood_of_client_ids_forgives_no_debt_and_is_seldom_looked_through(pau
             sizes.append(len(throttle._buckets))
     assert throttle.produced(NOBODY, "slow", 1, 1) > 0
     assert sizes[7:12] == [5, 6, 7, 8, 5]
-
