@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
 
-from broker.limits import QUOTAS
+from broker.limits import CONSUME, QUOTAS
+from broker.pop import held_receives
+from broker.pop.pop_request import PopStatus
 from broker.remoting.processors.pull_message import FLAG_SUBSCRIPTION, FLAG_SUSPEND
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.frame import Frame
+from tests.broker.pop.pop_client import Member, sent
 from tests.broker.quotas.test_quotas_at_the_doors import send, set_quota
 from tests.broker.single_broker import ADDRESS, SingleBroker, messages, pull_ext, send_ext
 
@@ -72,3 +77,43 @@ async def test_a_long_poll_that_ends_in_debt_is_told_to_ask_again(broker: Single
     assert len(messages(await long_poll(broker, "slow", 0, 20))) == 20
     assert broker.loop.time() - began == pytest.approx(19, abs=0.2)
     assert len(broker.broker.context.delivery.long_polling) == 0
+
+
+async def test_receives_side_by_side_share_what_the_quota_gives(broker: SingleBroker) -> None:
+    await sent(broker, 112)
+    await set_quota(broker, "topic.orders=consumeMessages=10")
+    member = Member(broker)
+    began = broker.loop.time()
+    assert len(await member.receive(32)) == 32
+    given = await asyncio.gather(*(member.receive(8, hold=20) for _ in range(10)))
+    assert list(map(len, given)) == [8] * 10
+    # All but the first second and the last eight.
+    assert broker.loop.time() - began == pytest.approx((112 - 10 - 8) / 10, abs=0.5)
+
+
+async def test_a_receive_in_debt_ends_with_nothing_when_its_time_is_up(
+    broker: SingleBroker,
+) -> None:
+    await sent(broker, 64)
+    await set_quota(broker, "topic.orders=consumeMessages=2")
+    member = Member(broker)
+    assert len(await member.receive(32)) == 32
+    began = broker.loop.time()
+    for hold, took in ((3, 3), (0, QUOTAS.wait_seconds_max)):
+        assert (await member.result(32, hold=hold)).status is PopStatus.NOTHING
+        assert broker.loop.time() - began == pytest.approx(took, abs=0.1)
+        began = broker.loop.time()
+
+
+async def test_receives_in_debt_count_as_held_ones(broker: SingleBroker) -> None:
+    await sent(broker, 64)
+    await set_quota(broker, "topic.orders=consumeMessages=2")
+    member = Member(broker)
+    assert len(await member.receive(32)) == 32
+    with patch.object(held_receives, "CONSUME", replace(CONSUME, held_pulls_max=2)):
+        waiting = [asyncio.ensure_future(member.receive(8, hold=5)) for _ in range(5)]
+        await asyncio.sleep(0.1)
+        assert len(member.pop.held) == 2
+        assert sum(each.done() for each in waiting) == 3
+        await asyncio.gather(*waiting)
+    assert len(member.pop.held) == 0
