@@ -149,6 +149,11 @@ class HttpLimits:
     """Bytes of requests and answers in memory, of all connections together; beyond, a request is
     refused as busy. One request of the largest size always fits."""
 
+    held_sends_max: int = 128
+    """Of the requests, sends of clients beyond a quota; a further one is refused as busy."""
+    held_bytes_max: int = 16 << 20
+    """Of the bytes, those of such sends."""
+
     free_bytes: int = 64 << 10
     """This part of each request and answer is not counted: a small one always fits."""
 

@@ -1,9 +1,9 @@
 """Who must wait, and for how long: the quotas of a broker at work.
 
-Nothing is dropped. Who sends beyond a quota gets its answers later, and nothing is read from its
-connection until the debt is paid. So it cannot send faster, and others do not notice. The wait of
-one answer is bounded: a client takes a silent broker for dead. Who asks for messages waits and asks
-again, up to the end of its long poll.
+Nothing that was taken is dropped. Who sends beyond a quota gets its answers later, and nothing is
+read from its connection until the debt is paid. So it cannot send faster, and others do not notice.
+The wait of one answer is bounded: a client takes a silent broker for dead. Who asks for messages
+waits and asks again, up to the end of its long poll.
 
 A quota is of one node: of what it takes in as leader, and of what it gives out. Without any
 quota ``active`` is None, and the doors do nothing else.
@@ -95,6 +95,15 @@ class Throttle:
             self._note(entity, debt)
             most = max(most, debt)
         return most
+
+    def owes(self, caller: Caller, topic: str) -> bool:
+        """Whether somebody sends who has not paid yet for what it sent before."""
+        now = self._clock()
+        return any(
+            each is not None and each.debt(now) > 0
+            for _entity, buckets in self._of(caller, topic, now)
+            for each in (buckets.produce_messages, buckets.produce_bytes)
+        )
 
     def consumes(self, caller: Caller, topic: str) -> float:
         """Somebody asks for messages; returns the seconds after which the request may ask again, 0
