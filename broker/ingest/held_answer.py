@@ -18,11 +18,14 @@ class HeldAnswer:
 
     __slots__ = ("_due", "_loop", "_waiter")
 
-    def __init__(self, waiter: Sender, debt: float, loop: asyncio.AbstractEventLoop) -> None:
-        """``debt``: the seconds after which the sender has paid."""
+    def __init__(self, waiter: Sender, loop: asyncio.AbstractEventLoop) -> None:
         self._waiter = waiter
         self._loop = loop
-        self._due = loop.time() + min(debt, QUOTAS.wait_seconds_max)
+        self._due = 0.0
+
+    def hold(self, debt: float) -> None:
+        """``debt``: the seconds after which the sender has paid."""
+        self._due = self._loop.time() + min(debt, QUOTAS.wait_seconds_max)
 
     @property
     def queue_id(self) -> int:

@@ -134,19 +134,20 @@ class Ingest:
         topic, queue_id, sys_flag, born_timestamp, flag, reconsume_times, properties, options = (
             request
         )
+        if self.quotas is not None and not isinstance(waiter, HeldAnswer):
+            held = HeldAnswer(waiter, self._loop)
+            Ingest.submit(self, request, body, born_host, held)  # only what is taken is charged
+            debt = self.quotas.produced(waiter.caller(), topic, 1, len(body))
+            held.hold(debt)
+            return debt
         self.check_body(body)
         config = self._topic(topic, options)
         if config.sys_flag & MESSAGE_TYPE_MASK:
             check_message_type(config, properties)
         queue_id = waiter.queue_id = self._queue_id(config, queue_id, options)
-        debt = 0.0
-        if self.quotas is not None:
-            debt = self.quotas.produced(waiter.caller(), topic, 1, len(body))
-            if debt:
-                waiter = HeldAnswer(waiter, debt, self._loop)
         if topic.startswith(RETRY_PREFIX):
             self._submit_routed(request, queue_id, body, born_host, waiter)
-            return debt
+            return 0.0
         try:
             message = self._message_builder.build(
                 origin(topic, sys_flag, born_timestamp, born_host, reconsume_times),
@@ -156,7 +157,7 @@ class Ingest:
             )
         except NeedsRoutingError:
             self._submit_routed(request, queue_id, body, born_host, waiter)
-            return debt
+            return 0.0
         hashes = message.key_hashes
         known = self._deduplication_index
         # Nearly no message is a retry: this check spares the others a call.
@@ -164,7 +165,7 @@ class Ingest:
             self.deduplicator.add(topic, queue_id, (message,), waiter)
         else:
             self._batcher.add_message(topic, queue_id, message, waiter)
-        return debt
+        return 0.0
 
     def submit_batch(
         self, request: SendRequest, body: bytes, born_host: bytes, waiter: Sender
@@ -189,12 +190,13 @@ class Ingest:
         if config.sys_flag & MESSAGE_TYPE_MASK:
             for message in messages:
                 check_message_type(config, message.properties)
-        debt = 0.0
-        if self.quotas is not None:
-            debt = self.quotas.produced(waiter.caller(), topic, len(messages), len(body))
-            if debt:
-                waiter = HeldAnswer(waiter, debt, self._loop)
-        self.deduplicator.add(topic, queue_id, messages, waiter)
+        if self.quotas is None:
+            self.deduplicator.add(topic, queue_id, messages, waiter)
+            return 0.0
+        held = HeldAnswer(waiter, self._loop)
+        self.deduplicator.add(topic, queue_id, messages, held)
+        debt = self.quotas.produced(waiter.caller(), topic, len(messages), len(body))
+        held.hold(debt)
         return debt
 
     def check_body(self, body: Bytes) -> None:
