@@ -151,7 +151,10 @@ class TopicRetention:
         begin_ms = self._wall_clock() - retention_ms
         if oldest[1] < begin_ms - retention_ms // SLACK:
             begin = await self._first_from(queue, key[1], begin_ms)
-            self._batcher.add_command(Trim(*key, begin))
+            # Reads of the disk lie between; a change that is acknowledged meanwhile holds.
+            topic = self._batcher.topic(key[0])
+            if topic is not None and topic.retention_ms == retention_ms:
+                self._batcher.add_command(Trim(*key, begin))
 
     async def _first_from(self, queue: ConsumeQueue, queue_id: int, time_ms: int) -> int:
         """The first offset of the queue whose message was stored at ``time_ms`` or later."""

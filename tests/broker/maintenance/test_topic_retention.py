@@ -94,6 +94,24 @@ async def test_without_a_retention_or_once_it_is_unset_nothing_more_goes(
     assert await bounds(broker) == (1, 4)
 
 
+async def test_a_look_under_way_heeds_a_change_that_is_acknowledged_meanwhile(
+    broker: SingleBroker,
+) -> None:
+    await create(broker, "+retention.ms=7200000")
+    await send_hourly(broker, 4)
+    retention = broker.broker.context.topic_retention
+    find = retention._first_from
+
+    async def change_first(*given: Any) -> int:
+        await create(broker, "-retention.ms")
+        return await find(*given)
+
+    with patch.object(retention, "_first_from", side_effect=change_first) as found:
+        await looked(broker)
+        found.assert_called_once()
+    assert await bounds(broker) == (0, 4)
+
+
 async def test_a_restarted_broker_begins_its_queues_at_the_same_offsets(
     loop: NetworkedLoop, tmp_path: Path
 ) -> None:
