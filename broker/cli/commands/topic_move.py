@@ -90,12 +90,12 @@ def move(
     """Move a topic from one broker group to another; run again, it goes on.
 
     The target gets the topic, the source takes no more messages, consumers read what is there, and
-    the topic is deleted at the source. Exit code 1 while consumers have not read it all.
+    the topic is deleted at the source. Exit code 1 while consumers have not read it all. In the end
+    the target takes messages, also where the source did not.
     """
     topic_move = TopicMove(name, source, target, in_order=in_order)
-    at_source, at_target = run_on_leaders(namesrv, topic_move.places)
+    at_source, at_target, remaining = run_on_leaders(namesrv, topic_move.look)
     if dry_run:
-        remaining = run_on_leaders(namesrv, topic_move.remaining)
         _tell_plan(topic_move, at_source, at_target, remaining, output)
         return
     tell = _teller(output)
@@ -163,6 +163,8 @@ def _tell_plan(
         print(f"would create the topic on {target.group}{closed}")
     if source.writable:
         print(f"would take no more messages on {source.group}")
+    if not target.writable and (in_order or target.config):
+        print(f"would take messages on {target.group} once {source.group} is read")
     for group, lag in remaining.lags.items():
         print(f"would wait for {group}, which has {lag} messages to consume")
     for group in remaining.broadcast:
