@@ -24,9 +24,9 @@ from broker.cli.terminal.progress import waiting
 from broker.cluster_admin.admin_client import run_on_leaders
 from broker.cluster_admin.topic_move import Place, Remaining, TopicMove
 
-ROUTE_SECONDS = 35.0
-"""Pace: clients of RocketMQ ask for routes every 30 s. Before that the source takes messages, too.
-"""
+SETTLE_SECONDS = 35.0
+"""Pace: clients of RocketMQ ask for routes every 30 s. Until then they know of no new target, and
+send to a source that is gone, which would create the topic there again."""
 
 LOOK_SECONDS = 1.0
 """Pace: between two looks at what consumers have still to read."""
@@ -64,10 +64,10 @@ EXAMPLES = """\
     "--settle",
     type=seconds,
     metavar="SECONDS",
-    default=ROUTE_SECONDS,
+    default=SETTLE_SECONDS,
     show_default=True,
-    help="How long producers have to learn of the target before the source is closed; not with "
-    "--in-order.",
+    help="How long clients have to learn of a step: of the target before the source is closed (not "
+    "with --in-order), and of that before the topic is deleted there.",
 )
 @click.argument("name", type=topic_name)
 @dry_run_option
@@ -102,11 +102,16 @@ def move(
     if at_source.config:
         if run_on_leaders(namesrv, topic_move.open_target):
             tell(f"created {name} on {target}")
-            if at_source.writable and not topic_move.keeps_order(at_source, at_target):
-                with waiting("producers learn of the target"):
-                    time.sleep(settle)
+        # An earlier run may have been cut off in any wait, so each run waits itself.
+        if at_source.writable and not topic_move.keeps_order(at_source, at_target):
+            with waiting("producers learn of the target"):
+                time.sleep(settle)
         if run_on_leaders(namesrv, topic_move.close_source):
             tell(f"{source} takes no more messages of {name}")
+        settled_at = time.monotonic() + settle
+        _drained(topic_move, name, source, namesrv, waits=waits)
+        with waiting(f"producers learn that {source} takes no more messages"):
+            time.sleep(max(0.0, settled_at - time.monotonic()))
         remaining = _drained(topic_move, name, source, namesrv, waits=waits)
         _ask(name, source, remaining, yes=yes)
     run_on_leaders(namesrv, topic_move.finish)
