@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from broker.cli.terminal.command_error import CommandError
 from broker.cluster_admin.admin_client import AdminClient
+from broker.cluster_admin.cluster_view import view_node
 from broker.cluster_admin.consumer_group_views import lags_in
 from broker.cluster_admin.settings import leaders_by_group
 from broker.cluster_admin.topics import (
@@ -58,6 +59,9 @@ class Remaining:
     """By group, of those that the broker knows the place of."""
     broadcast: tuple[str, ...]
     """Groups whose members keep their places themselves."""
+    undelivered: int
+    """Scheduled messages and those of open transactions, of all topics of the source: it does not
+    know of which topic they are. They are lost if they become due after the deletion."""
 
     @property
     def drained(self) -> bool:
@@ -134,7 +138,7 @@ class TopicMove:
         """What consumers have still to read at the source."""
         source, _ = await self.places(admin)
         if not source.config:
-            return Remaining(0, {}, ())
+            return Remaining(0, {}, (), 0)
         lags = await lags_in(admin, source.address, self._topic)
         queues = await view_queues(admin, self._topic)
         held = (each.max_offset - each.min_offset for each in queues if each.broker == source.group)
@@ -142,6 +146,7 @@ class TopicMove:
             sum(held),
             {group: lag for group, lag in lags.items() if lag is not None},
             tuple(group for group, lag in lags.items() if lag is None),
+            int((await view_node(admin, source.address)).get("undeliveredMessages", 0)),
         )
 
     async def finish(self, admin: AdminClient) -> None:

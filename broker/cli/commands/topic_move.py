@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 
 import click
 
@@ -109,11 +110,12 @@ def move(
         if run_on_leaders(namesrv, topic_move.close_source):
             tell(f"{source} takes no more messages of {name}")
         settled_at = time.monotonic() + settle
-        _drained(topic_move, name, source, namesrv, waits=waits)
+        drained = partial(_drained, topic_move, name, source, namesrv, waits=waits, yes=yes)
+        drained()
         with waiting(f"producers learn that {source} takes no more messages"):
             time.sleep(max(0.0, settled_at - time.monotonic()))
-        remaining = _drained(topic_move, name, source, namesrv, waits=waits)
-        _ask(name, source, remaining, yes=yes)
+        ask_first(f"Delete {name} and its {drained().messages} messages on {source}", yes=yes)
+        drained()  # more may have become due in the time that the answer took
     run_on_leaders(namesrv, topic_move.finish)
     if not output.document({"topic": name, "from": source, "to": target, "moved": True}):
         print(f"moved {name} from {source} to {target}")
@@ -125,12 +127,15 @@ def _teller(output: Output) -> Callable[[str], None]:
 
 
 def _drained(
-    topic_move: TopicMove, name: str, source: str, namesrv: str, *, waits: bool
+    topic_move: TopicMove, name: str, source: str, namesrv: str, *, waits: bool, yes: bool
 ) -> Remaining:
-    """Once consumers have read the source. Raises :class:`CommandError` if nobody waits for it."""
+    """Once consumers have read the source. Raises :class:`CommandError` if nobody waits for it, or
+    if something would be lost and nobody said ``yes`` to that."""
     while True:
         remaining = run_on_leaders(namesrv, topic_move.remaining)
         if remaining.drained:
+            if not yes:
+                _refuse_loss(name, source, remaining)
             return remaining
         behind = ", ".join(f"{group} {lag}" for group, lag in remaining.lags.items() if lag)
         if not waits:
@@ -142,13 +147,17 @@ def _drained(
             time.sleep(LOOK_SECONDS)
 
 
-def _ask(name: str, source: str, remaining: Remaining, *, yes: bool) -> None:
-    if not remaining.lags and remaining.messages and not yes:
+def _refuse_loss(name: str, source: str, remaining: Remaining) -> None:
+    if not remaining.lags and remaining.messages:
         raise CommandError(
             f"no group has a place in {name} on {source}, and its {remaining.messages} messages "
             "would be deleted unread; --yes does it all the same"
         )
-    ask_first(f"Delete {name} and its {remaining.messages} messages on {source}", yes=yes)
+    if remaining.undelivered:
+        raise CommandError(
+            f"{remaining.undelivered} scheduled messages or open transactions wait on {source}, "
+            f"and those of {name} would be lost; run this again later, or with --yes if it has none"
+        )
 
 
 def _tell_plan(
@@ -172,6 +181,11 @@ def _tell_plan(
         print(f"would take messages on {target.group} once {source.group} is read")
     for group, lag in remaining.lags.items():
         print(f"would wait for {group}, which has {lag} messages to consume")
+    if remaining.undelivered:
+        print(
+            f"cannot know how many of the {remaining.undelivered} scheduled messages and open "
+            f"transactions on {source.group} are of the topic"
+        )
     for group in remaining.broadcast:
         print(f"cannot know how far {group} is: its members keep their offsets")
     if source.config:

@@ -27,9 +27,12 @@ SOURCE = {
 class TwoGroups(AdminClient):
     """What the leaders of two broker groups would answer; notes what changes them."""
 
-    def __init__(self, *, lag: int | None = 0, **topics: Mapping[str, Any]) -> None:
+    def __init__(
+        self, *, lag: int | None = 0, undelivered: int = 0, **topics: Mapping[str, Any]
+    ) -> None:
         self.topics: dict[str, dict[str, Any]] = {name: dict(each) for name, each in topics.items()}
         self.lag = lag
+        self.undelivered = undelivered
         self.changes: list[str] = []
 
     async def masters(self, cluster: str | None = None) -> dict[str, str]:
@@ -73,6 +76,9 @@ class TwoGroups(AdminClient):
             case RequestCode.GET_CONSUMER_GROUPS:
                 topics = [{"topic": ext["topic"], "lag": self.lag}]
                 return answer({"groups": [{"group": ext["group"], "topics": topics}]})
+            case RequestCode.GET_BROKER_RUNTIME_INFO:
+                told = {"raftNode": "n0", "undeliveredMessages": str(self.undelivered)}
+                return answer({"table": told})
             case RequestCode.GET_MIN_OFFSET:
                 return answer({}, offset="3")
             case RequestCode.GET_MAX_OFFSET:

@@ -86,3 +86,26 @@ class ReadBySteps(TwoGroups):
             assert self.lag is not None
             self.lag = max(0, self.lag - 1)
         return answer
+
+
+def test_what_waits_for_its_time_is_not_lost_without_a_word(
+    move: Move, capsys: pytest.CaptureFixture[str]
+) -> None:
+    groups = TwoGroups(a=CLOSED, b=SOURCE, undelivered=3)
+    assert move(groups, code=1) == []
+    assert "3 scheduled messages or open transactions wait on a" in capsys.readouterr().err
+    assert move(groups, "--yes") == ["35 s", "a deleted"]
+
+
+def test_what_comes_while_the_command_waits_for_an_answer_is_seen(
+    move: Move, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = TwoGroups(a=CLOSED, b=SOURCE)
+
+    def answer_slowly(what: str, *, yes: bool) -> None:
+        assert what == "Delete orders and its 14 messages on a"
+        assert not yes
+        groups.lag = 1
+
+    monkeypatch.setattr(module, "ask_first", answer_slowly)
+    assert move(groups, code=1) == ["35 s"]
