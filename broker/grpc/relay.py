@@ -172,9 +172,9 @@ class _FromClient(_End):
         if self.transport.is_closing():
             to_grpc.transport.close()
             return
+        self.transport.resume_reading()  # before the write, which may pause it
         to_grpc.transport.writelines(self._first)
         self._first.clear()
-        self.transport.resume_reading()
 
     def abort(self) -> None:
         """Ends it at once."""

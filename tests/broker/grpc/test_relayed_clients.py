@@ -98,6 +98,19 @@ async def test_a_port_that_is_used_again_is_that_of_the_newer_client(relay: Rela
     assert relay.client("127.0.0.1:4711") == ("10.0.0.2:2222", False)
 
 
+async def test_a_client_whose_first_bytes_fill_the_buffer_waits(relay: Relay) -> None:
+    client, end = connected(relay, "10.0.0.1", 1111)
+    mine, its = cast("Transport", client.transport), cast("Transport", end.transport)
+    client.data_received(b"preface")
+    assert not mine.reads
+    its.full = end
+    client.begin(end)
+    assert its.written == b"preface"
+    assert not mine.reads
+    end.resume_writing()
+    assert mine.reads
+
+
 async def test_whoever_the_relay_does_not_know_is_not_taken_for_this_machine(
     loop: NetworkedLoop, tmp_path: Path
 ) -> None:
