@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from broker.group_commit.batcher import Batcher
 from broker.pop.receiver import completion
-from broker.pop.renewed_receipts import owner_of, renewed_nonce
+from broker.pop.renewed_receipts import owner_of, renewed
 from broker.state.commands import PopChange
 from broker.state.pop_queues import PopDelivery, PopKey
 from broker.state.state_machine import BrokerStateMachine
@@ -65,7 +65,7 @@ class AutoRenewal:
             pending = self._batcher.pop_queue(key)
             known = {} if pending is None else pending.queue.deliveries
             commands = [
-                PopChange(*key, offset, renewed_nonce(delivery), now_ms + invisible_ms, now_ms)
+                PopChange(*key, offset, renewed(delivery.nonce), now_ms + invisible_ms, now_ms)
                 for offset, delivery, _left_ms in found[start : start + _ENTRY_RENEWALS]
                 if delivery.visible_ms > now_ms and known.get(offset) == delivery
             ]
