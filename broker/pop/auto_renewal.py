@@ -43,7 +43,8 @@ class AutoRenewal:
 
     def queues(self) -> list[PopKey]:
         """Those in which anything may be out."""
-        return list(self._machine.state.pop.queues)
+        queues = self._machine.state.pop.queues
+        return [key for key, queue in queues.items() if queue.deliveries]
 
     def deliveries(self, key: PopKey, clients: Container[int]) -> Iterator[Renewable]:
         """Those that these clients work on, by :func:`~broker.pop.renewed_receipts.client_hash`.

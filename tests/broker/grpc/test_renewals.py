@@ -165,6 +165,32 @@ async def test_heartbeats_that_are_remembered_have_a_number(
     assert [*renewals._heard] == [("readers", "another")]
 
 
+async def test_a_look_finds_the_clients_of_a_group_once_and_of_idle_groups_never(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    """Queues and clients are many."""
+    async with running_service(loop, tmp_path, clock_runs=True) as service:
+        await service.broker.create_topic("orders", queues=4)
+        await service.send(*(message(message_id=str(each)) for each in range(8)))
+        idle = df.Resource(name="idle")
+        for group in (READERS, idle):
+            _, got = await received(service, group=group, auto_renew=True, attempt_id="a")
+            queues = {each.system_properties.queue_id for each in got}
+            assert len(queues) > 1
+        handles = [each.system_properties.receipt_handle for each in got]
+        assert (await acked(service, *handles, group=idle)).status.code == Code.OK
+        asked: list[str] = []
+
+        def members(group: str) -> set[str]:
+            asked.append(group)
+            return {"client-1"}
+
+        service.service.renewals._members = members
+        await asyncio.sleep(3 * LOOK_SECONDS + 1)
+        assert asked == ["readers"] * 3
+        assert len(service.service.renewals) == 8
+
+
 def test_a_nonce_says_whose_delivery_it_is_and_whether_it_is_renewed() -> None:
     nonce = renewable(0x7FFF_FFFF_1234_5678, "client-1")
     assert 0 < nonce < 1 << 63
