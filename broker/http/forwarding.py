@@ -3,7 +3,7 @@
 The request goes on as it came, also its ``Authorization``, which the leader checks again. The field
 :data:`FORWARDED` keeps its receiver from passing it on once more, so there are no loops. Without a
 known leader a request waits for one, for as long as an election takes, as one of the remoting port
-does (:mod:`broker.remoting.forwarder`).
+does (:mod:`broker.remoting.forwarder`). After that, all are refused at once until there is one.
 """
 
 from __future__ import annotations
@@ -45,9 +45,13 @@ class HttpForwarder:
         self._notice = ChangeNotice(context.loop)
         self._session: aiohttp.ClientSession | None = None
         self._waiting = 0
+        self._gave_up = False
+        """No leader came in time. Until there is one, requests are refused at once."""
 
     def leadership_changed(self) -> None:
         """Requests that wait are tried again."""
+        if self._context.node.leadership.leader is not None:
+            self._gave_up = False
         self._notice.changed()
 
     async def close(self, _app: web.Application) -> None:
@@ -83,7 +87,8 @@ class HttpForwarder:
                         return answer
                 now = context.loop.time()
                 until = now + self._limits.wait_seconds if until is None else until
-                if now >= until or self._waiting >= self._limits.waiting_max:
+                self._gave_up |= now >= until
+                if self._gave_up or self._waiting >= self._limits.waiting_max:
                     raise
             await self._wait(before, until - now)
 
@@ -132,7 +137,11 @@ class HttpForwarder:
                 timeout=aiohttp.ClientTimeout(
                     total=self._limits.answer_seconds, sock_connect=self._limits.wait_seconds
                 ),
-                connector=aiohttp.TCPConnector(ssl=True if self._tls is None else self._tls),
+                # The port bounds the requests. Who waited for a connection would never have been
+                # sent, and be told that it may have been.
+                connector=aiohttp.TCPConnector(
+                    limit=0, ssl=True if self._tls is None else self._tls
+                ),
             )
         return self._session
 
