@@ -1,9 +1,11 @@
 """Messages that only the leader can take go on from a follower's HTTP port to that of the leader.
 
-The request goes on as it came, also its ``Authorization``, which the leader checks again. The field
-:data:`FORWARDED` keeps its receiver from passing it on once more, so there are no loops. Without a
-known leader a request waits for one, for as long as an election takes, as one of the remoting port
-does (:mod:`broker.remoting.forwarder`). After that, all are refused at once until there is one.
+The request goes on as it came, also its ``Authorization``, which the leader checks again. It
+knows not the client's address; who is allowed by that alone is told by the follower who leads. The
+field :data:`FORWARDED` keeps its receiver from passing the request on once more, so there are no
+loops. Without a known leader a request waits for one, for as long as an election takes, as one of
+the remoting port does (:mod:`broker.remoting.forwarder`). After that, all are refused at once until
+there is one.
 """
 
 from __future__ import annotations
@@ -19,10 +21,18 @@ from broker.change_notice import ChangeNotice
 from broker.config.client_security import client_security
 from broker.context import BrokerContext
 from broker.errors import NOT_HERE
+from broker.http.access import ACCOUNT
 from broker.http.errors import NOTHING_DONE, OUTCOME, UNKNOWN, json_response
 from broker.limits import FORWARDING, ForwardingLimits
 
 FORWARDED = "Dledger-Forwarded"
+
+
+def _was_allowed_by_address(request: web.Request, status: int) -> bool:
+    """Whether the leader, which does not know the address, refuses what was allowed here."""
+    if status == HTTPStatus.FORBIDDEN:
+        return request.get(ACCOUNT) == ""
+    return status == HTTPStatus.UNAUTHORIZED
 
 
 class HttpForwarder:
@@ -84,6 +94,8 @@ class HttpForwarder:
                 if address is not None:
                     answer = await self._ask(address, request, body)
                     if answer is not None:
+                        if _was_allowed_by_address(request, answer.status):
+                            raise
                         return answer
                 now = context.loop.time()
                 until = now + self._limits.wait_seconds if until is None else until

@@ -14,6 +14,7 @@ from aiohttp import web
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.test_utils import make_mocked_request
 
+from broker.http.access import ACCOUNT
 from broker.http.forwarding import HttpForwarder
 from broker.limits import FORWARDING
 from dledger.errors import NotLeaderError
@@ -63,8 +64,11 @@ class Follower:
         """Of the leader."""
         self.forwarder = HttpForwarder(broker.broker.context, lambda: self.address)
 
-    async def post(self) -> web.Response:
+    async def post(self, account: str | None = None) -> web.Response:
+        """``account``: as access control here has it; "" is allowed by its address."""
         request = make_mocked_request("POST", "/topics/orders/messages")
+        if account is not None:
+            request[ACCOUNT] = account
         return await self.forwarder.here_or_there(request, b"{}", self._here)
 
     async def _here(self) -> web.Response:
@@ -119,3 +123,28 @@ async def test_who_comes_when_no_leader_came_in_time_is_refused_at_once(
     assert await follower.seconds_until_refused() == 0
     follower.hear("n1")
     assert await follower.seconds_until_refused() == pytest.approx(FORWARDING.wait_seconds)
+
+
+@pytest.mark.parametrize(
+    ("status", "account"),
+    [("401 Unauthorized", ""), ("401 Unauthorized", "writer-123"), ("403 Forbidden", "")],
+)
+async def test_whom_the_leader_does_not_know_is_told_who_leads(
+    follower: Follower, status: str, account: str
+) -> None:
+    """It is in a white list, and the leader sees the follower's address."""
+    follower.leader.status = status
+    follower.leader.document = {"error": "AclException: who asks?"}
+    began = follower.broker.loop.time()
+    with pytest.raises(NotLeaderError):
+        await follower.post(account)
+    assert follower.broker.loop.time() - began < FORWARDING.wait_seconds
+
+
+@pytest.mark.parametrize("account", [None, "writer-123"])
+async def test_what_the_leader_forbids_to_somebody_known_is_final(
+    follower: Follower, account: str | None
+) -> None:
+    follower.leader.status = "403 Forbidden"
+    follower.leader.document = {"error": "the topic is not writable"}
+    assert (await follower.post(account)).status == 403
