@@ -6,7 +6,8 @@ from broker.context import BrokerContext
 from broker.quotas.throttle import Caller
 from broker.remoting.access_guard import caller_of
 from broker.remoting.connection import Connection
-from broker.remoting.forwarded_frame import ForwardedFrame
+from broker.remoting.forwarded_frame import ForwardedFrame, pack_hold
+from broker.remoting.protocol.codes import RequestCode
 from broker.remoting.protocol.frame import Frame
 
 
@@ -30,6 +31,10 @@ class Callers:
 
 def hold(connection: Connection, request: Frame, seconds: float) -> None:
     """Reads nothing from the client for so long. Another broker's connection, which many clients
-    share, is read on: their answers are held back all the same."""
-    if seconds > 0 and not isinstance(request, ForwardedFrame):
+    share, is read on: that broker holds the one client."""
+    if seconds <= 0:
+        return
+    if isinstance(request, ForwardedFrame):
+        connection.push(RequestCode.HOLD_CLIENT, pack_hold(request.client, seconds))
+    else:
         connection.hold_reading(seconds)
