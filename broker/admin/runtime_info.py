@@ -6,6 +6,7 @@ import json
 import os
 
 from broker.admin.node_status import NodeStatus, security_settings
+from broker.admin.waiting_messages import undelivered_count
 from broker.context import BrokerContext
 from broker.metrics.build_info import program_version
 from broker.remoting.protocol.codes import PROTOCOL_VERSION
@@ -59,6 +60,7 @@ def runtime_info(context: BrokerContext) -> dict[str, str]:
         "refilling": "" if refill is None else f"{refill[0]} of {refill[1]}",
         "diskLevel": node.health.level.name.lower(),
         "dispatchBehindBytes": "0",
+        "undeliveredMessages": str(undelivered_count(context)),
         "heldPulls": str(len(context.delivery.long_polling)),
         "putMessages": str(stats.put_messages),
         "getMessages": str(stats.get_messages),

@@ -6,6 +6,7 @@ first ones are listed and the rest is counted.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
@@ -14,6 +15,7 @@ from broker.context import BrokerContext
 from broker.delivery.message_reader import rows
 from broker.limits import ADMIN
 from broker.scheduled.delay_level_dispatcher import first_undelivered_offset
+from store.index.consume_queue import ConsumeQueue
 from store.message.scheduled_topics import DELAYS_MS, LEVEL_MAX, SCHEDULE_TOPIC
 
 
@@ -51,25 +53,37 @@ async def waiting_messages(context: BrokerContext) -> dict[str, Any]:
     }
 
 
+def undelivered_count(context: BrokerContext) -> int:
+    """How many messages no consumer can see yet: scheduled ones, and those of open transactions."""
+    delayed = sum(queue.end_offset - offset for _, queue, offset in _delayed(context))
+    state = context.machine.state
+    return delayed + state.timer.waiting + len(state.transactions)
+
+
 def _levels(context: BrokerContext) -> list[dict[str, Any]]:
     """The delay levels at which messages wait."""
     found = []
+    for level, queue, offset in _delayed(context):
+        due = [deliver_ms for _, _, deliver_ms in rows(queue.read(offset, 1))]
+        found.append(
+            {
+                "level": level,
+                "delay_ms": DELAYS_MS[level - 1],
+                "messages": queue.end_offset - offset,
+                "next_ms": due[0] if due else None,
+            }
+        )
+    return found
+
+
+def _delayed(context: BrokerContext) -> Iterator[tuple[int, ConsumeQueue, int]]:
+    """Each delay level at which messages wait, its queue, and the offset of the first of them."""
     for level in range(1, LEVEL_MAX + 1):
         queue = context.machine.queue(SCHEDULE_TOPIC, level - 1)
-        if queue is None:
-            continue
-        offset = first_undelivered_offset(context.machine.state, queue, level)
-        if offset < queue.end_offset:
-            due = [deliver_ms for _, _, deliver_ms in rows(queue.read(offset, 1))]
-            found.append(
-                {
-                    "level": level,
-                    "delay_ms": DELAYS_MS[level - 1],
-                    "messages": queue.end_offset - offset,
-                    "next_ms": due[0] if due else None,
-                }
-            )
-    return found
+        if queue is not None:
+            offset = first_undelivered_offset(context.machine.state, queue, level)
+            if offset < queue.end_offset:
+                yield level, queue, offset
 
 
 async def _popped(context: BrokerContext) -> dict[str, Any]:

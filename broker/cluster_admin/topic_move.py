@@ -5,7 +5,8 @@ Consumers read what is left at the source, and the topic is deleted there. Each 
 whether it is done already, so a move that was cut off goes on when it is started again.
 
 With ``in_order`` the target takes messages only once the source is empty. Meanwhile nobody can send
-to the topic, and no message is consumed before an earlier one.
+to the topic, and no message is consumed before an earlier one. Whatever a move began with, it ends
+with a target that takes messages.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from dataclasses import dataclass
 
 from broker.cli.terminal.command_error import CommandError
 from broker.cluster_admin.admin_client import AdminClient
+from broker.cluster_admin.cluster_view import view_node
 from broker.cluster_admin.consumer_group_views import lags_in
 from broker.cluster_admin.settings import leaders_by_group
 from broker.cluster_admin.topics import (
     ASK_AGAIN_SECONDS,
     READ_QUEUES,
-    ROUTE_SECONDS,
+    REGISTRATION_SECONDS,
     WRITE_QUEUES,
     TopicConfig,
     put_topic,
@@ -57,6 +59,9 @@ class Remaining:
     """By group, of those that the broker knows the place of."""
     broadcast: tuple[str, ...]
     """Groups whose members keep their places themselves."""
+    undelivered: int
+    """Scheduled messages and those of open transactions, of all topics of the source: it does not
+    know of which topic they are. They are lost if they become due after the deletion."""
 
     @property
     def drained(self) -> bool:
@@ -94,16 +99,29 @@ class TopicMove:
             return self._in_order
         return bool((source.config or target.config).get("order"))
 
+    async def look(self, admin: AdminClient) -> tuple[Place, Place, Remaining]:
+        """Where the topic is, and what is left to read at the source. Also raises if the order is
+        to be kept and cannot be: the target took messages before the source was read."""
+        source, target = await self.places(admin)
+        remaining = await self.remaining(admin)
+        both = target.writable and (source.writable or not remaining.drained)
+        if both and self.keeps_order(source, target):
+            raise CommandError(
+                f"{target.group} takes messages of {self._topic} already, before {source.group} is "
+                "closed and read: the order cannot hold; --no-in-order moves it all the same"
+            )
+        return source, target, remaining
+
     async def open_target(self, admin: AdminClient) -> bool:
-        """Makes the topic at the target as it is at the source, unless it is there. Returns whether
-        it was made."""
+        """Makes the topic at the target as it is at the source, unless it is there. It takes
+        messages, but not yet if the order is kept. Returns whether it was made."""
         source, target = await self.places(admin)
         if target.config:
             return False
         config = {name: source.config[name] for name in _COPIED if source.config.get(name)}
-        config.setdefault("perm", 0)
-        if self.keeps_order(source, target):
-            config["perm"] = int(config["perm"]) & ~PERM_WRITE
+        perm = int(config.get("perm", 0))
+        in_order = self.keeps_order(source, target)
+        config["perm"] = perm & ~PERM_WRITE if in_order else perm | PERM_WRITE
         await put_topic(admin, target.address, self._topic, {}, config)
         await until_created(admin, self._topic, [target.address])
         return True
@@ -120,7 +138,7 @@ class TopicMove:
         """What consumers have still to read at the source."""
         source, _ = await self.places(admin)
         if not source.config:
-            return Remaining(0, {}, ())
+            return Remaining(0, {}, (), 0)
         lags = await lags_in(admin, source.address, self._topic)
         queues = await view_queues(admin, self._topic)
         held = (each.max_offset - each.min_offset for each in queues if each.broker == source.group)
@@ -128,6 +146,7 @@ class TopicMove:
             sum(held),
             {group: lag for group, lag in lags.items() if lag is not None},
             tuple(group for group, lag in lags.items() if lag is None),
+            int((await view_node(admin, source.address)).get("undeliveredMessages", 0)),
         )
 
     async def finish(self, admin: AdminClient) -> None:
@@ -135,9 +154,9 @@ class TopicMove:
         source, target = await self.places(admin)
         if not target.config:
             raise CommandError(f"{self._topic} is not at {self._target}: it was deleted meanwhile")
+        if not target.writable:
+            await self._put_perm(admin, target, int(target.config["perm"]) | PERM_WRITE)
         if source.config:
-            if self.keeps_order(source, target) and not target.writable:
-                await self._put_perm(admin, target, int(target.config["perm"]) | PERM_WRITE)
             # At this broker alone: NameServers learn of it by its next registration, and keep what
             # they know of the target.
             ext = {"topic": self._topic}
@@ -146,7 +165,7 @@ class TopicMove:
 
     async def _until_left(self, admin: AdminClient) -> None:
         """The NameServer sends no client to the source any more."""
-        ends_at = asyncio.get_running_loop().time() + ROUTE_SECONDS
+        ends_at = asyncio.get_running_loop().time() + REGISTRATION_SECONDS
         while self._source in (await admin.route(self._topic)).masters:
             if asyncio.get_running_loop().time() >= ends_at:
                 raise CommandError(

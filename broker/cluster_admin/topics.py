@@ -40,7 +40,9 @@ NEW_TOPIC: TopicConfig = {
 QUEUES_USUAL = 8
 PERMISSIONS = {"r": PERM_READ, "w": PERM_WRITE, "rw": PERM_READ | PERM_WRITE, "none": 0}
 
-ROUTE_SECONDS = 15.0
+REGISTRATION_SECONDS = 15.0
+"""Within so long a NameServer knows what changed at a broker."""
+
 ASK_AGAIN_SECONDS = 0.05
 
 
@@ -174,7 +176,7 @@ def permission_word(bits: int) -> str:
 
 async def until_created(admin: AdminClient, name: str, addresses: Collection[str]) -> None:
     try:
-        async with asyncio.timeout(ROUTE_SECONDS):
+        async with asyncio.timeout(REGISTRATION_SECONDS):
             await _until_routed(admin, name, set(addresses))
     except TimeoutError:
         raise CommandError(

@@ -7,7 +7,7 @@ for beside the state: which deliveries become visible next, and which a receptio
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush
 
 from broker.group_commit.ports import AppliedState
@@ -33,7 +33,7 @@ _STALE_MIN = 64
 class PendingPopQueue:
     """The pending deliveries of a group in one queue."""
 
-    __slots__ = ("_due", "_receptions", "_times", "_visible", "lock", "queue")
+    __slots__ = ("_due", "_receptions", "_visible", "lock", "queue")
 
     def __init__(self, queue: PopQueue) -> None:
         self.queue = queue
@@ -46,17 +46,16 @@ class PendingPopQueue:
 
     def _index(self) -> None:
         """Finds the receptions of all deliveries."""
-        self._receptions: dict[tuple[int, int], list[int]] = {}
-        """Offsets by time and nonce."""
+        self._receptions: dict[int, dict[int, list[int]]] = {}
+        """Offsets by nonce and time. Deliveries of one nonce that are prolonged apart have several
+        times."""
         for offset, (visible_ms, attempt, nonce, _hash) in self.queue.deliveries.items():
             if attempt:
-                self._receptions.setdefault((visible_ms, nonce), []).append(offset)
+                self._receptions.setdefault(nonce, {}).setdefault(visible_ms, []).append(offset)
             else:
                 self._visible[offset] = None
-        self._due = list(self._receptions)
+        self._due = [(at, nonce) for nonce, times in self._receptions.items() for at in times]
         heapify(self._due)
-        self._times = {nonce: visible_ms for visible_ms, nonce in sorted(self._due)}
-        """By nonce, the time of its newest reception."""
 
     def __len__(self) -> int:
         return len(self.queue.deliveries)
@@ -72,12 +71,11 @@ class PendingPopQueue:
                 self._visible.update((offset, None) for offset, _ in unpack_waiting(rows))
 
     def _received(self, visible_ms: int, nonce: int, offsets: list[int]) -> None:
-        key = (visible_ms, nonce)
-        self._times[nonce] = visible_ms
-        known = self._receptions.get(key)
+        times = self._receptions.setdefault(nonce, {})
+        known = times.get(visible_ms)
         if known is None:
-            self._receptions[key] = offsets
-            heappush(self._due, key)
+            times[visible_ms] = offsets
+            heappush(self._due, (visible_ms, nonce))
         else:
             known += offsets
         if len(self._due) > 2 * len(self.queue.deliveries) + _STALE_MIN:
@@ -88,10 +86,11 @@ class PendingPopQueue:
         deliveries = self.queue.deliveries
         found = self._visible
         while self._due and self._due[0][0] <= now_ms:
-            key = heappop(self._due)
-            found.update(dict.fromkeys(self._receptions.pop(key)))
-            if self._times.get(key[1]) == key[0]:
-                del self._times[key[1]]
+            visible_ms, nonce = heappop(self._due)
+            times = self._receptions[nonce]
+            found.update(dict.fromkeys(times.pop(visible_ms)))
+            if not times:
+                del self._receptions[nonce]
         for offset in sorted(found):
             delivery = deliveries.get(offset)
             if delivery is None or delivery.visible_ms > now_ms:
@@ -103,18 +102,18 @@ class PendingPopQueue:
         """When the next delivery may become visible."""
         return self._due[0][0] if self._due else None
 
-    def reception(self, nonce: int, now_ms: int) -> list[int]:
-        """The offsets of a reception whose messages are still invisible."""
-        visible_ms = self._times.get(nonce, 0)
-        if visible_ms <= now_ms:
-            return []
-        offsets = self._receptions[visible_ms, nonce]
+    def reception(self, nonces: Iterable[int], now_ms: int) -> list[int]:
+        """The offsets of a reception's messages that are still invisible, by any of its nonces."""
         known = self.queue.deliveries
-        return [
-            each
-            for each in offsets
-            if each in known and (known[each].visible_ms, known[each].nonce) == (visible_ms, nonce)
-        ]
+        return sorted(
+            offset
+            for nonce in nonces
+            for visible_ms, offsets in self._receptions.get(nonce, {}).items()
+            if visible_ms > now_ms
+            for offset in offsets
+            if (delivery := known.get(offset)) is not None
+            and (delivery.visible_ms, delivery.nonce) == (visible_ms, nonce)
+        )
 
 
 class PendingPop:

@@ -132,6 +132,9 @@ class LeaderClients:
 
     def _register(self, client: RemoteClient, call: Call, settings: Settings) -> None:
         clients = self._context.clients
+        publishes = settings.client_type in PRODUCERS
+        producers = [name_of(topic) for topic in settings.publishing.topics] if publishes else []
+        consumers = [] if publishes else [name_of(settings.subscription.group)]
         described = Client(
             call.client_id,
             _LANGUAGES.get(settings.user_agent.language, LanguageCode.OTHER),
@@ -139,10 +142,9 @@ class LeaderClients:
             clients.now(),
             shares_queues=False,
             owner="(grpc)",  # replies are for clients of RocketMQ 4
+            # Its topics were checked. They are its groups, too, and may be those of RocketMQ 4.
+            may_publish=frozenset(producers).__contains__,
         )
-        publishes = settings.client_type in PRODUCERS
-        producers = [name_of(topic) for topic in settings.publishing.topics] if publishes else []
-        consumers = [] if publishes else [name_of(settings.subscription.group)]
         try:
             clients.check_room(client, call.client_id, producers, consumers)
         except RequestError as error:

@@ -43,8 +43,8 @@ class Relay:
         self._target = 0
         self._server: TlsServer | None = None
         self._clients: set[_FromClient] = set()
-        self._known: dict[str, tuple[str, bool]] = {}
-        """Address of each client, and whether it speaks TLS, by the address that grpcio sees."""
+        self._carried: dict[str, _ToGrpc] = {}
+        """The connections to grpcio, by the address that it sees."""
 
     def __len__(self) -> int:
         return len(self._clients)
@@ -68,8 +68,10 @@ class Relay:
 
     def client(self, seen: str) -> tuple[str, bool]:
         """``host:port`` of the client whose connection grpcio sees from there, and whether it
-        speaks TLS."""
-        return self._known.get(seen, (seen, False))
+        speaks TLS. It is empty for a connection that is gone, or that the relay has not made:
+        whoever that is, it is not known to be on this machine."""
+        end = self._carried.get(seen)
+        return ("", False) if end is None else (end.client.address, end.client.tls)
 
     def opened(self, client: _FromClient) -> bool:
         """Whether there is room for one more."""
@@ -80,7 +82,15 @@ class Relay:
 
     def closed(self, client: _FromClient) -> None:
         self._clients.discard(client)
-        self._known.pop(client.seen, None)
+
+    def carries(self, seen: str, end: _ToGrpc) -> None:
+        """A connection to grpcio is open. It stays known until it is lost: grpcio may serve what
+        it carried after the client has gone."""
+        self._carried[seen] = end
+
+    def carries_no_more(self, seen: str, end: _ToGrpc) -> None:
+        if self._carried.get(seen) is end:
+            del self._carried[seen]
 
     def connect(self, client: _FromClient) -> asyncio.Task[None]:
         """Dials grpcio, and lets the bytes of the client through."""
@@ -88,15 +98,12 @@ class Relay:
 
     async def _connect(self, client: _FromClient) -> None:
         try:
-            transport, to_grpc = await self._loop.create_connection(
-                lambda: _End(client), LOOPBACK, self._target
+            _transport, to_grpc = await self._loop.create_connection(
+                lambda: _ToGrpc(self, client), LOOPBACK, self._target
             )
         except OSError:
             client.abort()
             return
-        client.seen = _text(transport.get_extra_info("sockname"))
-        told = client.transport.get_extra_info
-        self._known[client.seen] = _text(told("peername")), told("ssl_object") is not None
         client.begin(to_grpc)
 
 
@@ -139,11 +146,13 @@ class _FromClient(_End):
         self._dialling: asyncio.Task[None] | None = None
         self._first: list[bytes] = []
         """What came before grpcio took the connection: uvloop reads once in spite of the pause."""
-        self.seen = ""
-        """The address of the connection at grpcio."""
+        self.address = ""
+        self.tls = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        told = transport.get_extra_info
+        self.address, self.tls = _text(told("peername")), told("ssl_object") is not None
         if not self._relay.opened(self):
             self.transport.abort()
             return
@@ -163,9 +172,9 @@ class _FromClient(_End):
         if self.transport.is_closing():
             to_grpc.transport.close()
             return
+        self.transport.resume_reading()  # before the write, which may pause it
         to_grpc.transport.writelines(self._first)
         self._first.clear()
-        self.transport.resume_reading()
 
     def abort(self) -> None:
         """Ends it at once."""
@@ -178,5 +187,25 @@ class _FromClient(_End):
         self._relay.closed(self)
 
 
-def _text(address: tuple[str, int]) -> str:
-    return str(Endpoint(*address[:2]))
+class _ToGrpc(_End):
+    """The end at grpcio."""
+
+    def __init__(self, relay: Relay, client: _FromClient) -> None:
+        super().__init__(client)
+        self.client = client
+        self._relay = relay
+        self._seen = ""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._seen = _text(transport.get_extra_info("sockname"))
+        self._relay.carries(self._seen, self)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        super().connection_lost(error)
+        self._relay.carries_no_more(self._seen, self)
+
+
+def _text(address: tuple[str, int] | None) -> str:
+    """Empty for the address of who went at once."""
+    return "" if address is None else str(Endpoint(*address[:2]))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TypeAlias
@@ -80,16 +81,20 @@ class Renewals:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             ends: _Ends = {}
+            working = self._heard_of()
+            whole: set[str] = set()
             for key in self._renewal.queues():
-                with suppress(*ANSWERED):  # that queue is looked at again
-                    await self._renew(key, ends)
+                group = key[0]
+                if group not in whole:  # once for a look: queues and clients are many
+                    whole.add(group)
+                    working[group].update(map(client_hash, self._members(group)))
+                if working[group]:
+                    with suppress(*ANSWERED):  # that queue is looked at again
+                        await self._renew(key, working[group], ends)
                 await asyncio.sleep(0)
             self._ends = ends
 
-    async def _renew(self, key: _Key, ends: _Ends) -> None:
-        working = self._working(key[0])
-        if not working:
-            return
+    async def _renew(self, key: _Key, working: set[int], ends: _Ends) -> None:
         now, due_ms = self._loop.time(), GRPC.renewed_seconds * 500
         due: list[Renewable] = []
         for each in self._renewal.deliveries(key, working):
@@ -99,9 +104,11 @@ class Renewals:
                 due.append(each)
         await self._renewal.renew(key, due, int(GRPC.renewed_seconds * 1000))
 
-    def _working(self, group: str) -> set[int]:
+    def _heard_of(self) -> defaultdict[str, set[int]]:
+        """Whose heartbeats count, by group."""
         now = self._loop.time()
-        heard = (
-            client for (of, client), until in self._heard.items() if of == group and until > now
-        )
-        return {*map(client_hash, self._members(group)), *map(client_hash, heard)}
+        heard: defaultdict[str, set[int]] = defaultdict(set)
+        for (group, client), until in self._heard.items():
+            if until > now:
+                heard[group].add(client_hash(client))
+        return heard

@@ -1,9 +1,11 @@
 """Messages that only the leader can take go on from a follower's HTTP port to that of the leader.
 
-The request goes on as it came, also its ``Authorization``, which the leader checks again. The field
-:data:`FORWARDED` keeps its receiver from passing it on once more, so there are no loops. Without a
-known leader a request waits for one, for as long as an election takes, as one of the remoting port
-does (:mod:`broker.remoting.forwarder`).
+The request goes on as it came, also its ``Authorization``, which the leader checks again. It
+knows not the client's address; who is allowed by that alone is told by the follower who leads. The
+field :data:`FORWARDED` keeps its receiver from passing the request on once more, so there are no
+loops. Without a known leader a request waits for one, for as long as an election takes, as one of
+the remoting port does (:mod:`broker.remoting.forwarder`). After that, all are refused at once until
+there is one.
 """
 
 from __future__ import annotations
@@ -19,10 +21,18 @@ from broker.change_notice import ChangeNotice
 from broker.config.client_security import client_security
 from broker.context import BrokerContext
 from broker.errors import NOT_HERE
+from broker.http.access import ACCOUNT
 from broker.http.errors import NOTHING_DONE, OUTCOME, UNKNOWN, json_response
 from broker.limits import FORWARDING, ForwardingLimits
 
 FORWARDED = "Dledger-Forwarded"
+
+
+def _was_allowed_by_address(request: web.Request, status: int) -> bool:
+    """Whether the leader, which does not know the address, refuses what was allowed here."""
+    if status == HTTPStatus.FORBIDDEN:
+        return request.get(ACCOUNT) == ""
+    return status == HTTPStatus.UNAUTHORIZED
 
 
 class HttpForwarder:
@@ -45,9 +55,13 @@ class HttpForwarder:
         self._notice = ChangeNotice(context.loop)
         self._session: aiohttp.ClientSession | None = None
         self._waiting = 0
+        self._gave_up = False
+        """No leader came in time. Until there is one, requests are refused at once."""
 
     def leadership_changed(self) -> None:
         """Requests that wait are tried again."""
+        if self._context.node.leadership.leader is not None:
+            self._gave_up = False
         self._notice.changed()
 
     async def close(self, _app: web.Application) -> None:
@@ -80,10 +94,13 @@ class HttpForwarder:
                 if address is not None:
                     answer = await self._ask(address, request, body)
                     if answer is not None:
+                        if _was_allowed_by_address(request, answer.status):
+                            raise
                         return answer
                 now = context.loop.time()
                 until = now + self._limits.wait_seconds if until is None else until
-                if now >= until or self._waiting >= self._limits.waiting_max:
+                self._gave_up |= now >= until
+                if self._gave_up or self._waiting >= self._limits.waiting_max:
                     raise
             await self._wait(before, until - now)
 
@@ -132,7 +149,11 @@ class HttpForwarder:
                 timeout=aiohttp.ClientTimeout(
                     total=self._limits.answer_seconds, sock_connect=self._limits.wait_seconds
                 ),
-                connector=aiohttp.TCPConnector(ssl=True if self._tls is None else self._tls),
+                # The port bounds the requests. Who waited for a connection would never have been
+                # sent, and be told that it may have been.
+                connector=aiohttp.TCPConnector(
+                    limit=0, ssl=True if self._tls is None else self._tls
+                ),
             )
         return self._session
 

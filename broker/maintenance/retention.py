@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from broker.config.dynamic_settings import DynamicSettings
 from broker.group_commit.batcher import Batcher
+from broker.maintenance.retention_clock import RetentionClock
 from broker.state.commands import Expire
 from broker.state.state_machine import BrokerStateMachine
 from dledger.errors import ProposeError
@@ -72,7 +73,7 @@ class Retention:
         self._settings = settings
         self._needs = needs
         self._loop = loop
-        self._wall_clock = wall_clock
+        self._clock = RetentionClock(wall_clock, loop.time)
         self._fail = fail
         self._timer: asyncio.Handle | None = None
 
@@ -92,6 +93,7 @@ class Retention:
 
     def _check(self) -> None:
         self.start()
+        self._clock.now_ms()
         if not self._batcher.serving:
             return
         try:
@@ -126,7 +128,7 @@ class Retention:
         reserved_ms = self._settings.reserved_ms(self._policy.age_ms_max)
         policy = replace(self._policy, age_ms_max=reserved_ms)
         position = min(
-            expiry_position(stats, policy, now_ms=self._wall_clock()),
+            expiry_position(stats, policy, now_ms=self._clock.now_ms()),
             self._refilling_position(stats),
         )
         if position > self._machine.expired_position:

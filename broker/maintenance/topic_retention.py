@@ -19,6 +19,7 @@ from broker.delivery.message_reader import MessageReader, row_range
 from broker.errors import RefusedError, UnavailableError
 from broker.group_commit.batcher import Batcher
 from broker.maintenance.retention import CHECK_SECONDS
+from broker.maintenance.retention_clock import RetentionClock
 from broker.state.commands import PutTopicRetention, Trim
 from broker.state.state_machine import STORE_TIMESTAMP_AT, BrokerStateMachine
 from dledger.errors import ProposeError
@@ -62,6 +63,7 @@ class TopicRetention:
         self._reserved_ms = reserved_ms
         self._loop = loop
         self._wall_clock = wall_clock
+        self._clock = RetentionClock(wall_clock, loop.time)
         self._timer: asyncio.TimerHandle | None = None
         self._look: asyncio.Task[None] | None = None
         self._oldest: dict[tuple[str, int], tuple[int, int]] = {}
@@ -107,6 +109,7 @@ class TopicRetention:
 
     def _check(self) -> None:
         self.start()
+        self._clock.now_ms()
         self.look()
 
     def look(self) -> None:
@@ -148,10 +151,13 @@ class TopicRetention:
         if oldest[0] != first:
             oldest = first, await self._store_time(queue, key[1], first)
         self._oldest[key] = oldest
-        begin_ms = self._wall_clock() - retention_ms
+        begin_ms = self._clock.now_ms() - retention_ms
         if oldest[1] < begin_ms - retention_ms // SLACK:
             begin = await self._first_from(queue, key[1], begin_ms)
-            self._batcher.add_command(Trim(*key, begin))
+            # Reads of the disk lie between; a change that is acknowledged meanwhile holds.
+            topic = self._batcher.topic(key[0])
+            if topic is not None and topic.retention_ms == retention_ms:
+                self._batcher.add_command(Trim(*key, begin))
 
     async def _first_from(self, queue: ConsumeQueue, queue_id: int, time_ms: int) -> int:
         """The first offset of the queue whose message was stored at ``time_ms`` or later."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from broker.group_commit.batcher import Batcher
 from broker.pop.receiver import completion
-from broker.pop.renewed_receipts import owner_of, renewed_nonce
+from broker.pop.renewed_receipts import owner_of, renewed
 from broker.state.commands import PopChange
 from broker.state.pop_queues import PopDelivery, PopKey
 from broker.state.state_machine import BrokerStateMachine
@@ -43,7 +43,8 @@ class AutoRenewal:
 
     def queues(self) -> list[PopKey]:
         """Those in which anything may be out."""
-        return list(self._machine.state.pop.queues)
+        queues = self._machine.state.pop.queues
+        return [key for key, queue in queues.items() if queue.deliveries]
 
     def deliveries(self, key: PopKey, clients: Container[int]) -> Iterator[Renewable]:
         """Those that these clients work on, by :func:`~broker.pop.renewed_receipts.client_hash`.
@@ -65,7 +66,7 @@ class AutoRenewal:
             pending = self._batcher.pop_queue(key)
             known = {} if pending is None else pending.queue.deliveries
             commands = [
-                PopChange(*key, offset, renewed_nonce(delivery), now_ms + invisible_ms, now_ms)
+                PopChange(*key, offset, renewed(delivery.nonce), now_ms + invisible_ms, now_ms)
                 for offset, delivery, _left_ms in found[start : start + _ENTRY_RENEWALS]
                 if delivery.visible_ms > now_ms and known.get(offset) == delivery
             ]

@@ -39,7 +39,7 @@ from broker.pop.pop_request import (
 from broker.pop.receipt_handle import ReceiptHandle, parse_handle, tag_of
 from broker.pop.receiver import Receiver, completion
 from broker.pop.reception import Candidate
-from broker.pop.renewed_receipts import is_receipt_of
+from broker.pop.renewed_receipts import is_receipt_of, not_renewable
 from broker.quotas.throttle import Throttle
 from broker.state.commands import Command, PopAck, PopChange
 from broker.state.pop_queues import PopKey, pack_runs
@@ -252,7 +252,7 @@ class Pop:
         known, problem = self._delivery(group, topic, handle, now_ms)
         if known is None:
             return problem
-        nonce = self._rng.randrange(1, I64_MAX)
+        nonce = not_renewable(self._rng.randrange(1, I64_MAX))
         until_ms = now_ms + invisible_ms
         key = (group, topic, known.queue_id)
         await self._commit([PopChange(*key, known.offset, nonce, until_ms, now_ms)])

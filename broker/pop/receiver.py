@@ -21,7 +21,7 @@ from broker.pop.dead_letters import DeadLetters, attempts_max
 from broker.pop.pop_request import PoppedMessage, PopRequest, PopResult, PopStatus
 from broker.pop.receipt_handle import ReceiptHandle, tag_of
 from broker.pop.reception import Reception, ReceptionFinder, Search
-from broker.pop.renewed_receipts import renewable
+from broker.pop.renewed_receipts import not_renewable, renewable, renewed
 from broker.state.commands import Command, CommitOffset, PopAck, PopReceive, PopWait
 from broker.state.pop_queues import PopDelivery, PopKey, pack_runs, pack_waiting
 from broker.state.state_machine import BrokerStateMachine
@@ -103,8 +103,7 @@ class Receiver:
         :class:`~broker.errors.QuotaExceededError`.
         """
         nonce = _nonce(request) or self._rng.randrange(1, I64_MAX)
-        if request.auto_renew:
-            nonce = renewable(nonce, request.client_id)
+        nonce = renewable(nonce, request.client_id) if request.auto_renew else not_renewable(nonce)
         attempt = _Attempt(request, group, nonce, self._batcher.now_ms())
         received: list[_Received] = []
         if request.attempt_id:
@@ -169,8 +168,13 @@ class Receiver:
         """The messages that an earlier try of the request has received."""
         key = attempt.key(queue_id)
         pending = self._batcher.pop_queue(key)
-        offsets = [] if pending is None else pending.reception(attempt.nonce, attempt.now_ms)
-        if pending is None or not offsets:
+        if pending is None:
+            return None
+        nonces = {attempt.nonce}
+        if attempt.request.auto_renew:
+            nonces.add(renewed(attempt.nonce))
+        offsets = pending.reception(nonces, attempt.now_ms)
+        if not offsets:
             return None
         deliveries = [pending.queue.deliveries[offset] for offset in offsets]
         committed: asyncio.Future[None] = self._loop.create_future()

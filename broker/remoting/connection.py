@@ -277,12 +277,15 @@ class Connection(FrameWriter, asyncio.Protocol):
         return self._frames is None and self._hold is None and self._may_answer
 
     def hold_reading(self, seconds: float) -> None:
-        """Reads nothing more for so long: the peer is beyond a quota."""
+        """Reads nothing more for so long: the peer is beyond a quota. The longest hold counts."""
         if self._closed:
             return
+        until = self._loop.time() + seconds
         if self._hold is not None:
+            if self._hold.when() >= until:
+                return
             self._hold.cancel()
-        self._hold = self._loop.call_later(seconds, self._read_again)
+        self._hold = self._loop.call_at(until, self._read_again)
         self._set_reading()
 
     def _read_again(self) -> None:

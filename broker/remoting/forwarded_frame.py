@@ -4,10 +4,15 @@ Wire: request code :data:`RequestCode.FORWARD`. Its body is that of the request.
 ``forwarded`` holds the request's code, its version and the address of the client, separated by
 spaces; ``fields`` holds the ext fields of the request as a JSON object. So nothing of the request
 is mistaken for what the forwarding broker says of itself.
+
+A client beyond a quota is held by the broker that forwards for it. The leader asks for that on the
+same connection, code :data:`RequestCode.HOLD_CLIENT`, one-way: ``client`` is the address as above,
+``ms`` for how long.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import lru_cache
 
@@ -17,13 +22,15 @@ from broker.remoting.connection import Connection
 from broker.remoting.protocol.addresses import NO_HOST, host_bytes
 from broker.remoting.protocol.codes import RequestCode
 from broker.remoting.protocol.errors import FieldError
-from broker.remoting.protocol.ext_fields import ext_str
+from broker.remoting.protocol.ext_fields import ext_int, ext_str
 from broker.remoting.protocol.frame import ExtValue, Frame
 from dledger.wire.endpoint import Endpoint
 from store.text_numbers import whole_number
 
 FORWARDED = "forwarded"
 FIELDS = "fields"
+CLIENT = "client"
+HOLD_MS = "ms"
 
 
 class ForwardedFrame(Frame):
@@ -62,6 +69,16 @@ def pack_forwarded(request: Frame, client: str) -> Mapping[str, str]:
         FORWARDED: f"{request.code} {request.version} {client}",
         FIELDS: orjson.dumps(request.ext).decode(),
     }
+
+
+def pack_hold(client: str, seconds: float) -> Mapping[str, str]:
+    """The fields by which a client is to be held for so long."""
+    return {CLIENT: client, HOLD_MS: str(math.ceil(seconds * 1000))}
+
+
+def unpack_hold(request: Frame) -> tuple[str, float]:
+    """The reverse. Raises :class:`~broker.remoting.protocol.errors.FieldError`."""
+    return ext_str(request, CLIENT), ext_int(request, HOLD_MS, minimum=0) / 1000
 
 
 def unpack_fields(request: Frame) -> dict[str, ExtValue]:

@@ -21,7 +21,12 @@ from broker.remoting.client import RemotingClient
 from broker.remoting.connection import Connection, Handler
 from broker.remoting.dispatch import serve
 from broker.remoting.error_responses import refuse
-from broker.remoting.forwarded_frame import ForwardedFrame, pack_forwarded, unpack_forwarded
+from broker.remoting.forwarded_frame import (
+    ForwardedFrame,
+    pack_forwarded,
+    unpack_forwarded,
+    unpack_hold,
+)
 from broker.remoting.protocol.codes import (
     LEADER,
     OUTCOME,
@@ -67,7 +72,11 @@ class Forwarder:
         self._leader_address = leader_address
         self._dispatch = dispatch
         self._limits = limits
-        self._client = RemotingClient(loop, security=security)
+        self._client = RemotingClient(
+            loop, {RequestCode.HOLD_CLIENT: self._hold}, security=security
+        )
+        self._clients: dict[str, Connection] = {}
+        """For whom requests went to a leader, by address."""
         self._waiting: list[_Waiting] = []
         self._waiting_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -176,6 +185,9 @@ class Forwarder:
         self, address: str, connection: Connection, request: Frame, error: Refusal
     ) -> None:
         self.forwarded += 1
+        if connection.remote_address not in self._clients:
+            self._clients[connection.remote_address] = connection
+            connection.on_close(self._forget)
         self._client.call(
             address,
             RequestCode.FORWARD,
@@ -184,6 +196,17 @@ class Forwarder:
             timeout=self._limits.answer_seconds,
             done=partial(self._answered, address, connection, request, error),
         )
+
+    def _forget(self, connection: Connection) -> None:
+        if self._clients.get(connection.remote_address) is connection:
+            del self._clients[connection.remote_address]
+
+    def _hold(self, _leader: Connection, request: Frame) -> None:
+        """The leader: a client is beyond a quota. Nothing is read from it for a while."""
+        address, seconds = unpack_hold(request)
+        client = self._clients.get(address)
+        if client is not None:
+            client.hold_reading(seconds)
 
     def _answered(  # noqa: PLR0917 - the request with where it went, then the answer
         self,

@@ -106,18 +106,24 @@ class TurnLimit:
         if not waiting:
             return
         share = max(SHARE_MIN, self._frames // waiting)
-        # However many are light, the others have half of the turn.
-        self._serve(self._light, share, self.left // 2 if self._heavy else 0)
-        self._serve(self._heavy, share, 0)
-        self._serve(self._light, share, 0)
+        if self._heavy:
+            # However many are light, the others have half of the turn, of its time as well.
+            half, half_seconds, ends_at = self._frames // 2, self._seconds / 2, self.ends_at
+            self.left -= half
+            self.ends_at -= half_seconds
+            self._serve(self._light, share)
+            self.left += half
+            self.ends_at = max(ends_at, self.clock() + half_seconds)
+            self._serve(self._heavy, share)
+        self._serve(self._light, share)
         self._stop, self.low = 0, self._frames // 2
         if self._light or self._heavy:
             self._renew_soon()
 
-    def _serve(self, waiting: deque[Callable[[], None]], share: int, reserve: int) -> None:
-        """As many as have come, each for its share, while more than ``reserve`` are left."""
+    def _serve(self, waiting: deque[Callable[[], None]], share: int) -> None:
+        """As many as have come, each for its share, while some are left."""
         for _ in range(len(waiting)):
-            if self.left <= reserve:
+            if self.left <= 0:
                 break
             self._stop = self.low = max(0, self.left - share)
             waiting.popleft()()

@@ -42,6 +42,12 @@ def read_peer_security(config: NodeConfig) -> PeerSecurity | None:
         raise ConfigError(str(error)) from error
     identity = PeerIdentity(config.cluster, config.group, config.node)
     revoked = RevokedCertificates(files.revoked)
+    try:
+        revoked.read()
+    except OSError as error:
+        raise ConfigError(f"{files.revoked}: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
     return PeerSecurity(contexts, Admission(identity, config.security.peers == ENFORCING, revoked))
 
 

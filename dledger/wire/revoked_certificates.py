@@ -16,40 +16,50 @@ FILE_BYTES_MAX = 1 << 20
 
 
 class RevokedCertificates:
-    """Those of one file. A file that cannot be read leaves what was read before in force."""
+    """Those of one file. Without the file, none. A changed file that cannot be used leaves what was
+    read before in force; so :meth:`read` it once before, that there is something to fall back on.
+    """
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._serials: frozenset[int] = frozenset()
         self._stamp: tuple[int, int, int] | None = None
-        """Of the file as it was looked at last; None where there was none."""
+        """Of the file as it was read last; None where there was none."""
 
     def __contains__(self, serial: str) -> bool:
         """Whether the certificate with that number, in hexadecimal digits, counts no more."""
-        self._look()
-        return int(serial, 16) in self._serials
-
-    def _look(self) -> None:
         try:
-            found = os.stat(self._path)
-            stamp = found.st_mtime_ns, found.st_ino, found.st_size
-        except FileNotFoundError:
-            self._stamp, self._serials = None, frozenset()
-            return
-        except OSError as error:
-            log.error("%s: %s; what was read before stays in use", self._path, error.strerror)
-            return
-        if stamp == self._stamp:
-            return
-        self._stamp = stamp
-        try:
-            with open(self._path, encoding="utf-8") as file:
-                self._serials = read_serials(file.read(FILE_BYTES_MAX))
-            log.info("%s: %d certificates are revoked", self._path, len(self._serials))
+            self.read()
         except OSError as error:
             log.error("%s: %s; what was read before stays in use", self._path, error.strerror)
         except ValueError as error:
-            log.error("%s: %s; what was read before stays in use", self._path, error)
+            log.error("%s; what was read before stays in use", error)
+        return int(serial, 16) in self._serials
+
+    def read(self) -> None:
+        """Reads the file, if it has changed.
+
+        Raises ``OSError`` where it cannot be read, and ``ValueError``, which names it, where it is
+        too long or no list of serial numbers.
+        """
+        try:
+            found = os.stat(self._path)
+        except FileNotFoundError:
+            self._stamp, self._serials = None, frozenset()
+            return
+        stamp = found.st_mtime_ns, found.st_ino, found.st_size
+        if stamp == self._stamp:
+            return
+        with open(self._path, "rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)
+        self._stamp = stamp
+        if len(data) > FILE_BYTES_MAX:
+            raise ValueError(f"{self._path}: it is longer than {FILE_BYTES_MAX} bytes")
+        try:
+            self._serials = read_serials(data.decode())
+        except ValueError as error:
+            raise ValueError(f"{self._path}: {error}") from None
+        log.info("%s: %d certificates are revoked", self._path, len(self._serials))
 
 
 def read_serials(text: str) -> frozenset[int]:

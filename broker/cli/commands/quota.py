@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from broker.cli.terminal.command_error import UsageError
+from broker.cli.terminal.numbers import WholeRange
 from broker.cli.terminal.options import json_option, namesrv_option
 from broker.cli.terminal.output import Output, print_table
 from broker.cli.terminal.program import Group
@@ -57,7 +58,7 @@ def _entity(type_: str, name: str) -> Entity:
         raise UsageError(str(error)) from error
 
 
-def _rate(name: str, kind: Callable[[str], int] | type[int], what: str) -> Callable[[F], F]:
+def _rate(name: str, kind: Callable[[str], int] | WholeRange, what: str) -> Callable[[F], F]:
     metavar = "BYTES" if kind is size else "N"
     return click.option(
         name, type=kind, metavar=metavar, help=f"{what} in a second; 0: no limit of that."
@@ -73,9 +74,9 @@ def _rate(name: str, kind: Callable[[str], int] | type[int], what: str) -> Calla
 """,
 )
 @entity_arguments
-@_rate("--produce-messages", int, "Messages sent")
+@_rate("--produce-messages", WholeRange(0), "Messages sent")
 @_rate("--produce-bytes", size, "Bytes of bodies sent, such as 512KiB,")
-@_rate("--consume-messages", int, "Messages given out")
+@_rate("--consume-messages", WholeRange(0), "Messages given out")
 @_rate("--consume-bytes", size, "Bytes of messages given out, such as 2MiB,")
 @group_option
 @namesrv_option
@@ -88,8 +89,6 @@ def put(
     Who is beyond it gets answers later; nothing is dropped. Each node counts for itself. The whole
     quota is replaced: a rate that is not named has no limit.
     """
-    if any(rate is not None and rate < 0 for rate in rates.values()):
-        raise UsageError("a rate is not below 0")
     quota = Quota(**{name: rate or 0 for name, rate in rates.items()})
     if not any(quota):
         raise UsageError("no rate is limited; name one, or take the quota away with `unset`")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 
 import click
 
@@ -24,9 +25,9 @@ from broker.cli.terminal.progress import waiting
 from broker.cluster_admin.admin_client import run_on_leaders
 from broker.cluster_admin.topic_move import Place, Remaining, TopicMove
 
-ROUTE_SECONDS = 35.0
-"""Pace: clients of RocketMQ ask for routes every 30 s. Before that the source takes messages, too.
-"""
+SETTLE_SECONDS = 35.0
+"""Pace: clients of RocketMQ ask for routes every 30 s. Until then they know of no new target, and
+send to a source that is gone, which would create the topic there again."""
 
 LOOK_SECONDS = 1.0
 """Pace: between two looks at what consumers have still to read."""
@@ -64,10 +65,10 @@ EXAMPLES = """\
     "--settle",
     type=seconds,
     metavar="SECONDS",
-    default=ROUTE_SECONDS,
+    default=SETTLE_SECONDS,
     show_default=True,
-    help="How long producers have to learn of the target before the source is closed; not with "
-    "--in-order.",
+    help="How long clients have to learn of a step: of the target before the source is closed (not "
+    "with --in-order), and of that before the topic is deleted there.",
 )
 @click.argument("name", type=topic_name)
 @dry_run_option
@@ -90,25 +91,31 @@ def move(
     """Move a topic from one broker group to another; run again, it goes on.
 
     The target gets the topic, the source takes no more messages, consumers read what is there, and
-    the topic is deleted at the source. Exit code 1 while consumers have not read it all.
+    the topic is deleted at the source. Exit code 1 while consumers have not read it all. In the end
+    the target takes messages, also where the source did not.
     """
     topic_move = TopicMove(name, source, target, in_order=in_order)
-    at_source, at_target = run_on_leaders(namesrv, topic_move.places)
+    at_source, at_target, remaining = run_on_leaders(namesrv, topic_move.look)
     if dry_run:
-        remaining = run_on_leaders(namesrv, topic_move.remaining)
         _tell_plan(topic_move, at_source, at_target, remaining, output)
         return
     tell = _teller(output)
     if at_source.config:
         if run_on_leaders(namesrv, topic_move.open_target):
             tell(f"created {name} on {target}")
-            if at_source.writable and not topic_move.keeps_order(at_source, at_target):
-                with waiting("producers learn of the target"):
-                    time.sleep(settle)
+        # An earlier run may have been cut off in any wait, so each run waits itself.
+        if at_source.writable and not topic_move.keeps_order(at_source, at_target):
+            with waiting("producers learn of the target"):
+                time.sleep(settle)
         if run_on_leaders(namesrv, topic_move.close_source):
             tell(f"{source} takes no more messages of {name}")
-        remaining = _drained(topic_move, name, source, namesrv, waits=waits)
-        _ask(name, source, remaining, yes=yes)
+        settled_at = time.monotonic() + settle
+        drained = partial(_drained, topic_move, name, source, namesrv, waits=waits, yes=yes)
+        drained()
+        with waiting(f"producers learn that {source} takes no more messages"):
+            time.sleep(max(0.0, settled_at - time.monotonic()))
+        ask_first(f"Delete {name} and its {drained().messages} messages on {source}", yes=yes)
+        drained()  # more may have become due in the time that the answer took
     run_on_leaders(namesrv, topic_move.finish)
     if not output.document({"topic": name, "from": source, "to": target, "moved": True}):
         print(f"moved {name} from {source} to {target}")
@@ -120,12 +127,15 @@ def _teller(output: Output) -> Callable[[str], None]:
 
 
 def _drained(
-    topic_move: TopicMove, name: str, source: str, namesrv: str, *, waits: bool
+    topic_move: TopicMove, name: str, source: str, namesrv: str, *, waits: bool, yes: bool
 ) -> Remaining:
-    """Once consumers have read the source. Raises :class:`CommandError` if nobody waits for it."""
+    """Once consumers have read the source. Raises :class:`CommandError` if nobody waits for it, or
+    if something would be lost and nobody said ``yes`` to that."""
     while True:
         remaining = run_on_leaders(namesrv, topic_move.remaining)
         if remaining.drained:
+            if not yes:
+                _refuse_loss(name, source, remaining)
             return remaining
         behind = ", ".join(f"{group} {lag}" for group, lag in remaining.lags.items() if lag)
         if not waits:
@@ -137,13 +147,17 @@ def _drained(
             time.sleep(LOOK_SECONDS)
 
 
-def _ask(name: str, source: str, remaining: Remaining, *, yes: bool) -> None:
-    if not remaining.lags and remaining.messages and not yes:
+def _refuse_loss(name: str, source: str, remaining: Remaining) -> None:
+    if not remaining.lags and remaining.messages:
         raise CommandError(
             f"no group has a place in {name} on {source}, and its {remaining.messages} messages "
             "would be deleted unread; --yes does it all the same"
         )
-    ask_first(f"Delete {name} and its {remaining.messages} messages on {source}", yes=yes)
+    if remaining.undelivered:
+        raise CommandError(
+            f"{remaining.undelivered} scheduled messages or open transactions wait on {source}, "
+            f"and those of {name} would be lost; run this again later, or with --yes if it has none"
+        )
 
 
 def _tell_plan(
@@ -163,8 +177,15 @@ def _tell_plan(
         print(f"would create the topic on {target.group}{closed}")
     if source.writable:
         print(f"would take no more messages on {source.group}")
+    if not target.writable and (in_order or target.config):
+        print(f"would take messages on {target.group} once {source.group} is read")
     for group, lag in remaining.lags.items():
         print(f"would wait for {group}, which has {lag} messages to consume")
+    if remaining.undelivered:
+        print(
+            f"cannot know how many of the {remaining.undelivered} scheduled messages and open "
+            f"transactions on {source.group} are of the topic"
+        )
     for group in remaining.broadcast:
         print(f"cannot know how far {group} is: its members keep their offsets")
     if source.config:

@@ -140,7 +140,8 @@ class Remove(MemberAction):
             note += " It leads: another node takes over first."
         return Preview(
             f"Take {values['node']} out of {values['group']}?",
-            note=f"{note} Its process ends by itself, and its data stays.",
+            note=f"{note} Its process ends by itself once it learns of it; one that is down or "
+            "cut off now may never learn: stop it. Its data stays.",
         )
 
     async def run(self, visit: Visit, values: Values) -> str:

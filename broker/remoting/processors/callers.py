@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from broker.context import BrokerContext
 from broker.quotas.throttle import Caller
+from broker.remoting.access_guard import caller_of
 from broker.remoting.connection import Connection
-from broker.remoting.forwarded_frame import ForwardedFrame
+from broker.remoting.forwarded_frame import ForwardedFrame, pack_hold
+from broker.remoting.protocol.codes import RequestCode
 from broker.remoting.protocol.frame import Frame
-from broker.security.signature import ACCESS_KEY
 
 
 class Callers:
@@ -15,22 +16,25 @@ class Callers:
 
     def __init__(self, context: BrokerContext) -> None:
         self._clients = context.clients
-        self._knows_accounts = context.access is not None
 
     def of(self, connection: Connection, request: Frame) -> Caller:
-        """The account by the signature, which was checked before, and the client id by the
-        heartbeats of the connection. That of a forwarded request is known to the broker that
-        forwards, and not here."""
-        account = request.ext.get(ACCESS_KEY, "") if self._knows_accounts else ""
+        """The account as the guard has found it, and the client id by the heartbeats of the
+        connection. That of a forwarded request is known to the broker that forwards, and not
+        here."""
+        account = caller_of(request).account
         forwarded = isinstance(request, ForwardedFrame)
         return Caller(
-            account if isinstance(account, str) else "",
+            "" if account is None else account.access_key,
             "" if forwarded else self._clients.id_of(connection),
         )
 
 
 def hold(connection: Connection, request: Frame, seconds: float) -> None:
     """Reads nothing from the client for so long. Another broker's connection, which many clients
-    share, is read on: their answers are held back all the same."""
-    if seconds > 0 and not isinstance(request, ForwardedFrame):
+    share, is read on: that broker holds the one client."""
+    if seconds <= 0:
+        return
+    if isinstance(request, ForwardedFrame):
+        connection.push(RequestCode.HOLD_CLIENT, pack_hold(request.client, seconds))
+    else:
         connection.hold_reading(seconds)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
+import orjson
 import pytest
 
 from broker.admin import waiting_messages
 from broker.limits import ADMIN
+from broker.remoting.protocol.codes import RequestCode
 from tests.broker.pop.pop_client import Member
 from tests.broker.single_broker import SingleBroker
 from tests.broker.transactions.transaction_client import HALF, half
@@ -33,3 +36,16 @@ async def test_so_many_are_listed_and_all_are_counted(
     for waiting in ("transactions", "popped"):
         assert told[waiting]["count"] == 3
         assert len(told[waiting]["listed"]) == listed
+
+
+async def test_those_that_no_consumer_can_see_yet_are_counted(broker: SingleBroker) -> None:
+    await broker.create_topic("orders", 3)
+    await broker.send("orders", 0, b"seen")
+    await half(broker)
+    await broker.send("orders", 0, b"a level", "DELAY\x0118\x02")
+    await broker.send("orders", 0, b"a time", "TIMER_DELAY_SEC\x01600\x02")
+    answer = await broker.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
+    assert orjson.loads(answer.body)["table"]["undeliveredMessages"] == "3"
+    await asyncio.sleep(700)
+    # The transaction is rolled back, since its producers are gone; the level is of two hours.
+    assert waiting_messages.undelivered_count(broker.broker.context) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from mmap import mmap
 from pathlib import Path
 
 import pytest
@@ -90,7 +91,8 @@ def test_what_is_written_is_counted_per_byte_of_all_rounds() -> None:
 def test_usage_counts_what_a_process_writes_and_keeps(tmp_path: Path) -> None:
     pids = [os.getpid(), 2**22 + 1]
     before, memory = usage(pids), memory_bytes(pids)
-    kept = b"x" * (32 << 20)
+    kept = mmap(-1, 32 << 20)  # pages of its own, where the heap may have free ones
+    kept.write(b"x" * (32 << 20))
     with (tmp_path / "file").open("wb") as file:
         file.write(kept[: 4 << 20])
         file.flush()
@@ -100,6 +102,7 @@ def test_usage_counts_what_a_process_writes_and_keeps(tmp_path: Path) -> None:
         assert used.written_bytes >= 4 << 20
     assert 0 < used.cpu_seconds < time.process_time()
     assert memory_bytes(pids) >= memory + (16 << 20)
+    kept.close()
 
 
 def point(at: int, cpu_per_100k: float) -> Point:

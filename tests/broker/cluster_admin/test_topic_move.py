@@ -27,9 +27,12 @@ SOURCE = {
 class TwoGroups(AdminClient):
     """What the leaders of two broker groups would answer; notes what changes them."""
 
-    def __init__(self, *, lag: int | None = 0, **topics: Mapping[str, Any]) -> None:
+    def __init__(
+        self, *, lag: int | None = 0, undelivered: int = 0, **topics: Mapping[str, Any]
+    ) -> None:
         self.topics: dict[str, dict[str, Any]] = {name: dict(each) for name, each in topics.items()}
         self.lag = lag
+        self.undelivered = undelivered
         self.changes: list[str] = []
 
     async def masters(self, cluster: str | None = None) -> dict[str, str]:
@@ -73,6 +76,9 @@ class TwoGroups(AdminClient):
             case RequestCode.GET_CONSUMER_GROUPS:
                 topics = [{"topic": ext["topic"], "lag": self.lag}]
                 return answer({"groups": [{"group": ext["group"], "topics": topics}]})
+            case RequestCode.GET_BROKER_RUNTIME_INFO:
+                told = {"raftNode": "n0", "undeliveredMessages": str(self.undelivered)}
+                return answer({"table": told})
             case RequestCode.GET_MIN_OFFSET:
                 return answer({}, offset="3")
             case RequestCode.GET_MAX_OFFSET:
@@ -123,14 +129,30 @@ async def test_wherever_it_was_cut_off_it_does_what_is_left_once() -> None:
     closed = {**SOURCE, "perm": 4}
     assert await moved(TwoGroups(a=closed, b=closed), in_order=True) == ["b perm 6 ", "a deleted"]
     assert await moved(TwoGroups(b=SOURCE)) == []
-    assert await moved(TwoGroups(b=closed), in_order=True) == []
 
 
-async def test_a_topic_that_nobody_may_write_stays_so() -> None:
-    assert await moved(TwoGroups(a={**SOURCE, "perm": 4})) == [
-        "b perm 4 +message.type=UNSPECIFIED,+retention.ms=3600000",
+async def test_a_move_ends_with_a_target_that_takes_messages_whatever_it_began_with() -> None:
+    closed = {**SOURCE, "perm": 4}
+    assert await moved(TwoGroups(a=closed, b=closed)) == ["b perm 6 ", "a deleted"]
+    assert await moved(TwoGroups(b=closed)) == ["b perm 6 "]
+    assert await moved(TwoGroups(a=closed)) == [
+        "b perm 6 +message.type=UNSPECIFIED,+retention.ms=3600000",
         "a deleted",
     ]
+
+
+@pytest.mark.parametrize(("source_perm", "lag"), [(6, 0), (4, 2)])
+async def test_no_order_is_promised_where_the_target_took_messages_before_the_source_was_read(
+    source_perm: int, lag: int
+) -> None:
+    groups = TwoGroups(a={**SOURCE, "perm": source_perm}, b=SOURCE, lag=lag)
+    with pytest.raises(CommandError, match="b takes messages of orders already"):
+        await TopicMove("orders", "a", "b", in_order=True).look(groups)
+    await TopicMove("orders", "a", "b", in_order=False).look(groups)
+    closed = TwoGroups(a=SOURCE, b={**SOURCE, "perm": 4}, lag=lag)
+    await TopicMove("orders", "a", "b", in_order=True).look(closed)
+    nearly_done = TwoGroups(a={**SOURCE, "perm": 4}, b=SOURCE)
+    await TopicMove("orders", "a", "b", in_order=True).look(nearly_done)
 
 
 async def test_it_is_drained_once_each_group_has_read_all_that_the_source_has() -> None:

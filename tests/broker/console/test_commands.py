@@ -12,6 +12,7 @@ import pytest
 from broker.cli.command_line import load_command
 from broker.cli.terminal.command_error import UsageError
 from broker.console.actions.action import Values
+from broker.console.actions.members import Remove
 from broker.console.site import ACTIONS
 
 VISIT: Any = SimpleNamespace(namesrv="10.0.0.9:9876")
@@ -118,3 +119,9 @@ def test_what_is_lost_is_marked() -> None:
         *("topic-delete", "group-delete", "group-reset"),
         *("dead-purge", "member-remove", "member-replace"),
     }
+
+
+def test_who_takes_a_node_out_learns_when_its_process_does_not_end() -> None:
+    members = {"voters": ["n0", "n1", "n2"], "leader": "n0"}
+    asked = Remove().question(members, {"group": "broker-a", "node": "n2"})
+    assert "one that is down or cut off now may never learn: stop it" in asked.note

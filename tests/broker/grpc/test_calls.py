@@ -61,9 +61,11 @@ async def received(service: SingleService, **changed: Any) -> tuple[int, list[df
     return answers[0].status.code, found
 
 
-async def acked(service: SingleService, *handles: str) -> pb.AckMessageResponse:
+async def acked(
+    service: SingleService, *handles: str, group: df.Resource = READERS
+) -> pb.AckMessageResponse:
     entries = [pb.AckMessageEntry(message_id="m", receipt_handle=handle) for handle in handles]
-    request = pb.AckMessageRequest(group=READERS, topic=ORDERS, entries=entries)
+    request = pb.AckMessageRequest(group=group, topic=ORDERS, entries=entries)
     return await service.ask("AckMessage", request, pb.AckMessageResponse)
 
 

@@ -17,9 +17,10 @@ from broker.pop.receipt_handle import ReceiptHandle, tag_of
 from broker.pop.renewed_receipts import (
     client_hash,
     is_receipt_of,
+    not_renewable,
     owner_of,
     renewable,
-    renewed_nonce,
+    renewed,
 )
 from broker.state.pop_queues import PopDelivery
 from tests.broker.grpc.single_service import SingleService, message, running_service
@@ -83,6 +84,29 @@ async def test_the_next_leader_renews_on_and_takes_the_first_handle(
         assert (await acked(service, handle)).status.code == Code.INVALID_RECEIPT_HANDLE
 
 
+@pytest.mark.parametrize("seconds", [1, 40, 200], ids=["at once", "renewed", "renewed often"])
+async def test_the_same_attempt_brings_again_what_was_prolonged(
+    loop: NetworkedLoop, tmp_path: Path, seconds: int
+) -> None:
+    """The answer was lost. The leader does not know, and prolongs on."""
+    async with running_service(loop, tmp_path, clock_runs=True) as service:
+        await service.broker.create_topic("orders", queues=1)
+        service.service.renewals._members = lambda _group: {"client-1"}
+        await service.send(message(message_id="1"), message(message_id="2"))
+        _, first = await received(service, auto_renew=True, attempt_id="a")
+        await asyncio.sleep(seconds)
+        assert (await received(service, auto_renew=True, attempt_id="b")) == (
+            Code.MESSAGE_NOT_FOUND,
+            [],
+        )
+        code, again = await received(service, auto_renew=True, attempt_id="a")
+        ids = [[each.system_properties.message_id for each in got] for got in (first, again)]
+        assert (code, ids) == (Code.OK, [["1", "2"], ["1", "2"]])
+        handles = (again[0].system_properties, first[1].system_properties)
+        answer = await acked(service, *(each.receipt_handle for each in handles))
+        assert answer.status.code == Code.OK
+
+
 async def test_a_heartbeat_counts_for_its_client_and_for_a_while(
     loop: NetworkedLoop, tmp_path: Path
 ) -> None:
@@ -141,19 +165,50 @@ async def test_heartbeats_that_are_remembered_have_a_number(
     assert [*renewals._heard] == [("readers", "another")]
 
 
-def test_a_nonce_says_whose_delivery_it_is_and_which_receipt_it_has() -> None:
+async def test_a_look_finds_the_clients_of_a_group_once_and_of_idle_groups_never(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    """Queues and clients are many."""
+    async with running_service(loop, tmp_path, clock_runs=True) as service:
+        await service.broker.create_topic("orders", queues=4)
+        await service.send(*(message(message_id=str(each)) for each in range(8)))
+        idle = df.Resource(name="idle")
+        for group in (READERS, idle):
+            _, got = await received(service, group=group, auto_renew=True, attempt_id="a")
+            queues = {each.system_properties.queue_id for each in got}
+            assert len(queues) > 1
+        handles = [each.system_properties.receipt_handle for each in got]
+        assert (await acked(service, *handles, group=idle)).status.code == Code.OK
+        asked: list[str] = []
+
+        def members(group: str) -> set[str]:
+            asked.append(group)
+            return {"client-1"}
+
+        service.service.renewals._members = members
+        await asyncio.sleep(3 * LOOK_SECONDS + 1)
+        assert asked == ["readers"] * 3
+        assert len(service.service.renewals) == 8
+
+
+def test_a_nonce_says_whose_delivery_it_is_and_whether_it_is_renewed() -> None:
     nonce = renewable(0x7FFF_FFFF_1234_5678, "client-1")
     assert 0 < nonce < 1 << 63
     assert owner_of(nonce) == client_hash("client-1") != client_hash("client-2")
-    first = PopDelivery(61_000, 1, nonce)
     handle = ReceiptHandle(tag_of(nonce), 1_000, 60_000, "broker-a", 0, 7)
-    assert is_receipt_of(handle, first)
+    assert is_receipt_of(handle, PopDelivery(61_000, 1, nonce))
     assert not is_receipt_of(handle, PopDelivery(62_000, 1, nonce))
-    renewed = PopDelivery(91_000, 1, renewed_nonce(first))
-    twice = PopDelivery(121_000, 1, renewed_nonce(renewed))
-    for delivery in (renewed, twice):
+    once, twice = renewed(nonce), renewed(renewed(nonce))
+    for delivery in (PopDelivery(91_000, 1, once), PopDelivery(121_000, 1, twice)):
         assert owner_of(delivery.nonce) == client_hash("client-1")
         assert is_receipt_of(handle, delivery)
-        for other in (handle._replace(delivered_ms=1_001), handle._replace(tag=handle.tag ^ 1)):
-            assert not is_receipt_of(other, delivery)
+        assert not is_receipt_of(handle._replace(tag=handle.tag ^ 1), delivery)
     assert not is_receipt_of(handle, PopDelivery(121_000, 2, renewable(99, "client-1")))
+
+
+def test_what_is_not_renewed_is_never_marked_so() -> None:
+    nonce = not_renewable(0x7FFF_FFFF_1234_5678)
+    handle = ReceiptHandle(tag_of(nonce), 1_000, 60_000, "broker-a", 0, 7)
+    assert is_receipt_of(handle, PopDelivery(61_000, 1, nonce))
+    assert not is_receipt_of(handle, PopDelivery(62_000, 2, nonce))
+    assert not_renewable(1 << 32) > 0

@@ -21,7 +21,10 @@ from tests.support.virtual_network import NetworkedLoop
 SEGMENT = 64 << 10
 HOUR_MS = 3_600_000
 BY_SIZE = RetentionPolicy(age_ms_max=None, log_bytes_max=2 * SEGMENT)
-BY_AGE = RetentionPolicy(age_ms_max=HOUR_MS, log_bytes_max=None)
+AGE_MS = 600_000
+BY_AGE = RetentionPolicy(age_ms_max=AGE_MS, log_bytes_max=None)
+FOLLOWED_SECONDS = AGE_MS / 2000 + 1
+"""In so many seconds retention has followed a clock that is set ahead by the age."""
 SETTINGS: dict[str, Any] = {"segment_size": SEGMENT, "max_message_size": 16 << 10}
 
 
@@ -72,8 +75,8 @@ async def test_segments_go_when_their_newest_message_is_old_enough(
         await broker.create_topic("orders")
         await fill(broker, 20)
         assert (await bounds(broker))[0] == 0
-        broker.now_ms = NOW_MS + HOUR_MS + 1
-        await asyncio.sleep(CHECK_SECONDS + 1)
+        broker.now_ms = NOW_MS + AGE_MS + 1
+        await asyncio.sleep(FOLLOWED_SECONDS + CHECK_SECONDS + 1)
         first, end = await bounds(broker)
         assert 0 < first < end
 
@@ -83,8 +86,8 @@ async def test_the_times_of_segments_survive_a_restart(loop: NetworkedLoop, tmp_
         await broker.create_topic("orders")
         await fill(broker, 20)
     async with running_broker(loop, tmp_path, retention=BY_AGE, **SETTINGS) as broker:
-        broker.now_ms = NOW_MS + HOUR_MS + 1
-        await asyncio.sleep(CHECK_SECONDS + 1)
+        broker.now_ms = NOW_MS + AGE_MS + 1
+        await asyncio.sleep(FOLLOWED_SECONDS + CHECK_SECONDS + 1)
         assert (await bounds(broker))[0] > 0
 
 
@@ -197,12 +200,14 @@ async def test_a_start_gives_up_what_its_checkpoint_no_longer_has(
     ],
 )
 async def test_an_operator_can_ask_to_look_at_once(
-    loop: NetworkedLoop, tmp_path: Path, code: RequestCode
+    loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: RequestCode
 ) -> None:
+    monkeypatch.setattr("broker.maintenance.retention.CHECK_SECONDS", 1e6)
     async with running_broker(loop, tmp_path, retention=BY_AGE, **SETTINGS) as broker:
         await broker.create_topic("orders")
         await fill(broker, 20)
-        broker.now_ms = NOW_MS + HOUR_MS + 1
+        broker.now_ms = NOW_MS + AGE_MS + 1
+        await asyncio.sleep(FOLLOWED_SECONDS)
         assert (await bounds(broker))[0] == 0
         assert (await broker.ask(code)).code == ResponseCode.SUCCESS
         await asyncio.sleep(0.1)

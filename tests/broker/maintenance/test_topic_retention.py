@@ -20,6 +20,7 @@ from tests.broker.single_broker import NOW_MS, SingleBroker, messages, running_b
 from tests.support.virtual_network import NetworkedLoop
 
 HOUR_MS = 3_600_000
+MINUTE_MS = 60_000
 DAY: dict[str, Any] = {"retention": RetentionPolicy(age_ms_max=24 * HOUR_MS, log_bytes_max=None)}
 
 
@@ -41,23 +42,24 @@ async def refusal(broker: SingleBroker, attributes: str) -> str:
     return str(answer.remark)
 
 
-async def send_hourly(broker: SingleBroker, hours: int, topic: str = "orders") -> None:
-    """One message each hour, the first at once."""
-    for hour in range(hours):
-        broker.now_ms = NOW_MS + hour * HOUR_MS
-        await broker.send(topic, 0, b"%d" % hour)
+async def send_each_minute(broker: SingleBroker, minutes: int, topic: str = "orders") -> None:
+    """One message each minute, the first at once."""
+    for minute in range(minutes):
+        broker.now_ms = NOW_MS + minute * MINUTE_MS
+        await broker.send(topic, 0, b"%d" % minute)
 
 
 async def looked(broker: SingleBroker) -> None:
-    await asyncio.sleep(CHECK_SECONDS + 1)
+    """Once its retention has followed the clock, which the tests set ahead."""
+    await asyncio.sleep((broker.now_ms - NOW_MS) / 2000 + CHECK_SECONDS + 1)
 
 
 async def test_consumers_get_no_message_that_is_older_than_its_topic_wants(
     broker: SingleBroker,
 ) -> None:
-    await create(broker, "+retention.ms=7200000")
+    await create(broker, "+retention.ms=120000")
     await create(broker, "", name="bills")
-    await send_hourly(broker, 6)
+    await send_each_minute(broker, 6)
     await broker.send("bills", 0, b"kept")
     await looked(broker)
     assert await bounds(broker) == (3, 6)
@@ -72,9 +74,9 @@ async def test_consumers_get_no_message_that_is_older_than_its_topic_wants(
 
 
 async def test_all_of_a_queue_may_go_and_it_goes_on_where_it_ended(broker: SingleBroker) -> None:
-    await create(broker, "+retention.ms=7200000")
-    await send_hourly(broker, 3)
-    broker.now_ms += 3 * HOUR_MS
+    await create(broker, "+retention.ms=120000")
+    await send_each_minute(broker, 3)
+    broker.now_ms += 3 * MINUTE_MS
     await looked(broker)
     assert await bounds(broker) == (3, 3)
     await broker.send("orders", 0, b"next")
@@ -84,22 +86,50 @@ async def test_all_of_a_queue_may_go_and_it_goes_on_where_it_ended(broker: Singl
 async def test_without_a_retention_or_once_it_is_unset_nothing_more_goes(
     broker: SingleBroker,
 ) -> None:
-    await create(broker, "+retention.ms=7200000")
-    await send_hourly(broker, 4)
+    await create(broker, "+retention.ms=120000")
+    await send_each_minute(broker, 4)
     await looked(broker)
     assert await bounds(broker) == (1, 4)
     await create(broker, "-retention.ms")
-    broker.now_ms += 10 * HOUR_MS
+    broker.now_ms += 10 * MINUTE_MS
     await looked(broker)
     assert await bounds(broker) == (1, 4)
+
+
+async def test_a_look_under_way_heeds_a_change_that_is_acknowledged_meanwhile(
+    broker: SingleBroker,
+) -> None:
+    await create(broker, "+retention.ms=120000")
+    await send_each_minute(broker, 4)
+    retention = broker.broker.context.topic_retention
+    find = retention._first_from
+
+    async def change_first(*given: Any) -> int:
+        await create(broker, "-retention.ms")
+        return await find(*given)
+
+    with patch.object(retention, "_first_from", side_effect=change_first) as found:
+        await looked(broker)
+        found.assert_called_once()
+    assert await bounds(broker) == (0, 4)
+
+
+async def test_a_clock_that_is_far_ahead_for_a_while_takes_nothing(broker: SingleBroker) -> None:
+    await create(broker, "+retention.ms=120000")
+    await send_each_minute(broker, 2)
+    broker.now_ms += 48 * HOUR_MS
+    await asyncio.sleep(2 * CHECK_SECONDS)
+    broker.now_ms -= 48 * HOUR_MS
+    await looked(broker)
+    assert await bounds(broker) == (0, 2)
 
 
 async def test_a_restarted_broker_begins_its_queues_at_the_same_offsets(
     loop: NetworkedLoop, tmp_path: Path
 ) -> None:
     async with running_broker(loop, tmp_path, **DAY) as broker:
-        await create(broker, "+retention.ms=7200000")
-        await send_hourly(broker, 6)
+        await create(broker, "+retention.ms=120000")
+        await send_each_minute(broker, 6)
         await looked(broker)
     async with running_broker(loop, tmp_path, **DAY) as broker:
         assert await bounds(broker) == (3, 6)
@@ -111,8 +141,8 @@ async def test_verify_finds_nothing_wrong_in_what_it_leaves(
 ) -> None:
     """Whether the newest checkpoint covers the trim or not."""
     async with running_broker(loop, tmp_path, checkpoint_seconds=1, **DAY) as broker:
-        await create(broker, "+retention.ms=7200000")
-        await send_hourly(broker, 6)
+        await create(broker, "+retention.ms=120000")
+        await send_each_minute(broker, 6)
         if checkpoint_before:
             await asyncio.sleep(5)
         await looked(broker)
@@ -124,7 +154,7 @@ async def test_verify_finds_nothing_wrong_in_what_it_leaves(
 
 async def test_a_queue_never_begins_earlier_again_nor_behind_its_end(broker: SingleBroker) -> None:
     await create(broker, "")
-    await send_hourly(broker, 4)
+    await send_each_minute(broker, 4)
     batcher = broker.broker.context.batcher
     for offset, begins in ((2, 2), (1, 2), (99, 4)):
         batcher.add_command(Trim("orders", 0, offset))
@@ -144,11 +174,11 @@ async def test_what_it_cannot_be_is_refused_with_the_reason(broker: SingleBroker
 
 
 async def test_nothing_is_written_that_a_member_may_not_know(broker: SingleBroker) -> None:
-    await create(broker, "+retention.ms=7200000")
-    await send_hourly(broker, 4)
+    await create(broker, "+retention.ms=120000")
+    await send_each_minute(broker, 4)
     features = broker.broker.context.node.features
     with patch.object(type(features), "known_by_all", return_value=False):
-        assert "earlier program" in await refusal(broker, "+retention.ms=3600000")
+        assert "earlier program" in await refusal(broker, "+retention.ms=60000")
         await looked(broker)
         assert await bounds(broker) == (0, 4)
     await looked(broker)
@@ -158,17 +188,17 @@ async def test_nothing_is_written_that_a_member_may_not_know(broker: SingleBroke
 async def test_a_queue_is_searched_only_when_its_first_message_is_older_by_a_twentieth(
     broker: SingleBroker,
 ) -> None:
-    await create(broker, "+retention.ms=7200000")
-    await send_hourly(broker, 2)
+    await create(broker, "+retention.ms=120000")
+    await send_each_minute(broker, 2)
     retention = broker.broker.context.topic_retention
     read = patch.object(type(retention), "_store_time", autospec=True, side_effect=AssertionError)
-    broker.now_ms = NOW_MS + 2 * HOUR_MS + 1
+    broker.now_ms = NOW_MS + 2 * MINUTE_MS + 1
     await looked(broker)
     assert await bounds(broker) == (0, 2)
     with read as never:
-        broker.now_ms = NOW_MS + 2 * HOUR_MS + HOUR_MS // 10 - 1000
+        broker.now_ms = NOW_MS + 2 * MINUTE_MS + MINUTE_MS // 10 - 1000
         await looked(broker)
         never.assert_not_called()
-    broker.now_ms = NOW_MS + 2 * HOUR_MS + HOUR_MS // 10 + 1
+    broker.now_ms = NOW_MS + 2 * MINUTE_MS + MINUTE_MS // 10 + 1
     await looked(broker)
     assert await bounds(broker) == (1, 2)

@@ -186,3 +186,17 @@ async def test_the_same_attempt_gets_the_same_messages(broker: SingleBroker) -> 
     assert [(each.offset, each.delivery_attempt) for each in renewed] == [(1, 2), (2, 2)]
     assert await member.ack(first[1]) == [EXPIRED]
     assert await member.ack(renewed[0]) == [OK]
+
+
+@pytest.mark.parametrize("attempt", range(8))
+async def test_a_handle_expires_though_the_same_attempt_receives_again(
+    broker: SingleBroker, attempt: int
+) -> None:
+    """Whatever chance makes the nonce of the attempt."""
+    await sent(broker, 1)
+    member = Member(broker)
+    (first,) = await member.receive(attempt_id=f"a{attempt}")
+    await asyncio.sleep(11)
+    (again,) = await member.receive(attempt_id=f"a{attempt}")
+    assert await member.ack(first) == [EXPIRED]
+    assert await member.ack(again) == [OK]

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from broker.config.security_config import PERMISSIVE
 from broker.grpc.protocol.definition_pb2 import Code
 from broker.remoting.protocol.codes import RequestCode
-from tests.broker.grpc.single_service import SingleService, message
+from tests.broker.grpc.single_service import SingleService, message, service_of
 from tests.broker.http.site import HOST
 from tests.broker.http.test_access import PRODUCE, WRITER, basic, guarded_site
 from tests.broker.pop.pop_client import Member, sent
@@ -66,3 +67,22 @@ async def test_who_receives_by_pop_waits_for_what_it_was_given_before(
     assert broker.loop.time() - began < 0.1
     assert await member.bodies(3) == [b"3", b"4", b"5"]
     assert broker.loop.time() - began == pytest.approx(0.5, abs=0.1)
+
+
+async def test_a_name_that_nobody_checked_has_no_quota(loop: NetworkedLoop, tmp_path: Path) -> None:
+    """Who names another's account would use up its quota, where access control is permissive."""
+    async with guarded_site(loop, tmp_path, PERMISSIVE) as site, service_of(site.broker) as service:
+        broker = site.broker
+        await set_quota(broker, f"account.{WRITER.access_key}=produceMessages=1")
+        liar = broker.client_of(WRITER.access_key, "not-its-secret")
+        signed = f"MQv2-HMAC-SHA1 Credential={WRITER.access_key}, SignedHeaders=x-mq-date-time, "
+        service.metadata = {"authorization": f"{signed}Signature=00", "x-mq-date-time": "now"}
+        began = loop.time()
+        for number in range(5):
+            await liar.invoke(
+                ADDRESS, RequestCode.SEND_MESSAGE_V2, send_ext("orders", 0), (b"x",), timeout=9
+            )
+            answer = await service.send(message(message_id=f"{number:010}"))
+            assert answer.status.code == Code.OK
+        assert loop.time() - began < 0.1
+        await liar.close()

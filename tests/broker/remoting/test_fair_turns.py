@@ -205,6 +205,48 @@ async def test_who_is_light_stays_so_while_its_requests_take_several_turns(
     assert handled.count(1) < 60
 
 
+class Asking(Peer):
+    """It sends the next request when it has an answer to one of number 2."""
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.frames[-1].opaque == 2:
+            self.request(opaque=2)
+
+
+async def test_who_asks_much_has_half_of_the_time_however_many_ask_little(
+    loop: NetworkedLoop,
+) -> None:
+    """A connection with many clients behind it would stand still."""
+    clock = StallingClock()
+    seconds = [0.0, 0.0, 0.0]
+
+    def dispatch(connection: Connection, request: Frame) -> None:
+        cost = 0.003 if request.opaque == 1 else 0.002
+        clock.now += cost
+        seconds[request.opaque] += cost
+        connection.respond(request)
+
+    limits = RemotingLimits(turn_seconds=0.01)
+    server = RemotingServer(loop, "10.0.0.1", 10911, dispatch, limits, clock=clock)
+    light = [Asking() for _ in range(40)]
+    for peer in light:
+        loop.join(peer, server.accept())
+    await turns()
+    for peer in light:
+        peer.request(opaque=0)
+    await asyncio.sleep(1)  # they have been heard before
+    heavy = await connect_to(loop, server)
+    for _ in range(1000):
+        heavy.request(opaque=1)
+    await turns(10)  # it is known for what it is
+    for peer in light:
+        peer.request(opaque=2)
+    before = seconds[1]
+    await turns(200)
+    assert seconds[1] - before > seconds[2] / 2 > 0.1
+
+
 async def test_a_thread_that_stands_still_makes_nobody_heavy(loop: NetworkedLoop) -> None:
     """Which happens to any of them on a busy machine."""
     clock, cpu_clock = StallingClock(), StallingClock()

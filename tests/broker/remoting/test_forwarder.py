@@ -12,6 +12,7 @@ from broker.remoting.connection import Connection, Handler
 from broker.remoting.dispatch import dispatch_by_code
 from broker.remoting.forwarded_frame import client_address, client_host_bytes
 from broker.remoting.forwarder import Forwarder
+from broker.remoting.processors.callers import hold
 from broker.remoting.protocol.addresses import host_bytes
 from broker.remoting.protocol.codes import (
     FLAG_ONE_WAY,
@@ -48,6 +49,8 @@ class Member:
         self.silent = False
         self.stored: list[tuple[bytes, str, bytes]] = []
         self.asked = 0
+        self.holds = 0.0
+        """Seconds: every client is beyond a quota."""
         handlers: dict[int, Handler] = {int(SEND): self._store}
         dispatch = dispatch_by_code(handlers)
         self.forwarder = Forwarder(
@@ -76,6 +79,7 @@ class Member:
                 client_host_bytes(connection, request),
             )
         )
+        hold(connection, request, self.holds)
         if not self.silent:
             connection.respond(
                 request,
@@ -140,6 +144,26 @@ async def test_the_leader_knows_where_a_request_came_from(loop: NetworkedLoop) -
         for client, stored in ((direct, direct_bytes), (forwarded, forwarded_bytes)):
             host, port = client.split(":")
             assert stored == host_bytes(host, int(port))
+
+
+async def test_who_is_beyond_a_quota_is_held_where_it_is_connected(loop: NetworkedLoop) -> None:
+    """Also before it has an answer, and nobody else whose requests take the same way."""
+    async with Group(loop) as group:
+        group.hear(2)
+        leader, other = group.members[2], RemotingClient(loop)
+        leader.silent, leader.holds = True, 1.5
+        first = group.send(1, b"first")
+        await turns(20)
+        leader.silent, leader.holds = False, 0.0
+        began = loop.time()
+        second = group.send(1, b"second")
+        await other.invoke(address(1), SEND, {"b": "T"}, (b"of another",), timeout=10)
+        assert loop.time() - began < 0.1
+        await second
+        assert loop.time() - began == pytest.approx(1.5)
+        assert [stored[0] for stored in leader.stored] == [b"first", b"of another", b"second"]
+        first.cancel()
+        await other.close()
 
 
 async def test_connections_of_other_brokers_are_no_clients(loop: NetworkedLoop) -> None:

@@ -22,7 +22,7 @@ from dledger.wire.greeting import Greeting, pack_greeting
 from dledger.wire.peer_dialler import PeerSecurity
 from dledger.wire.peer_identity import Admission, PeerIdentity, identity_of
 from dledger.wire.peer_link import PATH
-from dledger.wire.revoked_certificates import RevokedCertificates, read_serials
+from dledger.wire.revoked_certificates import FILE_BYTES_MAX, RevokedCertificates, read_serials
 from dledger.wire.tls_contexts import TlsContexts, TlsFiles
 from dledger.wire.websocket_transport import WebSocketTransport
 from store.log.entry import EntryKind, build_entry
@@ -213,6 +213,9 @@ def test_a_list_that_cannot_be_read_leaves_what_was_read_before(
     path.write_text("0a\nnonsense\n")
     assert "0A" in revoked
     assert "line 2 is no serial number" in caplog.text
+    path.write_text("0b\n" + "#" * FILE_BYTES_MAX)
+    assert "0A" in revoked
+    assert "0B" not in revoked  # nor is a part of it believed
     path.unlink()
     assert "0A" not in revoked
     with pytest.raises(ValueError, match="line 1"):

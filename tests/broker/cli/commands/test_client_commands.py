@@ -36,6 +36,8 @@ def run(*arguments: str) -> int:
         (("consume", "t", "--group", "g", "--from", "9" * 23), "is not a time in milliseconds"),
         (("consume", "t", "--group", "g", "--timeout", "nan"), "'nan' is not a number of seconds"),
         (("consume", "t", "--group", "g", "--timeout", "-1"), "'-1' is not a number of seconds"),
+        (("quota", "set", "topic", "t", "--produce-messages", "1_0"), "'1_0' is not a valid"),
+        (("quota", "set", "topic", "t", "--consume-messages", "-1"), "-1 is not in the range"),
         (("consume", "bad topic!", "--group", "g"), "'bad topic!' may only have"),
         (("consume", "t", "--group", "bad group!"), "'bad group!' may only have"),
         (("consume", "t", "--group", ""), "the group has no name"),

@@ -1,0 +1,53 @@
+"""Producers of gRPC are asked about the transactions of their own topics."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from broker.grpc.call import Call
+from broker.grpc.protocol import definition_pb2 as df
+from broker.grpc.protocol import service_pb2 as pb
+from broker.grpc.telemetry import Telemetry
+from broker.remoting.protocol.codes import ResponseCode
+from tests.broker.grpc.single_service import CLIENT, METADATA, message, running_service
+from tests.support.virtual_network import NetworkedLoop
+
+SECONDS = 20
+"""Longer than until the first check."""
+
+
+async def test_nobody_is_asked_about_a_topic_that_only_a_group_is_named_after(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    """The topics of a gRPC producer are its groups. A producer group of RocketMQ 4 has any name,
+    and its open messages are not for whoever may send to a topic of that name."""
+    async with running_service(loop, tmp_path, clock_runs=True) as service:
+        telemetry = Telemetry(service.context, service.service.dispatcher, service.service.clients)
+        asked: list[str] = []
+
+        async def said() -> AsyncIterator[bytes]:
+            settings = df.Settings(
+                client_type=df.ClientType.PRODUCER,
+                publishing=df.Publishing(topics=[df.Resource(name="orders")]),
+            )
+            yield pb.TelemetryCommand(settings=settings).SerializeToString()
+            await asyncio.sleep(SECONDS)
+
+        async def write(body: bytes) -> None:
+            command = pb.TelemetryCommand.FromString(body)
+            if command.HasField("recover_orphaned_transaction_command"):
+                asked.append(command.recover_orphaned_transaction_command.message.topic.name)
+
+        for topic in ("orders", "payments"):
+            await service.broker.create_topic(topic)
+        stream = loop.create_task(
+            telemetry.serve(Call("Telemetry", METADATA, CLIENT), said(), write)
+        )
+        properties = "UNIQ_KEY\x01U1\x02TRAN_MSG\x01true\x02PGROUP\x01orders\x02"
+        half = await service.broker.send("payments", 0, b"secret", properties, f="4")
+        assert half.code == ResponseCode.SUCCESS
+        await service.send(message(message_type=df.MessageType.TRANSACTION))
+        await stream
+        assert asked == ["orders"]
