@@ -47,6 +47,9 @@ from store.io.filesystem import Bytes
 MESSAGES_USUAL = 32
 BYTES_USUAL = 256 << 10
 
+NO_MESSAGE: frozenset[int] = frozenset()
+"""The tags of a held pull that no message wakes."""
+
 NO_GROUP = "(http)"
 """The name under which reads without a group are counted. No group has such a name."""
 
@@ -124,7 +127,7 @@ class Fetch:
         self.begun_at = 0.0
         """When it was run last, by the clock for latencies."""
         self.waits = 0.0
-        """For how many seconds it waits before it begins, as its client is beyond a quota."""
+        """For how many seconds it waited at first, as its client is beyond a quota."""
 
 
 class Consumers(Protocol):
@@ -201,12 +204,10 @@ class Delivery:
             fetch = Fetch(request, wanted, self._loop.time() + hold_seconds, done)
         else:
             fetch = Fetch(request, wanted, 0.0, done)
-        if self.quotas is not None:
-            fetch.waits = self.quotas.consumes(request.caller, topic)
-            if fetch.waits:
-                self._loop.call_later(fetch.waits, self._run, fetch)
-                return fetch
-        self._run(fetch)
+        if self.quotas is None:
+            self._run(fetch)
+        else:
+            self._run_within_quotas(fetch)
         return fetch
 
     def cancel(self, fetch: Fetch) -> None:
@@ -272,6 +273,28 @@ class Delivery:
 
     # --- its way
 
+    def _run_within_quotas(self, fetch: Fetch) -> None:
+        """Runs it once its client may have messages. A long poll that ends before is answered
+        without one; a client that does not wait gets them after one wait."""
+        request, now = fetch.request, self._loop.time()
+        waits = 0.0
+        if self.quotas is not None:
+            waits = self.quotas.consumes(request.caller, request.topic)
+        if waits and not fetch.waits:
+            fetch.waits = waits
+        elif not waits or not fetch.deadline:
+            self._run(fetch)
+            return
+        until = now + waits if not fetch.deadline else min(now + waits, fetch.deadline)
+        run = partial(self._run_within_quotas, fetch)
+        held = HeldPull(request.topic, request.queue_id, NO_MESSAGE, run, request.owner)
+        if now < until and self.long_polling.hold(held, until):
+            fetch.held = held
+        else:
+            first, end = self._reader.offsets(request.topic, request.queue_id)
+            again = GetMessageStatus.NO_MATCHED_MESSAGE
+            self._answer(fetch, GetMessageResult(again, request.offset, first, end))
+
     def _run(self, fetch: Fetch) -> None:
         request = fetch.request
         if self.resets and self._was_moved(fetch):
@@ -289,6 +312,10 @@ class Delivery:
             fetch.done(None, error)
             return
         if found.ranges:
+            if self.quotas is not None and selector is None:
+                # Before it is loaded: what else waits for the same quota sees it.
+                size = sum(each.size for each in found.ranges)
+                self.quotas.consumed(request.caller, request.topic, found.messages, size)
             self._reader.load(found.ranges, partial(self._loaded, fetch, found))
         elif not _is_nothing_yet(found, request.offset) or not self._hold(fetch):
             self._rates.pulled(request.topic, request.group or NO_GROUP, 0, 0)
@@ -335,7 +362,7 @@ class Delivery:
             size = sum(map(len, parts))
             self.fetch_seconds.observe(self._clock() - fetch.begun_at)
             self._rates.pulled(request.topic, request.group or NO_GROUP, found.messages, size)
-            if self.quotas is not None:
+            if self.quotas is not None and selector is not None:
                 self.quotas.consumed(request.caller, request.topic, found.messages, size)
             self._answer(fetch, found, parts)
         elif request.offset < self._reader.offsets(request.topic, request.queue_id)[0]:

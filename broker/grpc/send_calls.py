@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from functools import partial
 
 from google.protobuf.message import Message as AnyMessage
@@ -27,6 +28,7 @@ from broker.grpc.received_messages import Received, received_message
 from broker.grpc.remote_client import parse_transaction_id, transaction_id
 from broker.grpc.statuses import ANSWERED, OK, BadCallError, status_of
 from broker.limits import GRPC
+from broker.quotas.held_sends import HeldSends
 from broker.quotas.throttle import FindCaller
 from broker.security.authorize import Access
 from dledger.errors import OutcomeUnknownError, ProposeError
@@ -59,6 +61,7 @@ class SendCalls:
         """``refusals`` counts messages that are refused, by reason."""
         self._context = context
         self._refusals = refusals
+        self._held = HeldSends(GRPC.held_sends_max, GRPC.held_bytes_max)
 
     async def send(self, call: Call, request: SendMessageRequest) -> Sequence[AnyMessage]:
         """Each message is stored or refused by itself; the status is that of all where it is the
@@ -72,8 +75,10 @@ class SendCalls:
         now_ms, size_max = context.wall_clock(), context.config.max_message_size
         received = [received_message(each, now_ms, size_max) for each in request.messages]
         caller = partial(caller_of, call, knows_accounts=context.knows_accounts)
-        submitted = [self._submitted(each, call.born_host, caller) for each in received]
-        results = await asyncio.gather(*submitted, return_exceptions=True)
+        owes = self._owes(received, caller)
+        with self._held.holding(request.ByteSize()) if owes else nullcontext():
+            submitted = [self._submitted(each, call.born_host, caller) for each in received]
+            results = await asyncio.gather(*submitted, return_exceptions=True)
         for result in results:
             # Those that were stored are recognised when the call is tried again.
             if isinstance(result, (*NOT_HERE, OutcomeUnknownError)):
@@ -82,6 +87,13 @@ class SendCalls:
         codes = {entry.status.code for entry in entries}
         status = entries[0].status if len(codes) == 1 else Status(code=Code.MULTIPLE_RESULTS)
         return [SendMessageResponse(status=status, entries=entries)]
+
+    def _owes(self, messages: Iterable[Received], caller: FindCaller) -> bool:
+        quotas = self._context.ingest.quotas
+        if quotas is None:
+            return False
+        topics = {each.request.topic for each in messages}
+        return any(quotas.owes(caller(), topic) for topic in topics)
 
     def _submitted(
         self, message: Received, born_host: bytes, caller: FindCaller

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import binascii
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -20,6 +21,8 @@ from broker.http.forwarding import HttpForwarder
 from broker.http.json_body import decode_json
 from broker.http.memory_budget import MEMORY
 from broker.ingest.send_request import SendRequest
+from broker.limits import HttpLimits
+from broker.quotas.held_sends import HeldSends
 from broker.quotas.throttle import Caller, FindCaller
 from dledger.errors import ProposeError
 from store.message.properties import encode_properties
@@ -56,9 +59,12 @@ class _Stored:
 class ProduceHandler:
     """Handles what is posted to a topic. A codec, as the remoting port has one for its requests."""
 
-    def __init__(self, context: BrokerContext, forwarder: HttpForwarder) -> None:
+    def __init__(
+        self, context: BrokerContext, forwarder: HttpForwarder, limits: HttpLimits
+    ) -> None:
         self._context = context
         self._forwarder = forwarder
+        self._held = HeldSends(limits.held_sends_max, limits.held_bytes_max)
 
     async def post(self, request: web.Request) -> web.Response:
         """See the module."""
@@ -84,8 +90,11 @@ class ProduceHandler:
     async def _store(self, sent: SendRequest, body: bytes, caller: Caller) -> web.Response:
         context = self._context
         waiter = _Stored(context.loop, context.store_host, lambda: caller)
-        context.ingest.submit(sent, body, _NO_HOST, waiter)
-        at, offset, position = await waiter.done
+        quotas = context.ingest.quotas
+        owes = quotas is not None and quotas.owes(caller, sent.topic)
+        with self._held.holding(len(body)) if owes else nullcontext():
+            context.ingest.submit(sent, body, _NO_HOST, waiter)
+            at, offset, position = await waiter.done
         return json_response(
             {
                 "msg_id": f"{at.host.hex().upper()}{position:016X}",

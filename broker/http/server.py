@@ -145,7 +145,7 @@ class HttpServer:
         app[MEMORY] = memory
         app.on_response_prepare.append(_protect)
         cluster = ClusterHandler(self._context)
-        produce = ProduceHandler(self._context, self._forwarder)
+        produce = ProduceHandler(self._context, self._forwarder, self._limits)
         console = ConsoleDoor(self._context, cluster, self._history)
         app.on_cleanup.extend((console.close, cluster.close, self._forwarder.close))
         app.add_routes(

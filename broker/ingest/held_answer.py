@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from broker.group_commit.pending_batch import StoredEarlier
 from broker.ingest.send_request import Sender
+from broker.limits import QUOTAS
 from broker.quotas.throttle import Caller
 from dledger.errors import ProposeError
 
@@ -17,10 +18,14 @@ class HeldAnswer:
 
     __slots__ = ("_due", "_loop", "_waiter")
 
-    def __init__(self, waiter: Sender, seconds: float, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, waiter: Sender, loop: asyncio.AbstractEventLoop) -> None:
         self._waiter = waiter
         self._loop = loop
-        self._due = loop.time() + seconds
+        self._due = 0.0
+
+    def hold(self, debt: float) -> None:
+        """``debt``: the seconds after which the sender has paid."""
+        self._due = self._loop.time() + min(debt, QUOTAS.wait_seconds_max)
 
     @property
     def queue_id(self) -> int:

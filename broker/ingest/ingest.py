@@ -125,7 +125,7 @@ class Ingest:
         """Takes one message; ``born_host`` is its producer's address as records hold it.
 
         Returns for how many seconds the wire should take nothing more from this client: it is
-        beyond a quota, and its answer is held back as long.
+        beyond a quota. Its answer is held back, too, though not as long.
 
         Raises :class:`~broker.errors.RefusedError` if it is not allowed,
         :class:`~dledger.errors.ProposeError` if it is impossible now, and
@@ -134,19 +134,20 @@ class Ingest:
         topic, queue_id, sys_flag, born_timestamp, flag, reconsume_times, properties, options = (
             request
         )
+        if self.quotas is not None and not isinstance(waiter, HeldAnswer):
+            held = HeldAnswer(waiter, self._loop)
+            Ingest.submit(self, request, body, born_host, held)  # only what is taken is charged
+            debt = self.quotas.produced(waiter.caller(), topic, 1, len(body))
+            held.hold(debt)
+            return debt
         self.check_body(body)
         config = self._topic(topic, options)
         if config.sys_flag & MESSAGE_TYPE_MASK:
             check_message_type(config, properties)
         queue_id = waiter.queue_id = self._queue_id(config, queue_id, options)
-        waits = 0.0
-        if self.quotas is not None:
-            waits = self.quotas.produced(waiter.caller(), topic, 1, len(body))
-            if waits:
-                waiter = HeldAnswer(waiter, waits, self._loop)
         if topic.startswith(RETRY_PREFIX):
             self._submit_routed(request, queue_id, body, born_host, waiter)
-            return waits
+            return 0.0
         try:
             message = self._message_builder.build(
                 origin(topic, sys_flag, born_timestamp, born_host, reconsume_times),
@@ -156,7 +157,7 @@ class Ingest:
             )
         except NeedsRoutingError:
             self._submit_routed(request, queue_id, body, born_host, waiter)
-            return waits
+            return 0.0
         hashes = message.key_hashes
         known = self._deduplication_index
         # Nearly no message is a retry: this check spares the others a call.
@@ -164,7 +165,7 @@ class Ingest:
             self.deduplicator.add(topic, queue_id, (message,), waiter)
         else:
             self._batcher.add_message(topic, queue_id, message, waiter)
-        return waits
+        return 0.0
 
     def submit_batch(
         self, request: SendRequest, body: bytes, born_host: bytes, waiter: Sender
@@ -189,13 +190,14 @@ class Ingest:
         if config.sys_flag & MESSAGE_TYPE_MASK:
             for message in messages:
                 check_message_type(config, message.properties)
-        waits = 0.0
-        if self.quotas is not None:
-            waits = self.quotas.produced(waiter.caller(), topic, len(messages), len(body))
-            if waits:
-                waiter = HeldAnswer(waiter, waits, self._loop)
-        self.deduplicator.add(topic, queue_id, messages, waiter)
-        return waits
+        if self.quotas is None:
+            self.deduplicator.add(topic, queue_id, messages, waiter)
+            return 0.0
+        held = HeldAnswer(waiter, self._loop)
+        self.deduplicator.add(topic, queue_id, messages, held)
+        debt = self.quotas.produced(waiter.caller(), topic, len(messages), len(body))
+        held.hold(debt)
+        return debt
 
     def check_body(self, body: Bytes) -> None:
         """Raises :class:`~dledger.errors.NotLeaderError`, which comes before all other refusals,

@@ -25,6 +25,11 @@ class GrpcLimits:
     bytes_max: int = 64 << 20
     """Of the requests that are handled at a time; beyond, a further one is refused as busy."""
 
+    held_sends_max: int = 1_024
+    """Of these calls, sends of clients beyond a quota; a further one is refused as busy."""
+    held_bytes_max: int = 16 << 20
+    """Of the bytes, those of such sends."""
+
     metadata_max: int = 16 << 10
     """Bytes of a call's metadata."""
     idle_seconds: float = 120.0

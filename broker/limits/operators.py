@@ -56,11 +56,12 @@ class QuotaLimits:
     """Settings of quotas in the replicated state, unset ones too, as long as they are named."""
 
     buckets_max: int = 10_000
-    """Accounts, topics and clients whose use is known at a time. Beyond them those at rest are
-    forgotten first, and then the older half."""
+    """Accounts, topics and clients whose use is known at a time. Beyond them half are
+    forgotten: clients first, of these those at rest, and then the oldest."""
 
     wait_seconds_max: float = 2.0
-    """How long one answer is held back: clients of RocketMQ wait for three seconds."""
+    """How long one answer is held back, and after how long a long poll in debt looks again: clients
+    of RocketMQ wait for three seconds."""
 
 
 QUOTAS = QuotaLimits()
@@ -147,6 +148,11 @@ class HttpLimits:
     memory_max: int = 64 << 20
     """Bytes of requests and answers in memory, of all connections together; beyond, a request is
     refused as busy. One request of the largest size always fits."""
+
+    held_sends_max: int = 128
+    """Of the requests, sends of clients beyond a quota; a further one is refused as busy."""
+    held_bytes_max: int = 16 << 20
+    """Of the bytes, those of such sends."""
 
     free_bytes: int = 64 << 10
     """This part of each request and answer is not counted: a small one always fits."""

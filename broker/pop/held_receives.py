@@ -77,6 +77,19 @@ class HeldReceives:
             self._forget(request.topic, request.group, kind, woken)
         return True
 
+    async def pause(self, request: PopRequest, seconds: float) -> bool:
+        """A quota lets the request wait for so long, at most until its deadline if that is still
+        to come; False if no more can be held."""
+        if self._count >= CONSUME.held_pulls_max:
+            return False
+        left = request.deadline_ms / 1000 - self._loop.time()
+        self._count += 1
+        try:
+            await asyncio.sleep(min(seconds, left) if left > 0 else seconds)
+        finally:
+            self._count -= 1
+        return True
+
     def arrived(self, topic: str) -> None:
         """A message of the topic was applied."""
         self.events += 1

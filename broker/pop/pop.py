@@ -29,7 +29,13 @@ from broker.metrics.broker_metrics import MessageRates
 from broker.pop.auto_renewal import AutoRenewal
 from broker.pop.dead_letters import DeadLetters
 from broker.pop.held_receives import HeldReceives
-from broker.pop.pop_request import PopRequest, PopResult, ReceiptResult, ReceiptStatus
+from broker.pop.pop_request import (
+    PopRequest,
+    PopResult,
+    PopStatus,
+    ReceiptResult,
+    ReceiptStatus,
+)
 from broker.pop.receipt_handle import ReceiptHandle, parse_handle, tag_of
 from broker.pop.receiver import Receiver, completion
 from broker.pop.reception import Candidate
@@ -78,6 +84,8 @@ class Pop:
         self._loop = loop
         self._rng = rng
         self.held = HeldReceives(loop, batcher.now_ms)
+        self._turn = asyncio.Lock()
+        """Of the requests that waited for a quota: each sees what the one before it was given."""
         self.renewal = AutoRenewal(machine, batcher)
         self._dead_letters = DeadLetters(batcher=batcher, wall_clock=wall_clock, rng=rng)
         self._receiver = Receiver(
@@ -113,21 +121,40 @@ class Pop:
         Raises one of :data:`~broker.errors.REFUSALS`. What was received although its answer was
         lost is visible again after its time.
         """
-        group, queues = self._check(request)
-        if self.quotas is not None:
-            waits = self.quotas.consumes(request.caller, request.topic)
-            if waits:
-                await asyncio.sleep(waits)
-                group, queues = self._check(request)
-        while True:
+        seen = self.held.events
+        result, visible_ms = await self._first(request)
+        while not result.messages and await self.held.wait(request, visible_ms, seen):
             seen = self.held.events
-            result, visible_ms = await self._receiver.take(request, group, queues)
-            if result.messages:
-                self._received(request, result)
-                return result
-            if not await self.held.wait(request, visible_ms, seen):
-                return result
-            group, queues = self._check(request)
+            result, visible_ms = await self._take(request)
+        return result
+
+    async def _first(self, request: PopRequest) -> tuple[PopResult, int | None]:
+        """What is there once the member's quotas let it have messages: nothing, if that takes
+        longer than the request may wait."""
+        waits = self._waits(request)
+        if not waits:
+            return await self._take(request)
+        while await self.held.pause(request, waits):
+            async with self._turn:
+                waits = self._waits(request)
+                if not waits:
+                    return await self._take(request)
+            if request.deadline_ms / 1000 <= self._loop.time():
+                break
+        return PopResult(PopStatus.NOTHING), None
+
+    def _waits(self, request: PopRequest) -> float:
+        if self.quotas is None:
+            return 0.0
+        self._check(request)
+        return self.quotas.consumes(request.caller, request.topic)
+
+    async def _take(self, request: PopRequest) -> tuple[PopResult, int | None]:
+        group, queues = self._check(request)
+        taken = await self._receiver.take(request, group, queues)
+        if taken[0].messages:
+            self._received(request, taken[0])
+        return taken
 
     def _check(self, request: PopRequest) -> tuple[GroupConfig, Sequence[int]]:
         """The settings of the group, and the queues to look at, beginning with any of them."""

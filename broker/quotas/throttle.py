@@ -1,8 +1,9 @@
 """Who must wait, and for how long: the quotas of a broker at work.
 
-Nothing is dropped. Who is beyond a quota gets its answers later, and nothing is read from its
-connection meanwhile. So it cannot send faster, and others do not notice. Each wait is bounded,
-so that no client takes the broker for dead; the rest of the debt makes the next request wait.
+Nothing that was taken is dropped. Who sends beyond a quota gets its answers later, and nothing is
+read from its connection until the debt is paid. So it cannot send faster, and others do not notice.
+The wait of one answer is bounded: a client takes a silent broker for dead. Who asks for messages
+waits and asks again, up to the end of its long poll.
 
 A quota is of one node: of what it takes in as leader, and of what it gives out. Without any
 quota ``active`` is None, and the doors do nothing else.
@@ -85,22 +86,35 @@ class Throttle:
         self._buckets.clear()
 
     def produced(self, caller: Caller, topic: str, messages: int, size: int) -> float:
-        """Somebody sends; returns the seconds for which the answer waits."""
-        now, waits = self._clock(), 0.0
+        """Somebody sends; returns the seconds of debt. Its answer waits for as many, and for
+        :attr:`~broker.limits.QuotaLimits.wait_seconds_max` at most."""
+        now, most = self._clock(), 0.0
         for entity, buckets in self._of(caller, topic, now):
             debt = _take(buckets.produce_messages, messages, now)
             debt = max(debt, _take(buckets.produce_bytes, size, now))
-            waits = max(waits, self._noted(entity, debt))
-        return waits
+            self._note(entity, debt)
+            most = max(most, debt)
+        return most
+
+    def owes(self, caller: Caller, topic: str) -> bool:
+        """Whether somebody sends who has not paid yet for what it sent before."""
+        now = self._clock()
+        return any(
+            each is not None and each.debt(now) > 0
+            for _entity, buckets in self._of(caller, topic, now)
+            for each in (buckets.produce_messages, buckets.produce_bytes)
+        )
 
     def consumes(self, caller: Caller, topic: str) -> float:
-        """Somebody asks for messages; returns the seconds for which the request waits first."""
-        now, waits = self._clock(), 0.0
+        """Somebody asks for messages; returns the seconds after which the request may ask again, 0
+        if it may have them now."""
+        now, most = self._clock(), 0.0
         for entity, buckets in self._of(caller, topic, now):
             both = buckets.consume_messages, buckets.consume_bytes
             debt = max((each.debt(now) for each in both if each is not None), default=0.0)
-            waits = max(waits, self._noted(entity, debt))
-        return waits
+            self._note(entity, debt)
+            most = max(most, debt)
+        return min(most, QUOTAS.wait_seconds_max)
 
     def consumed(self, caller: Caller, topic: str, messages: int, size: int) -> None:
         """Somebody was given messages."""
@@ -109,15 +123,13 @@ class Throttle:
             _take(buckets.consume_messages, messages, now)
             _take(buckets.consume_bytes, size, now)
 
-    def _noted(self, entity: Entity, debt: float) -> float:
+    def _note(self, entity: Entity, debt: float) -> None:
         if debt <= 0:
-            return 0.0
-        waits = min(debt, QUOTAS.wait_seconds_max)
+            return
         told = entity
         if entity not in self._quotas:  # names of clients may be any number
             told = Entity(entity.type, EACH)
-        self.throttled_seconds[told] += waits
-        return waits
+        self.throttled_seconds[told] += min(debt, QUOTAS.wait_seconds_max)
 
     def _of(self, caller: Caller, topic: str, now: float) -> Iterable[tuple[Entity, _Buckets]]:
         """The buckets that a request takes from."""
@@ -141,12 +153,17 @@ class Throttle:
         return made
 
     def _forget(self, now: float) -> None:
-        """Makes room: first those that are idle, and where all are at work, the older half."""
-        for entity in [each for each, of in self._buckets.items() if of.is_idle(now)]:
+        """Makes room, always for half, as all are looked at: clients at rest go first, then those
+        that came first. Clients may give themselves any name: topics and accounts go last, so no
+        flood of names forgives their debts."""
+        going = sorted(
+            self._buckets, key=lambda each: (each.type != CLIENT, not self._is_idle(each, now))
+        )
+        for entity in going[: max(len(going) // 2, 1)]:
             del self._buckets[entity]
-        if len(self._buckets) >= QUOTAS.buckets_max:
-            for entity in [*self._buckets][: len(self._buckets) // 2]:
-                del self._buckets[entity]
+
+    def _is_idle(self, entity: Entity, now: float) -> bool:
+        return self._buckets[entity].is_idle(now)
 
 
 def _take(bucket: TokenBucket | None, units: int, now: float) -> float:

@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
-from broker.limits import QuotaLimits
+from broker.limits import PRODUCE, QuotaLimits
 from broker.remoting.client import RemotingClient
 from broker.remoting.processors import broker_info_and_config
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
@@ -80,6 +80,16 @@ async def test_who_sends_without_waiting_is_read_no_faster(broker: SingleBroker)
         await asyncio.sleep(0.01)
     await broker.send("slow", 0, b"last")
     assert broker.loop.time() - began > 1.5
+
+
+async def test_what_is_refused_costs_nothing(broker: SingleBroker) -> None:
+    await broker.create_topic("slow")
+    await set_quota(broker, "topic.slow=produceMessages=10")
+    keys = "KEYS\x01" + " ".join(map(str, range(PRODUCE.keys_max + 1))) + "\x02"
+    for _ in range(50):
+        answer = await broker.send("slow", 0, b"x", keys)
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+    assert await took(broker, send(broker, "slow", 1)) < 0.1
 
 
 async def test_a_consumer_beyond_its_quota_is_given_messages_later(broker: SingleBroker) -> None:

@@ -74,12 +74,12 @@ def test_a_burst_is_free_and_a_giant_is_in_debt_for_no_longer_than_allowed() -> 
     assert bucket.take(1 << 40, 5.0) == pytest.approx(DEBT_SECONDS)
 
 
-def test_only_who_is_beyond_the_quota_waits_and_no_longer_than_allowed() -> None:
+def test_only_who_is_beyond_the_quota_is_in_debt_and_for_no_longer_than_allowed() -> None:
     clock = Clock()
     throttle = throttle_with(clock, slow=Quota(produce_bytes=1000), fast=Quota(produce_messages=9))
     assert throttle.produced(NOBODY, "slow", 1, 1000) == 0
     assert throttle.produced(NOBODY, "slow", 1, 500) == pytest.approx(0.5)
-    assert throttle.produced(NOBODY, "slow", 1, 1_000_000) == WAIT
+    assert throttle.produced(NOBODY, "slow", 1, 1_000_000) == DEBT_SECONDS
     assert throttle.produced(NOBODY, "fast", 1, 1_000_000) == 0
     assert throttle.produced(NOBODY, "other", 1, 1_000_000) == 0
     waited = throttle.throttled_seconds
@@ -90,7 +90,9 @@ def test_a_reader_waits_for_what_it_was_given_before() -> None:
     clock = Clock()
     throttle = throttle_with(clock, t=Quota(consume_messages=10))
     assert throttle.consumes(NOBODY, "t") == 0
-    throttle.consumed(NOBODY, "t", 15, 1)
+    throttle.consumed(NOBODY, "t", 35, 1)
+    assert throttle.consumes(NOBODY, "t") == WAIT
+    clock.now += WAIT
     assert throttle.consumes(NOBODY, "t") == pytest.approx(0.5)
     clock.now += 0.5
     assert throttle.consumes(NOBODY, "t") == 0
@@ -144,3 +146,19 @@ def test_no_more_entities_are_known_than_allowed_and_idle_ones_go_first() -> Non
             clock.now += 1
             idle.produced(Caller(client_id=f"c{number}"), "t", 1, 1)
         assert Entity("client", "busy") in idle._buckets
+
+
+@pytest.mark.parametrize("pause", [0.01, 0.2], ids=["all at work", "at rest before the next"])
+def test_a_flood_of_client_ids_forgives_no_debt_and_is_seldom_looked_through(pause: float) -> None:
+    clock = Clock()
+    throttle = throttle_with(clock, slow=Quota(produce_messages=10))
+    throttle.put(Entity("client", "*"), Quota(produce_messages=10))
+    throttle.produced(NOBODY, "slow", 300, 1)
+    sizes = []
+    with patch.object(module, "QUOTAS", QuotaLimits(buckets_max=8)):
+        for number in range(100):
+            clock.now += pause
+            throttle.produced(Caller(client_id=f"c{number}"), "other", 1, 1)
+            sizes.append(len(throttle._buckets))
+    assert throttle.produced(NOBODY, "slow", 1, 1) > 0
+    assert sizes[7:12] == [5, 6, 7, 8, 5]

@@ -1,0 +1,41 @@
+"""The sends of one door whose answers are held back while their clients may go on sending.
+
+They stay in what the door has for all its clients. So only a part of it is for them. Beyond that a
+send of somebody in debt is refused as busy, before anything is stored, and others do not notice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from dledger.errors import BusyError
+
+
+class HeldSends:
+    """Of one door."""
+
+    def __init__(self, requests_max: int, bytes_max: int) -> None:
+        """A single request may be larger than ``bytes_max``."""
+        self._requests = 0
+        self._bytes = 0
+        self._requests_max = requests_max
+        self._bytes_max = bytes_max
+
+    @contextmanager
+    def holding(self, size: int) -> Iterator[None]:
+        """Counts a request of ``size`` bytes, whose client is in debt, until it is answered.
+
+        Raises :class:`~dledger.errors.BusyError`.
+        """
+        if self._requests >= self._requests_max:
+            raise BusyError(self._requests, self._requests_max, "sends beyond a quota wait")
+        if self._requests and self._bytes + size > self._bytes_max:
+            raise BusyError(self._bytes, self._bytes_max, "bytes of sends beyond a quota wait")
+        self._requests += 1
+        self._bytes += size
+        try:
+            yield
+        finally:
+            self._requests -= 1
+            self._bytes -= size
