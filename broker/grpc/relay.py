@@ -22,7 +22,6 @@ CONNECT_SECONDS = 5.0
 CLOSE_SECONDS = 5.0
 """Pace: how long an end may take to read the rest after the other has gone."""
 
-_WAITING_MAX = 256
 _BACKLOG = 512
 
 
@@ -53,7 +52,10 @@ class Relay:
         """Carries connections to that port on loopback. ``OSError`` if the own port is taken."""
         self._target = target
         limits = waiting_limits(
-            _WAITING_MAX, self._limits.connections_max, CONNECT_SECONDS, _BACKLOG
+            self._limits.handshakes_max,
+            self._limits.connections_max,
+            CONNECT_SECONDS,
+            _BACKLOG,
         )
         self._server = await self._tls.listen(
             lambda: _FromClient(self), self._endpoint.host, self._endpoint.port, limits

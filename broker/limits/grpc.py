@@ -22,6 +22,9 @@ class GrpcLimits:
     """Calls and streams of one connection; further ones wait in the client."""
     connections_max: int = 4_096
 
+    handshakes_max: int = 256
+    """With permissive TLS, connections whose first byte or handshake has not come."""
+
     bytes_max: int = 64 << 20
     """Of the requests that are handled at a time; beyond, a further one is refused as busy."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 PACE_MAX = 2.0
-"""Milliseconds in a true one: a clock that is rightly set ahead by a day is followed in a day."""
+"""Pace: milliseconds in a true one. A clock that is rightly a day ahead is followed in a day."""
 
 
 class RetentionClock:

@@ -15,6 +15,7 @@ from aiohttp.client_proto import ResponseHandler
 from aiohttp.test_utils import make_mocked_request
 
 from broker.http.access import ACCOUNT
+from broker.http.errors import OUTCOME, UNKNOWN
 from broker.http.forwarding import HttpForwarder
 from broker.limits import FORWARDING
 from dledger.errors import NotLeaderError
@@ -148,3 +149,14 @@ async def test_what_the_leader_forbids_to_somebody_known_is_final(
     follower.leader.status = "403 Forbidden"
     follower.leader.document = {"error": "the topic is not writable"}
     assert (await follower.post(account)).status == 403
+
+
+async def test_a_longer_answer_than_any_to_a_message_is_not_read(follower: Follower) -> None:
+    """Whatever listens there: it may be stored."""
+    follower.leader.document = {"error": "x" * (FORWARDING.http_answer_max - 12)}
+    assert (await follower.post()).status == 200
+    follower.leader.document["error"] += "x"
+    refused = await follower.post()
+    assert refused.status == 503
+    assert isinstance(refused.body, bytes)
+    assert orjson.loads(refused.body)[OUTCOME] == UNKNOWN
