@@ -18,7 +18,7 @@ from simulator.worlds.registry import Run
         ("old copy put back", 3, "old copy of a disk put back", 2),
         ("old copy put back", 3, "disk recognised that lacks what it held", 2),
         ("old copy put back", 3, "voter counts again on another disk", 2),
-        ("leader dies in a change", 3, "change of the voters ended by the next leader", 6),
+        ("leader dies in a change", 3, "change of the voters ended by the next leader", 9),
         ("change stuck", 3, "change of the voters called off", 1),
         ("voter wiped beside an empty one", 3, "disk replaced by an empty one", 4),
         ("rival changes", 5, "asked for a change before the first entry of a term", 1),
