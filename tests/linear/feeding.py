@@ -23,7 +23,7 @@ from broker.ingest.batch_body import decode_batch_body
 from broker.ingest.property_templates import MessageBuilder, origin
 from broker.limits import HTTP
 from broker.nameserver.server import read_registration
-from broker.remoting.forwarded_frame import unpack_forwarded
+from broker.remoting.forwarded_frame import unpack_forwarded, unpack_hold
 from broker.remoting.processors import client_manage
 from broker.remoting.processors.json_body import json_object, objects_of
 from broker.remoting.processors.lock_queues import LockProcessor
@@ -82,6 +82,12 @@ def forwarded(data: bytes) -> object:
     """The fields of a request that a follower has passed on."""
     fields = {"forwarded": "310 409 10.0.0.1:1", "fields": data.decode(errors="replace")}
     return unpack_forwarded(Frame(RequestCode.FORWARD, 0, ext=dict(fields)))
+
+
+def hold(data: bytes) -> object:
+    """For how long a follower is to hold a client, by what the leader says."""
+    said = data.decode(errors="replace")
+    return unpack_hold(Frame(RequestCode.HOLD_CLIENT, 0, ext={"client": said, "ms": said}))
 
 
 def json_frame(data: bytes) -> object:
