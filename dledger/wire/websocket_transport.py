@@ -92,7 +92,7 @@ class WebSocketTransport:
             await self.stop()
             raise
         self._dialler.open()
-        self._look_for_unfinished()
+        self._look_at_links()
         for link in self._links.values():
             self._dial(link)
 
@@ -260,16 +260,22 @@ class WebSocketTransport:
         link.reader = MessageReader.put_before_protocol(transport, size_max, received)
         return transport
 
-    def _look_for_unfinished(self) -> None:
-        """Breaks links on which a message was begun and is not whole in time. Looks now and then: a
-        timer for each message would cost more than the message."""
+    def _look_at_links(self) -> None:
+        """Breaks links on which a message was begun and is not whole in time, and those of revoked
+        certificates. Looks now and then: a timer for each message would cost more than it."""
         seconds = self._limits.message_seconds / LOOKS
-        self._look = asyncio.get_running_loop().call_later(seconds, self._look_for_unfinished)
+        self._look = asyncio.get_running_loop().call_later(seconds, self._look_at_links)
         for link in self._links.values():
             if link.looks_at_same_message() > LOOKS and link.heard is not None:
                 log.error("dropping the link to %s: half a message, and no end of it", link.peer)
                 link.misbehaved = True
                 link.heard.abort()
+            try:
+                for transport in (link.heard, link.socket):
+                    self._admission.certified(transport)
+            except PeerError as error:
+                log.error("dropping the link to %s: %s", link.peer, error, extra=FROM_OUTSIDE)
+                self.reset(link.peer)
 
     async def _ended(self, link: PeerLink, connection: aiohttp.ClientWebSocketResponse) -> None:
         """Returns when it broke or was closed; whatever comes past the messages means the end."""

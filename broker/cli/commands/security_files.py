@@ -113,7 +113,7 @@ def revoke(*, directory: str, nodes: tuple[str, ...], output: Output) -> None:
     if output.document({"file": files.revoked, "serials": serials}):
         return
     print(f"{files.revoked}: {', '.join(serials)}")
-    print("Copy it into the security directory of each node. It counts for the next connection.")
+    print("Copy it into the security directory of each node: it ends their connections, too.")
 
 
 @click.command(

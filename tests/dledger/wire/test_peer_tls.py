@@ -24,7 +24,7 @@ from dledger.wire.peer_identity import Admission, PeerIdentity, identity_of
 from dledger.wire.peer_link import PATH
 from dledger.wire.revoked_certificates import FILE_BYTES_MAX, RevokedCertificates, read_serials
 from dledger.wire.tls_contexts import TlsContexts, TlsFiles
-from dledger.wire.websocket_transport import WebSocketTransport
+from dledger.wire.websocket_transport import LOOKS, WebSocketTransport
 from store.log.entry import EntryKind, build_entry
 from tests.dledger.wire.test_websocket_transport import Recorder, free_ports
 from tests.support.certificates import write_tls_files
@@ -52,7 +52,9 @@ class Peers:
         revoked = RevokedCertificates(str(self.revoked))
         return PeerSecurity(TlsContexts(files), Admission(named(node), required, revoked))
 
-    def transport(self, node: str, security: PeerSecurity | None) -> WebSocketTransport:
+    def transport(
+        self, node: str, security: PeerSecurity | None, *, looks_each: float = 15.0
+    ) -> WebSocketTransport:
         peers = {peer: f"127.0.0.1:{port}" for peer, port in self.ports.items() if peer != node}
         return WebSocketTransport(
             group="g",
@@ -61,7 +63,7 @@ class Peers:
             port=self.ports[node],
             peers=peers,
             security=security,
-            limits=PeerLimits(greeting_seconds=1),
+            limits=PeerLimits(greeting_seconds=1, message_seconds=LOOKS * looks_each),
         )
 
     def security(
@@ -200,6 +202,36 @@ async def test_a_certificate_that_is_revoked_is_refused_and_a_new_one_is_not(
     b = peers.transport("n1", peers.secured(renewed, "n1", required=True))
     async with running(a, b) as (heard_a, _heard_b):
         assert await heard_a.next() == ("connected", "n1", None)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_connection_that_stands_ends_when_its_certificate_is_revoked(
+    peers: Peers, loop: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without a restart; one side that looks at the list is enough."""
+
+    async def scenario() -> None:
+        a = peers.transport("n0", peers.security("n0", "enforcing"), looks_each=0.05)
+        b = peers.transport("n1", peers.security("n1", "enforcing"))
+        async with running(a, b) as (heard_a, heard_b):
+            assert await heard_a.next() == ("connected", "n1", None)
+            assert await heard_b.next() == ("connected", "n0", None)
+            peers.revoked.write_text("0A  # of somebody else\n")
+            await asyncio.sleep(QUIET_SECONDS)
+            assert heard_a.events.empty()
+            peers.revoked.write_text(f"{serial_of(str(peers.directory / 'n1/node.pem'))}\n")
+            assert await heard_a.next() == ("lost", "n1", None)
+            assert await heard_b.next() == ("lost", "n0", None)
+            await asyncio.sleep(QUIET_SECONDS)
+            assert heard_a.events.empty()  # nor does it come back
+            a.send("n1", Heartbeat(9, 9))
+            await asyncio.sleep(QUIET_SECONDS)
+            assert heard_b.events.empty()
+
+    with caplog.at_level(logging.ERROR):
+        run_on(loop, scenario())
+    assert "dropping the link to n1: the certificate" in caplog.text
+    assert "Traceback" not in caplog.text
 
 
 def test_a_list_that_cannot_be_read_leaves_what_was_read_before(
