@@ -13,7 +13,7 @@ import orjson
 
 from broker.bench.grpc_load import BATCH, ECHO, RECEIVE, SEND, GrpcJob
 from broker.bench.jobs import FillJob, LoadShape, ProduceJob
-from broker.bench.results import Round, Summary, summarise
+from broker.bench.results import Round
 from broker.bench.worker_client import LoadClient, LoadError
 
 _PROGRAM = (sys.executable, "-m", "broker.bench.grpc_load")
@@ -35,7 +35,7 @@ def measure_grpc(
     send: ProduceJob,
     new_topic: Callable[[], str],
     tell: Callable[[str], None],
-) -> list[Summary]:
+) -> dict[str, list[Round]]:
     """Single sends by remoting (``send``) and by gRPC, as many under way; receptions by gRPC, each
     with its acknowledgement; and calls of a server that does nothing.
 
@@ -44,7 +44,7 @@ def measure_grpc(
     in_flight = send.shape.in_flight
     remoting = f"remoting: send, {in_flight} in flight"
     tell(remoting)
-    found = [summarise(remoting, client.measure(send))]
+    found = {remoting: client.measure(send)}
     job = GrpcJob(
         SEND,
         place.target,
@@ -58,18 +58,18 @@ def measure_grpc(
     )
     name = f"gRPC: send, {in_flight} in flight"
     tell(name)
-    found.append(summarise(name, _rounds(job)))
+    found[name] = _rounds(job)
     topic = new_topic()
     client.fill(FillJob((topic,), send.size, FILLED, LoadShape(128, 4)))
     name = f"gRPC: receive and ack, {BATCH} at a time"
     tell(name)
     receive = replace(job, what=RECEIVE, topic=topic, in_flight=_RECEIVERS, warm_up_seconds=0.5)
-    found.append(summarise(name, _rounds(receive)))
+    found[name] = _rounds(receive)
     name = f"bare grpcio: the same calls, {in_flight} in flight"
     tell(name)
     with _echo() as (port, pid):
         bare = replace(job, what=ECHO, target=f"127.0.0.1:{port}", pids=(pid,))
-        found.append(summarise(name, _rounds(bare)))
+        found[name] = _rounds(bare)
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from types import TracebackType
@@ -19,6 +20,7 @@ from broker.bench.jobs import (
     encode_job,
 )
 from broker.bench.results import Round
+from broker.security.credentials import PROFILE_VARIABLE
 
 
 class LoadError(Exception):
@@ -26,13 +28,15 @@ class LoadError(Exception):
 
 
 class LoadClient:
-    """One worker process; a context manager that ends it."""
+    """One worker process; a context manager that ends it. Without a ``profile`` it is known as the
+    environment says."""
 
-    def __init__(self, name_servers: str) -> None:
+    def __init__(self, name_servers: str, profile: str = "") -> None:
         process = subprocess.Popen(
             [sys.executable, "-m", "broker.bench.worker", name_servers],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            env={**os.environ, PROFILE_VARIABLE: profile} if profile else None,
         )
         if process.stdin is None or process.stdout is None:
             raise LoadError("the process that makes the load has no pipes")

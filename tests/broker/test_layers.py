@@ -103,7 +103,7 @@ ROOMS: dict[str, frozenset[str]] = {
         "client/__init__": "client client/consumer client/producer security",
         "bench": (
             "client client/consumer client/producer filter grpc/protocol remoting"
-            " remoting/protocol system"
+            " remoting/protocol security system"
         ),
         # The command line.
         "cli/terminal": "client delivery remoting/protocol security system topics_and_groups",
@@ -124,7 +124,9 @@ ROOMS: dict[str, frozenset[str]] = {
             " metrics remoting/protocol topics_and_groups"
         ),
         "console": "admin cli/terminal console/actions console/pages console/visits context http",
-        "cli/local_cluster": "cluster_admin cli/terminal config remoting/protocol system",
+        "cli/local_cluster": (
+            "certificates cluster_admin cli/terminal config remoting/protocol system"
+        ),
         "cli/benchmark": "bench cli/local_cluster cli/terminal cluster_admin",
         "cli/backup": "admin cluster_admin cli/local_cluster cli/terminal config",
         "cli/mirror": "cli/terminal client client/producer cluster_admin remoting/protocol",

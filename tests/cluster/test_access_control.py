@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -141,6 +144,39 @@ def no_key_is_readable(cluster: RunningCluster, *keys: str) -> None:
         if path.is_file() and path.suffix != ".toml":
             data = path.read_bytes()
             assert not any(key.encode() in data for key in keys), path
+
+
+def test_what_security_costs_is_measured_beside_the_same_without(tmp_path: Path) -> None:
+    """On clusters of its own: the keys in the environment are those of another."""
+    bench = [sys.executable, "-m", "broker", "bench", "produce", "--secured", "--json"]
+    few = ("--batch", "16", "--seconds", "0.2", "--rounds", "2", "--dir", str(tmp_path))
+    done = subprocess.run(
+        [*bench, *few],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "DLEDGER_PROFILE": str(tmp_path / "another.toml")},
+    )
+    report = json.loads(done.stdout)
+    (name,) = report["ratios"]
+    for measured, secured in (("cluster", True), ("baseline", False)):
+        assert report[measured]["secured"] is secured
+        assert report[measured]["nodes"] == 3
+        (workload,) = report[measured]["workloads"]
+        assert workload["name"] == name
+        assert workload["server_cpu_seconds_per_100k"] > 0
+        assert workload["client_cpu_seconds_per_100k"] > 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_a_cluster_of_its_own_is_measured_secured() -> None:
+    bench = [sys.executable, "-m", "broker", "bench"]
+    for words in (("failover",), ("produce", "--namesrv", "127.0.0.1:1")):
+        done = subprocess.run(
+            [*bench, *words, "--secured"], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 2
+        assert "--secured is for produce and consume" in done.stderr
 
 
 def test_a_secured_cluster_starts_for_who_has_its_files(

@@ -10,7 +10,6 @@ from broker.bench.jobs import ConnectionsJob, FillJob, LoadShape, ProduceJob, Re
 from broker.bench.process_usage import memory_bytes
 from broker.bench.results import Round, summarise
 from broker.cli.benchmark.measured import Bench, say
-from broker.cluster_admin.admin_client import run_admin
 
 WARM_UP_SECONDS = 0.5
 SINGLE = LoadShape(1, 256)
@@ -63,7 +62,7 @@ def _groups(bench: Bench, count: int) -> list[Round]:
 
 def _connections(bench: Bench, count: int) -> list[Round]:
     topic, empty = bench.new_topic(), bench.new_topic(queues=1)
-    (leader,) = run_admin(bench.namesrv, lambda admin: admin.masters()).values()
+    (leader,) = bench.ask(lambda admin: admin.masters()).values()
     bench.client.hold_connections(ConnectionsJob(leader, empty, count))
     rounds = bench.client.measure(_produce(bench, (topic,), bench.request.size, SINGLE))
     bench.client.hold_connections(ConnectionsJob(leader, empty, 0))

@@ -7,7 +7,6 @@ from broker.bench.jobs import LoadShape, ProduceJob
 from broker.bench.worker_client import LoadError
 from broker.cli.benchmark.measured import Bench, say
 from broker.cli.benchmark.rates import WARM_UP_SECONDS
-from broker.cluster_admin.admin_client import run_admin
 from broker.cluster_admin.cluster_view import view_groups
 
 IN_FLIGHT = 32
@@ -15,7 +14,7 @@ IN_FLIGHT = 32
 
 def measure_grpc_rates(bench: Bench) -> None:
     """Sends by both protocols in one run, receptions with acknowledgements, and bare calls."""
-    nodes = [node for group in run_admin(bench.namesrv, view_groups) for node in group.nodes]
+    nodes = [node for group in bench.ask(view_groups) for node in group.nodes]
     leaders = [node.grpc for node in nodes if node.role == "leader" and node.grpc is not None]
     if len(leaders) != 1:
         raise LoadError("the cluster must have one group, whose leader serves gRPC")
@@ -30,6 +29,6 @@ def measure_grpc_rates(bench: Bench) -> None:
         bench.pids,
     )
     place = GrpcPlace(leaders[0], bench.pids)
-    bench.measured.workloads += measure_grpc(bench.client, place, job, lambda: topics[1], say)
+    bench.measured.add(measure_grpc(bench.client, place, job, lambda: topics[1], say))
     for topic in topics:
         bench.delete_topic(topic)

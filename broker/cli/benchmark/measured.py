@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from broker.bench.failover import FailoverResult
 from broker.bench.growth import Curve
 from broker.bench.jobs import LoadShape
-from broker.bench.results import Summary
+from broker.bench.results import Round, Summary, summarise
 from broker.bench.worker_client import LoadClient
 from broker.cli.local_cluster.local_cluster import LocalCluster
+from broker.cli.local_cluster.readiness import own_admin
 from broker.cli.local_cluster.temporary_cluster import server_pids
 from broker.cli.terminal.options import DEFAULT_CLUSTER
-from broker.cluster_admin.admin_client import run_admin
+from broker.cluster_admin.admin_client import AdminClient, run_admin
 from broker.cluster_admin.topics import create_topic, delete_topic
 
 LOAD_SHAPES = (LoadShape(128, 4), LoadShape(1, 1), LoadShape(1, 32), LoadShape(1, 256))
 QUEUES = 8
+
+T = TypeVar("T")
 
 
 def say(what: str) -> None:
@@ -44,6 +47,7 @@ class Request:
     namesrv: str | None
     directory: Path | None
     full: bool
+    secured: bool = False
 
     @property
     def shapes(self) -> Sequence[LoadShape]:
@@ -59,7 +63,10 @@ class Measured:
     """The results of one cluster."""
 
     nodes: int
-    workloads: list[Summary] = field(default_factory=list)
+    secured: bool = False
+    """With TLS on all ports, those of peers too, and access control."""
+    rounds: dict[str, list[Round]] = field(default_factory=dict)
+    """Of each workload, by its name."""
     floor: list[Summary] = field(default_factory=list)
     """Of workloads, by the same names: the bytes alone."""
     failover: FailoverResult | None = None
@@ -67,9 +74,25 @@ class Measured:
     memory_bytes: int | None = None
     """Of all servers, after the workloads."""
 
+    @property
+    def title(self) -> str:
+        """What was measured, for people."""
+        nodes = f"{self.nodes} node{'s' if self.nodes > 1 else ''}"
+        return f"{nodes}, secured" if self.secured else nodes
+
+    @property
+    def workloads(self) -> list[Summary]:
+        return [summarise(name, rounds) for name, rounds in self.rounds.items()]
+
+    def add(self, rounds: Mapping[str, Sequence[Round]]) -> None:
+        """More rounds of workloads."""
+        for name, more in rounds.items():
+            self.rounds.setdefault(name, []).extend(more)
+
     def to_json(self) -> dict[str, Any]:
         return {
             "nodes": self.nodes,
+            "secured": self.secured,
             "workloads": [summary.to_json() for summary in self.workloads],
             "floor": [summary.to_json() for summary in self.floor],
             "failover": None if self.failover is None else self.failover.to_json(),
@@ -98,19 +121,27 @@ class Bench:
 
     @property
     def prefix(self) -> str:
-        return f"{self.measured.nodes} node{'s' if self.measured.nodes > 1 else ''}"
+        return self.measured.title
+
+    def ask(self, work: Callable[[AdminClient], Awaitable[T]]) -> T:
+        """Runs ``work``, as an admin of the cluster if it is our own."""
+        return run_admin(self.namesrv, work, admin_of(self.own) if self.own else "")
 
     def new_topic(self, queues: int = QUEUES) -> str:
         """A new topic, so that those of a running cluster stay as they are."""
         topic = f"dledger-bench-{Random().getrandbits(40):010x}"
-        run_admin(
-            self.namesrv,
+        self.ask(
             lambda admin: create_topic(
                 admin, topic, queues=queues, broker=None, cluster=DEFAULT_CLUSTER
-            ),
+            )
         )
         return topic
 
     def delete_topic(self, topic: str) -> None:
         """With all its messages."""
-        run_admin(self.namesrv, lambda admin: delete_topic(admin, topic))
+        self.ask(lambda admin: delete_topic(admin, topic))
+
+
+def admin_of(cluster: LocalCluster) -> str:
+    """The profile of its first admin; an empty string where it is not secured."""
+    return own_admin(next(iter(cluster.nodes.values())).config)

@@ -40,7 +40,7 @@ def measure_rates(bench: Bench) -> None:
             request.rounds,
             bench.pids,
         )
-        bench.measured.workloads.append(summarise(shape.name, bench.client.measure(job)))
+        bench.measured.add({shape.name: bench.client.measure(job)})
     bench.measured.memory_bytes = memory_bytes(bench.pids)
     bench.delete_topic(topic)
 
@@ -104,5 +104,5 @@ def _replay(bench: Bench, shape: LoadShape, count: int, name: str, readers: int)
         ),
     ):
         say(f"{bench.prefix}: {title}")
-        bench.measured.workloads.append(summarise(title, bench.client.measure(job)))
+        bench.measured.add({title: bench.client.measure(job)})
     bench.delete_topic(topic)

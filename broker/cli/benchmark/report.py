@@ -31,7 +31,7 @@ def print_measured(measured: Measured, baseline: Measured | None) -> None:
     """All that was measured on one cluster and, in the same run, on a single node."""
     for each in (measured, baseline):
         if each is not None and each.workloads:
-            print(f"{each.nodes} node{'s' if each.nodes > 1 else ''}")
+            print(each.title)
             _print_workloads(each.workloads)
             if each.memory_bytes is not None:
                 print(f"memory of all servers: {each.memory_bytes / MIB:,.0f} MiB")
@@ -46,13 +46,32 @@ def print_measured(measured: Measured, baseline: Measured | None) -> None:
             rate = summary.messages_per_second / floor.messages_per_second
             cpu = summary.cpu_seconds_per_100k / floor.cpu_seconds_per_100k
             print(f"achieved / floor, {summary.name}: {rate:.2f}, CPU time {cpu:.1f} times")
-    if baseline is not None:
+    if baseline is not None and measured.secured:
+        _print_cost(measured, baseline)
+    elif baseline is not None:
         for name, ratio in ratios(measured.workloads, baseline.workloads).items():
             print(f"replicated / unreplicated, {name}: {ratio:.2f}")
     if measured.failover is not None:
         _print_failover(measured.failover)
     for curve in measured.growth:
         _print_curve(curve)
+
+
+def _print_cost(secured: Measured, without: Measured) -> None:
+    rates = ratios(secured.workloads, without.workloads)
+    before = {each.name: each for each in without.workloads}
+    for each in secured.workloads:
+        servers, client = (
+            after / ago
+            for after, ago in (
+                (each.server_cpu_seconds_per_100k, before[each.name].server_cpu_seconds_per_100k),
+                (each.client_cpu_seconds_per_100k, before[each.name].client_cpu_seconds_per_100k),
+            )
+        )
+        print(
+            f"secured / without, {each.name}: rate {rates[each.name]:.2f}, "
+            f"CPU time of servers {servers:.2f} times, of the client {client:.2f} times"
+        )
 
 
 def _print_failover(failover: FailoverResult) -> None:

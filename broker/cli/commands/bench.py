@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
@@ -14,14 +14,14 @@ from broker.bench.worker_client import LoadClient, LoadError
 from broker.cli.benchmark.failovers import measure_failovers, restart_ms
 from broker.cli.benchmark.growth import CURVES, Growth, measure_curve
 from broker.cli.benchmark.grpc_rates import measure_grpc_rates
-from broker.cli.benchmark.measured import Bench, Measured, Request, say
+from broker.cli.benchmark.measured import Bench, Measured, Request, admin_of, say
 from broker.cli.benchmark.rates import measure_floor, measure_rates, measure_replays
 from broker.cli.benchmark.report import print_measured, ratios
 from broker.cli.local_cluster.temporary_cluster import temporary_cluster
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.name_arguments import name_servers
 from broker.cli.terminal.numbers import COUNT, seconds
-from broker.cli.terminal.options import DIRECTORY, json_option
+from broker.cli.terminal.options import DIRECTORY, json_option, profile_in_environment
 from broker.cli.terminal.output import Output
 from broker.cli.terminal.program import Command
 from broker.cli.terminal.signals import interrupt_on_ending
@@ -36,6 +36,7 @@ EXAMPLES = """\
   dledger bench produce --batch 128 --inflight 4 --seconds 5
   dledger bench produce --namesrv 127.0.0.1:9876        a cluster that runs already
   dledger bench failover --json
+  dledger bench produce --secured     with TLS and access control, beside without
   dledger bench grpc                  RocketMQ 5's protocol beside 4.x's, and grpcio alone
 """
 
@@ -117,15 +118,27 @@ def _seconds(text: str) -> float:
 @click.option(
     "--full", is_flag=True, help="Growth too with `all`, and its curves by one decade more."
 )
+@click.option(
+    "--secured",
+    is_flag=True,
+    help="Beside the same without: TLS on all ports, those of peers too, and access control.",
+)
 @json_option
 def command(*, output: Output, **options: Any) -> None:
     args = Request(**options)
     if args.namesrv and args.what in OWN_ONLY:
         raise UsageError(f"{args.what} needs a cluster of its own: leave --namesrv out")
+    if args.secured and (args.namesrv or args.what in OWN_ONLY):
+        raise UsageError("--secured is for produce and consume, on clusters of its own")
+    if not args.namesrv:  # a cluster of its own is not that of which the environment has the keys
+        click.get_current_context().with_resource(profile_in_environment(""))
     interrupt_on_ending()
     try:
         if args.namesrv:
             measured, baseline = _measure_running(args, args.namesrv), None
+        elif args.secured:
+            measured, baseline = Measured(REPLICAS, secured=True), Measured(REPLICAS)
+            _measure_in_turn(args, measured, baseline)
         else:
             measured = Measured(REPLICAS)
             baseline = None if args.what in OWN_ONLY else Measured(1)
@@ -165,6 +178,18 @@ def _measure_own(args: Request, measured: Measured, baseline: Measured | None) -
                     workload.measure(bench)
 
 
+def _measure_in_turn(args: Request, *each_of: Measured) -> None:
+    """A round on each cluster, and again: what else the machine does falls on all of them."""
+    once = replace(args, rounds=1)
+    with ExitStack() as running:
+        benches = [running.enter_context(_own_cluster(once, each)) for each in each_of]
+        for _ in range(args.rounds):
+            for workload in _workloads(args):
+                for bench in benches:
+                    if not workload.needs_replicas:
+                        workload.measure(bench)
+
+
 def _workloads(args: Request) -> list[Workload]:
     return [each for each in WORKLOADS if args.what in {each.part, ALL}]
 
@@ -175,10 +200,12 @@ def _curves(args: Request) -> Sequence[Growth]:
 
 @contextmanager
 def _own_cluster(args: Request, measured: Measured) -> Iterator[Bench]:
-    say(f"starting {measured.nodes} node{'s' if measured.nodes > 1 else ''}")
-    with temporary_cluster(args.directory, measured.nodes, args.flush) as cluster:
+    say(f"starting {measured.title}")
+    with temporary_cluster(
+        args.directory, measured.nodes, args.flush, secured=measured.secured
+    ) as cluster:
         namesrv = str(cluster.namesrv)
-        with LoadClient(namesrv) as client:
+        with LoadClient(namesrv, admin_of(cluster)) as client:
             yield Bench(args, namesrv, client, measured, cluster)
 
 

@@ -11,12 +11,16 @@ from broker.cli.local_cluster.local_cluster import LocalCluster, design_cluster
 from broker.cli.local_cluster.managed_processes import end_processes
 from broker.cli.local_cluster.port_layout import Ports
 from broker.cli.local_cluster.readiness import wait_until_serving
+from broker.cli.local_cluster.secured_cluster import secure
 from broker.cli.terminal.command_error import UsageError
 
 
 @contextmanager
-def temporary_cluster(parent: Path | None, nodes: int, flush: str) -> Iterator[LocalCluster]:
-    """One group of ``nodes`` brokers that serves; afterwards nothing is left of it.
+def temporary_cluster(
+    parent: Path | None, nodes: int, flush: str, *, secured: bool = False
+) -> Iterator[LocalCluster]:
+    """One group of ``nodes`` brokers that serves; afterwards nothing is left of it. ``secured``
+    says whether it has TLS and access control, all of them enforcing.
 
     Raises :class:`UsageError` if ``parent`` cannot be used.
     """
@@ -30,7 +34,10 @@ def temporary_cluster(parent: Path | None, nodes: int, flush: str) -> Iterator[L
     with temporary as directory:
         cluster = design_cluster(
             Path(directory), nodes=nodes, flush=flush, ports=Ports(namesrv=0, remoting=0, http=0)
-        ).write()
+        )
+        if secured:
+            cluster = secure(cluster)
+        cluster.write()
         try:
             cluster.start()
             wait_until_serving(cluster)

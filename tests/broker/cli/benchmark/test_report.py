@@ -7,13 +7,19 @@ import pytest
 from broker.bench.failover import FailoverResult
 from broker.bench.growth import Curve, Point
 from broker.bench.jobs import LoadShape
-from broker.bench.results import Summary
+from broker.bench.results import Round, Summary
 from broker.cli.benchmark.measured import LOAD_SHAPES, Measured, Request
 from broker.cli.benchmark.report import print_measured, ratios
 
 
 def summary(name: str, rate: float, cpu: float, written: float | None = None) -> Summary:
     return Summary(name, rate, rate, rate, None, None, cpu, 0.0, written)
+
+
+def round_of(rate: int, servers: float, client: float = 0.1, written: int = 0) -> Round:
+    """CPU seconds are of 100,000 messages."""
+    share = rate / 100_000
+    return Round(rate, 1.0, client * share, servers * share, None, None, rate, written)
 
 
 def test_only_workloads_of_both_are_compared() -> None:
@@ -25,13 +31,13 @@ def test_every_result_stands_beside_its_baseline(capsys: pytest.CaptureFixture[s
     points = [Point(10, summary("10", 9.0, 2.0), 1 << 20), Point(100, summary("100", 8.0, 3.0), 0)]
     measured = Measured(
         3,
-        workloads=[summary("batches", 300.0, 1.2, 3.9)],
+        rounds={"batches": [round_of(300, 1.1, written=1170)]},
         floor=[summary("batches", 400.0, 0.6)],
         failover=FailoverResult([80.0], [400.0, 500.0, 450.0], [250.0]),
         growth=[Curve("queues in use", points)],
         memory_bytes=300 << 20,
     )
-    print_measured(measured, Measured(1, workloads=[summary("batches", 600.0, 0.5)]))
+    print_measured(measured, Measured(1, rounds={"batches": [round_of(600, 0.5)]}))
 
     said = capsys.readouterr().out
     assert "achieved / floor, batches: 0.75, CPU time 2.0 times" in said
@@ -40,6 +46,22 @@ def test_every_result_stands_beside_its_baseline(capsys: pytest.CaptureFixture[s
     assert "leader silent, to the next acknowledgement: median 450 ms (400 500 450)" in said
     assert "queues in use: at most 1.50 times the CPU time for a message" in said
     assert " 3.90" in said
+
+
+def test_what_security_costs_is_told_of_medians(capsys: pytest.CaptureFixture[str]) -> None:
+    secured, without = Measured(3, secured=True), Measured(3)
+    for servers in (1.0, 9.0, 1.5):
+        secured.add({"singles": [round_of(450, 2 * servers, client=0.3)]})
+        without.add({"singles": [round_of(500, servers, client=0.2)]})
+    print_measured(secured, without)
+
+    said = capsys.readouterr().out
+    assert "3 nodes, secured\n" in said
+    assert (
+        "secured / without, singles: rate 0.90, "
+        "CPU time of servers 2.00 times, of the client 1.50 times"
+    ) in said
+    assert "unreplicated" not in said
 
 
 @pytest.mark.parametrize(
