@@ -16,7 +16,13 @@ from typing import NamedTuple
 from broker.client.config import ConsumerConfig
 from broker.client.consumer.consumer_requests import ConsumerRequests
 from broker.client.consumer.queue_assignment import allocate
-from broker.client.errors import NOT_YET, ClientError, Failure, NoLeaderError
+from broker.client.errors import (
+    NOT_YET,
+    AccessDeniedError,
+    ClientError,
+    Failure,
+    NoLeaderError,
+)
 from broker.client.message import MessageQueue
 from broker.client.route.route_cache import Routes
 from broker.filter.subscription import Subscription
@@ -75,6 +81,9 @@ class GroupMembership:
         self._assign = assign
         self._heartbeat_sent: dict[str, float] = {}
         """Leaders that know this client, and since when (the latest heartbeat)."""
+        self._denied: AccessDeniedError | None = None
+        """Why a leader takes no heartbeat of this account: the group then has no member, which is
+        all that other requests would tell."""
         self._assigned = False
         self.obstacle: Failure | None = ClientError(NOT_YET)
         """The reason why this client has no first share of the queues; None once it has had one."""
@@ -168,7 +177,10 @@ class GroupMembership:
             except (CallError, ClientError) as error:
                 logger.debug("heartbeat to %s: %s", address, error)
                 self._heartbeat_sent.pop(address, None)
+                if isinstance(error, AccessDeniedError):
+                    self._denied = error
                 continue
+            self._denied = None
             self._heartbeat_sent[address] = self._loop.time()
             if last is None and self._assigned:
                 self._settled_at = self._loop.time() + self._config.settle_seconds
@@ -187,7 +199,7 @@ class GroupMembership:
             try:
                 share = await self._share(topic)
             except (CallError, ClientError) as error:
-                self._complain(error)
+                self._complain(self._denied or error)
                 culprit = error.broker if isinstance(error, NoLeaderError) else topic
                 await self._routes.recover(topic, culprit)
                 self.rebalance_soon()

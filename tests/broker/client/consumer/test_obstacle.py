@@ -9,10 +9,14 @@ import pytest
 from broker.client.consumer.consumer import Consumer
 from broker.client.errors import (
     NOT_YET,
+    AccessDeniedError,
     NameServersUnreachableError,
     NoLeaderError,
     TopicNotFoundError,
 )
+from broker.remoting.connection import Connection
+from broker.remoting.protocol.codes import RequestCode, ResponseCode
+from broker.remoting.protocol.frame import Frame
 from tests.broker.client.fake_cluster import NAME_SERVER, Cluster
 from tests.support.virtual_network import NetworkedLoop
 
@@ -75,6 +79,27 @@ async def test_a_nameserver_that_is_gone_is(loop: NetworkedLoop) -> None:
     async with Consumer(NAME_SERVER, "G", {"T": "*"}) as consumer:
         await asyncio.sleep(3)
         assert isinstance(consumer.obstacle, NameServersUnreachableError)
+    await cluster.close()
+
+
+async def test_a_permission_that_is_missing_is_and_not_that_the_group_has_no_member(
+    loop: NetworkedLoop, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = Cluster(loop)
+    cluster.topics["T"] = 1
+    broker, *_ = await cluster.start()
+
+    def deny(connection: Connection, request: Frame) -> None:
+        connection.respond(request, ResponseCode.SYSTEM_ERROR, "AclException: no permission SUB")
+
+    broker.overrides[RequestCode.HEART_BEAT] = deny
+    async with Consumer(NAME_SERVER, "G", {"T": "*"}) as consumer:
+        await asyncio.sleep(5)
+        assert isinstance(consumer.obstacle, AccessDeniedError)
+        assert "no permission SUB" in caplog.text
+        broker.overrides.clear()
+        await asyncio.sleep(5)
+        assert consumer.obstacle is None
     await cluster.close()
 
 
