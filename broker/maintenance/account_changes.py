@@ -33,6 +33,7 @@ from broker.security.accounts import (
     AccountError,
     check_access_key,
     check_secret_key,
+    has_accounts,
     pack_white_list,
     unpack_account,
 )
@@ -120,7 +121,7 @@ class AccountChanges:
 
     def _look(self, first: Credentials) -> None:
         self._timer = None
-        if any(name != WHITE_LIST for name in self._state().access):
+        if has_accounts(self._state().access):
             return
         self._timer = self._loop.call_later(LOOK_SECONDS, self._look, first)
         if not self._busy and self._features.known_by_all(ACCESS_CONTROL):
@@ -177,6 +178,10 @@ class AccountChanges:
         if access_key == CLUSTER_ACCESS_KEY:
             raise RefusedError(f"{access_key} is the name of the cluster's servers")
         table = self._state().access
+        first = self._first_admin
+        if first is not None and access_key != first.access_key and not has_accounts(table):
+            # From the first account in the log on, admin.toml does not count.
+            raise UnavailableError("the account of admin.toml is not in the log yet")
         definition = table.get(access_key)
         if definition is None:
             if len(table) >= STATE.accounts_max:
@@ -186,7 +191,10 @@ class AccountChanges:
             account = Account(access_key, b"")
         else:
             account = unpack_account(access_key, definition)
-        account = self._changed(account, fields)
+        changed = self._changed(account, fields)
+        if account.admin and not changed.admin:
+            self._check_not_last_admin(access_key)
+        account = changed
         return PutAccess(access_key, replace(account, changed_ms=self._wall_clock()).pack())
 
     def _changed(self, account: Account, fields: Mapping[str, str]) -> Account:
@@ -217,7 +225,18 @@ class AccountChanges:
     def _removal(self, access_key: str) -> PutAccess:
         if access_key == WHITE_LIST or access_key not in self._state().access:
             raise RefusedError(f"there is no account {access_key}")
+        if unpack_account(access_key, self._state().access[access_key]).admin:
+            self._check_not_last_admin(access_key)
         return PutAccess(access_key, b"")
+
+    def _check_not_last_admin(self, access_key: str) -> None:
+        accounts = self._state().access.items()
+        if not any(
+            unpack_account(name, definition).admin
+            for name, definition in accounts
+            if name not in {WHITE_LIST, access_key}
+        ):
+            raise RefusedError(f"{access_key} is the last admin: make another one before")
 
     def _white_list_command(self, text: str) -> PutAccess:
         patterns = split_white_list(text)

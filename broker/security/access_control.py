@@ -1,9 +1,10 @@
 """Access control of one server: who asks, and whether that may be done.
 
 Each wire asks in one place, before a request is handled. The accounts are those that this node has
-applied. While none of that name is there, the account of the server's own ``admin.toml`` counts. So
-a cluster can be given its first accounts, and a NameServer, which has none, knows an admin. Whoever
-signs with the cluster's secret is trusted.
+applied. While there is none at all, the account of the server's own ``admin.toml`` counts. So a
+cluster can be given its first accounts, and a NameServer, which has none, knows an admin. Rejected:
+while there is none of that name; whoever removes that account would open the door for its old key.
+Whoever signs with the cluster's secret is trusted.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from broker.security.accounts import (
     WHITE_LIST,
     Account,
     AccountError,
+    has_accounts,
     unpack_account,
     unpack_white_list,
 )
@@ -157,7 +159,7 @@ class AccessControl:
             return None
         definition = self._table().get(caller.name)
         if definition is None:
-            return self._secrets.admin
+            return self._local_admin(caller.name)
         secret_key = self._open(caller.name, definition).secret_key
         return Credentials(caller.name, secret_key.decode())
 
@@ -177,8 +179,8 @@ class AccessControl:
         definition = self._table().get(access_key) if access_key != WHITE_LIST else None
         if definition is None:
             self._known.pop(access_key, None)
-            local = self._secrets.admin
-            if local is not None and local.access_key == access_key:
+            local = self._local_admin(access_key)
+            if local is not None:
                 return local.secret_key.encode(), Account(access_key, b"", admin=True)
             raise UnauthenticatedError(f"there is no account {quoted(access_key)}")
         known = self._known.get(access_key)
@@ -187,6 +189,12 @@ class AccessControl:
         if any(matches(pattern, host) for pattern in known.white_list):
             return Caller(access_key, known.account)
         return known.secret_key, known.account
+
+    def _local_admin(self, access_key: str) -> Credentials | None:
+        """The account of ``admin.toml``, if it has that name and counts."""
+        local = self._secrets.admin
+        is_it = local is not None and local.access_key == access_key
+        return local if is_it and not has_accounts(self._table()) else None
 
     def _open(self, access_key: str, definition: bytes) -> _Known:
         try:

@@ -96,6 +96,11 @@ def pack_white_list(patterns: Iterable[str], changed_ms: int) -> bytes:
     return packed
 
 
+def has_accounts(table: Iterable[str]) -> bool:
+    """Whether any of these names is that of an account."""
+    return any(name != WHITE_LIST for name in table)
+
+
 def unpack_white_list(definition: bytes | None) -> tuple[list[str], int]:
     """Patterns and time of change. Raises :class:`AccountError`."""
     if definition is None:

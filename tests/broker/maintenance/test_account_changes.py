@@ -93,6 +93,8 @@ async def test_a_leader_writes_the_first_account_once_all_members_know_it(
         changes.leadership_changed(serving=True)
         await asyncio.sleep(5)
         assert not context.machine.state.access
+    with pytest.raises(UnavailableError, match="not in the log yet"):
+        await put(broker, "reader-123", FIELDS)  # from then on the file would not count
     await asyncio.sleep(2)
     assert list(context.machine.state.access) == [ADMIN.access_key]
 

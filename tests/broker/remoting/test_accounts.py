@@ -139,6 +139,37 @@ async def test_the_first_admin_is_written_to_the_log_and_rotated_there(
         await admin.close()
 
 
+async def test_a_first_admin_that_is_removed_does_not_come_back_by_its_file(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    """``admin.toml`` still has its key, which somebody else may know."""
+    remove, version = RequestCode.DELETE_ACL_CONFIG, RequestCode.GET_BROKER_CLUSTER_ACL_INFO
+    async with running_broker(loop, tmp_path, **guarded()) as broker:
+        await put_account(broker, "second-admin", secretKey="another-secret", admin="true")
+        second = broker.client_of("second-admin", "another-secret")
+        assert (await ask(second, remove, {"accessKey": ADMIN.access_key})).code == 0
+        assert denied(await broker.ask(version))
+        assert (await ask(second, version, {})).code == 0
+        await second.close()
+    async with running_broker(loop, tmp_path, **guarded()) as broker:
+        assert denied(await broker.ask(version))
+        assert list(broker.broker.context.machine.state.access) == ["second-admin"]
+
+
+async def test_the_last_admin_stays_one(broker: SingleBroker) -> None:
+    await put_account(broker, "reader-123", secretKey="reader-secret")
+    name = {"accessKey": ADMIN.access_key}
+    refused = [
+        await broker.ask(RequestCode.DELETE_ACL_CONFIG, name),
+        await put_account(broker, ADMIN.access_key, admin="false"),
+    ]
+    for answer in refused:
+        assert answer.code == 1
+        assert "is the last admin" in (answer.remark or "")
+    await put_account(broker, "reader-123", admin="true")
+    assert (await put_account(broker, ADMIN.access_key, admin="false")).code == 0
+
+
 async def test_no_file_of_a_node_has_a_secret_key(loop: NetworkedLoop, tmp_path: Path) -> None:
     async with running_broker(loop, tmp_path, **guarded()) as broker:
         await put_account(broker, "reader-123", secretKey="reader-secret")
