@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from broker.config.node_config import NAME
-from broker.config.security_config import SECURITY_OFF, SECURITY_SETTINGS, SecurityConfig
+from broker.config.security_config import OFF, SECURITY_OFF, SECURITY_SETTINGS, SecurityConfig
 from broker.config.setting import Allowed, between, one_of, section, setting
 from broker.system.log_lines import FORMATS, LEVELS
 from broker.system.server_log import LogSettings
@@ -55,7 +55,8 @@ class NameServerConfig:
     @property
     def exposed(self) -> bool:
         """Whether others than this machine reach a port that nothing protects."""
-        return not self.security.protects and not is_loopback(self.host)
+        open_to_all = self.security.access_control == OFF
+        return open_to_all and not is_loopback(self.host)
 
     @property
     def logging(self) -> LogSettings:

@@ -329,7 +329,7 @@ class NodeConfig:
     @property
     def exposed(self) -> bool:
         """Whether others than this machine reach a port that nothing protects."""
-        return not self.security.protects and any(
+        return not self.security.knows_others and any(
             not each.is_loopback for each in self.listening.endpoints.values()
         )
 

@@ -85,7 +85,10 @@ def test_a_bad_setting_is_named_with_what_it_may_be(line: str, said: str) -> Non
 ALL_OFF = '[security]\npeers = "off"\ntls = "disabled"\naccess_control = "off"'
 
 
-@pytest.mark.parametrize("line", ["", ALL_OFF])
+TLS_ALONE = '[security]\npeers = "off"\ntls = "enforcing"\naccess_control = "off"'
+
+
+@pytest.mark.parametrize("line", ["", ALL_OFF, TLS_ALONE])
 def test_a_port_that_others_reach_is_refused_in_one_line_that_says_what_to_add(line: str) -> None:
     told = complaint(node_toml(line, "10.0.0.1:10911"))
     number = 8 + line.count("\n")
@@ -111,6 +114,8 @@ def test_a_name_server_refuses_to_listen_for_others_without_the_section(host: st
         parse_name_server_config(f'host = "{host}"', "/d")
     assert parse_name_server_config(f'host = "{host}"\ninsecure = true', "/d").exposed
     assert not parse_name_server_config(f'host = "{host}"\n[security]', "/d").exposed
+    with pytest.raises(ConfigError, match="other machines reach"):
+        parse_name_server_config(f'host = "{host}"\n{TLS_ALONE}', "/d")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.0.1", "::1", "localhost"])
