@@ -179,15 +179,23 @@ def _measure_own(args: Request, measured: Measured, baseline: Measured | None) -
 
 
 def _measure_in_turn(args: Request, *each_of: Measured) -> None:
-    """A round on each cluster, and again: what else the machine does falls on all of them."""
+    """One short round on each cluster, and again: what else the machine does falls on all."""
     once = replace(args, rounds=1)
+    turns: list[tuple[Workload, Request]] = []
+    for workload in _workloads(args):
+        if workload.part == CONSUME:
+            turns.append((workload, once))
+        elif not workload.needs_replicas:
+            shapes = [
+                replace(once, batch=each.batch, inflight=each.in_flight) for each in args.shapes
+            ]
+            turns += [(workload, request) for request in shapes]
     with ExitStack() as running:
-        benches = [running.enter_context(_own_cluster(once, each)) for each in each_of]
+        benches = [running.enter_context(_own_cluster(args, each)) for each in each_of]
         for _ in range(args.rounds):
-            for workload in _workloads(args):
+            for workload, request in turns:
                 for bench in benches:
-                    if not workload.needs_replicas:
-                        workload.measure(bench)
+                    workload.measure(replace(bench, request=request))
 
 
 def _workloads(args: Request) -> list[Workload]:
