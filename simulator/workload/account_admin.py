@@ -14,6 +14,7 @@ from broker.security.credentials import Credentials
 from simulator.hosts.client_host import ClientHost
 from simulator.workload.account_requests import (
     ADMIN,
+    CLUSTER,
     AccountHistory,
     AccountRequest,
     Definition,
@@ -109,9 +110,11 @@ class AccountAdmin(AccountClient):
             if self.rng.random() < REMOVED_SHARE:
                 code, ext = RequestCode.DELETE_ACL_CONFIG, {"accessKey": access_key}
                 asked = self.request(client_host, code, ext, b"", keys=ADMIN)
-                await self.ask(client_host, remoting, asked)
+                done = await self.ask(client_host, remoting, asked)
             else:
-                await self._put(client_host, remoting, access_key, self._drawn(access_key))
+                done = await self._put(client_host, remoting, access_key, self._drawn(access_key))
+            if not done:
+                await self._be_admin(client_host, remoting)
             if self.rng.random() < KEY_VALUE_SHARE:
                 ext = {"namespace": "numbers", "key": "one", "value": "1"}
                 code, address = RequestCode.PUT_KV_CONFIG, self.name_server
@@ -119,10 +122,19 @@ class AccountAdmin(AccountClient):
                 await self.ask(client_host, remoting, asked)
         # An account that was an admin for a while may have changed others; this may be stored late.
         while not self.finished:
+            await self._be_admin(client_host, remoting)
             for place, access_key in enumerate(HOLDERS):
                 definition = Definition(f"last-secret-{place}", False, "PUB|SUB", "SUB")
                 await self._put(client_host, remoting, access_key, definition)
             await asyncio.sleep(0.5)
+
+    async def _be_admin(self, client_host: ClientHost, remoting: RemotingClient) -> None:
+        """Makes its account anew with the cluster's secret: an account that was an admin for a
+        while may have removed it."""
+        ext = Definition(ADMIN.secret_key, True).fields(ADMIN.access_key)
+        code = RequestCode.UPDATE_AND_CREATE_ACL_CONFIG
+        asked = self.request(client_host, code, ext, b"", keys=CLUSTER)
+        await self.ask(client_host, remoting, asked)
 
     def _drawn(self, access_key: str) -> Definition:
         rng, before = self.rng, self.history.keys.get(access_key)
@@ -146,11 +158,11 @@ class AccountAdmin(AccountClient):
         remoting: RemotingClient,
         access_key: str,
         definition: Definition,
-    ) -> None:
+    ) -> bool:
         self.history.keys.setdefault(access_key, []).append(definition.secret_key)
         code, ext = RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, definition.fields(access_key)
         asked = self.request(client_host, code, ext, b"", keys=ADMIN)
-        await self.ask(client_host, remoting, asked)
+        return await self.ask(client_host, remoting, asked)
 
 
 def white_address_of(access_key: str) -> str:

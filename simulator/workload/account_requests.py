@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,9 +18,12 @@ from simulator.hosts.client_host import ClientHost
 REQUEST_SECONDS = 1.5
 
 ADMIN = Credentials("first-admin", "secret-of-the-first-admin")
-"""The account of the servers' ``admin.toml``. Nobody changes it."""
+"""The account of the servers' ``admin.toml``. Nobody gives it another key."""
 
 CLUSTER_SECRET = b"\x05" * 32
+_CLUSTER_KEY = hmac.digest(CLUSTER_SECRET, b"dledger cluster requests", "sha256").hex()
+CLUSTER = Credentials("dledger-cluster", _CLUSTER_KEY)
+"""How servers sign; whoever has the secret may, too."""
 
 
 class Definition(NamedTuple):

@@ -27,6 +27,7 @@ from simulator.engine.violation import Violation
 from simulator.invariants.invariant import Invariant
 from simulator.workload.account_requests import (
     ADMIN,
+    CLUSTER,
     CLUSTER_SECRET,
     AccountHistory,
     AccountListener,
@@ -141,6 +142,8 @@ def may(request: AccountRequest, table: _Table) -> bool:
     """Whether these accounts allow it. The admin of the servers' file counts until the log has an
     account."""
     name = request.ext.get("AccessKey", "")
+    if name == CLUSTER.access_key:
+        return request.ext.get("Signature") == _signature(CLUSTER.secret_key.encode(), request)
     account = table.get(name, FIRST_ADMIN if name == ADMIN.access_key and not table else None)
     if account is None:
         return False
