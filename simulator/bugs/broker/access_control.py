@@ -19,6 +19,7 @@ from broker.remoting.protocol.frame import Frame
 from broker.security.access_control import AccessControl
 from broker.security.accounts import Account
 from broker.security.authorize import DESCRIBE, Access, Action, Caller
+from broker.security.credentials import Credentials
 from broker.security.permissions import Permission
 from broker.security.signature import CALLER_FIELDS, SIGNATURE, is_signed_by
 from broker.state.broker_state import BrokerState
@@ -206,6 +207,16 @@ def one_replica_misses_changes(patch: Patch) -> None:
     )
 
 
+def removed_admin_comes_back(patch: Patch) -> None:
+    """An admin that was removed counts again by the file of the first admin."""
+
+    def named(control: AccessControl, access_key: str) -> Credentials | None:
+        local = control._secrets.admin
+        return local if local is not None and local.access_key == access_key else None
+
+    patch.set(AccessControl, "_local_admin", named)
+
+
 SERVED = "is served, though | is stored in | what no admin has asked for"
 REFUSED = "is refused, though"
 
@@ -236,5 +247,14 @@ BUGS = (
         one_replica_misses_changes,
         f"{REFUSED} | has another state in settings, and says so in time",
         10,
+    ),
+    Bug(
+        "S17x",
+        removed_admin_comes_back,
+        SERVED,
+        60,
+        seconds=20.0,
+        world=ACCOUNTS,
+        kinds=("client pause",),
     ),
 )
