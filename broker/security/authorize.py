@@ -84,6 +84,10 @@ class Caller:
     trusted: bool = False
 
 
+_PUB = (Permission.PUB, Permission.ANY)
+_SUB = (Permission.SUB, Permission.ANY)
+"""What has that permission in it. To look it up takes a tenth of an operation on flags."""
+
 ANONYMOUS = Caller("nobody")
 
 EVERYBODY = Caller("everybody", trusted=True)
@@ -100,20 +104,20 @@ def authorize(caller: Caller, access: Access) -> str:
         return "the request names no account"
     if account.admin or action is Action.DESCRIBE:
         return ""
-    who = quoted(account.access_key)
     if action is Action.CONSUME_ANY:
-        if account.default_topic & Permission.SUB and all(
-            each & Permission.SUB for each in account.topics.values()
-        ):
+        if account.default_topic in _SUB and all(each in _SUB for each in account.topics.values()):
             return ""
-        return f"{who} may not consume every topic, as reading by a place in the log needs"
-    if group:
-        if account.group_permission(group) & Permission.SUB:
+        why = "may not consume every topic, as reading by a place in the log needs"
+    elif group:
+        if account.group_permission(group) in _SUB:
             return ""
-        return f"{who} has no permission SUB for the group {quoted(group)}"
-    if topic and topic not in UNSENDABLE_TOPICS:
-        needed = Permission.PUB if action is Action.PUBLISH else Permission.SUB
-        if account.topic_permission(topic) & needed:
+        why = f"has no permission SUB for the group {quoted(group)}"
+    elif topic and topic not in UNSENDABLE_TOPICS:
+        publishes = action is Action.PUBLISH
+        if account.topic_permission(topic) in (_PUB if publishes else _SUB):
             return ""
-        return f"{who} has no permission {needed.name} for the topic {quoted(topic)}"
-    return f"{who} is no admin, as this request needs"
+        needed = "PUB" if publishes else "SUB"
+        why = f"has no permission {needed} for the topic {quoted(topic)}"
+    else:
+        why = "is no admin, as this request needs"
+    return f"{quoted(account.access_key)} {why}"
