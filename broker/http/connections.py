@@ -13,7 +13,8 @@ class Connections:
     """Makes the protocol of each connection that is accepted; ends those whose peer takes nothing.
 
     aiohttp closes a connection that is idle, but waits without an end until the peer has taken what
-    was written.
+    was written. What cannot be read as HTTP ends the reading: aiohttp would go on, and keep an
+    error for each piece that follows, with the piece in it.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class Connections:
         """The protocol of a connection that comes in."""
         if len(self._open) >= self._limits.connections_max:
             return _Refused()
-        return _Connection(self._make(), self._open)
+        return _Connection(self._make(), self._open, self._limits.piece_bytes)
 
     def _look(self) -> None:
         self._timer = self._loop.call_later(self._limits.stall_seconds, self._look)
@@ -63,11 +64,26 @@ class _Refused(asyncio.Protocol):
         transport.close()
 
 
+def _found_no_http(serving: asyncio.Protocol) -> bool:
+    """Whether what came last to aiohttp's protocol is an error. It has no public sign of that; a
+    test holds its names. The error gives up its frames: they keep each other in memory."""
+    found = getattr(serving, "_messages", None)
+    error = getattr(found[-1][0], "exc", None) if found else None
+    if error is None:
+        return False
+    error.__traceback__ = None
+    return True
+
+
 class _Connection(asyncio.Protocol):
     """Hands on to the protocol that serves; knows the transport when that has let go of it."""
 
-    def __init__(self, serving: asyncio.Protocol, connections: set[_Connection]) -> None:
+    def __init__(
+        self, serving: asyncio.Protocol, connections: set[_Connection], piece_bytes: int
+    ) -> None:
         self._serving = serving
+        self._piece_bytes = piece_bytes
+        self._is_http = True
         self._connections = connections
         self._transport: asyncio.Transport | None = None
         self._stuck = False
@@ -85,7 +101,14 @@ class _Connection(asyncio.Protocol):
         self._serving.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        self._serving.data_received(data)
+        pieces = [data]
+        if len(data) > self._piece_bytes:
+            size = self._piece_bytes
+            pieces = [data[at : at + size] for at in range(0, len(data), size)]
+        del data  # an error keeps the frames below it
+        while pieces and self._is_http:
+            self._serving.data_received(pieces.pop(0))
+            self._is_http = not _found_no_http(self._serving)
 
     def eof_received(self) -> bool | None:
         return self._serving.eof_received()

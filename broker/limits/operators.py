@@ -133,6 +133,9 @@ class HttpLimits:
     """As :attr:`RemotingLimits.handshakes_max`."""
     kernel_unsent: int = 128 * 1024
     """As :attr:`RemotingLimits.kernel_unsent`."""
+    piece_bytes: int = 16 << 10
+    """What is read at a time; of what is no HTTP so much is kept until the connection ends."""
+
     idle_seconds: float = 60.0
     """A connection without a request, with all its headers, for so long is closed."""
 

@@ -39,6 +39,11 @@ class Curl(asyncio.Protocol):
         """Whether something was answered."""
         return bool(self._received)
 
+    @property
+    def all(self) -> bytes:
+        """What was answered so far."""
+        return bytes(self._received)
+
     async def parts(self) -> tuple[bytes, bytes]:
         """Head and body."""
         await self._closed

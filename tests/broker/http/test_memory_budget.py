@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import gc
 import gzip
+import tracemalloc
 from pathlib import Path
 
 import orjson
 import pytest
-from aiohttp import StreamReader
+from aiohttp import StreamReader, web
 
 from broker.http.connections import Connections
 from broker.limits import HttpLimits
-from tests.broker.http.site import HOST, Site, running_site
+from tests.broker.http.site import HOST, Curl, Site, running_site
 from tests.support.virtual_network import MemoryTransport, NetworkedLoop, turns
 
 PATH = "/topics/orders/messages"
@@ -198,6 +199,40 @@ async def test_a_peer_that_takes_nothing_loses_its_connection(loop: NetworkedLoo
     connections.stop()
     await turns()
     assert len(connections) == 0
+
+
+async def test_what_is_no_http_is_not_kept_while_a_request_is_served(loop: NetworkedLoop) -> None:
+    """Many pieces of it, behind a request whose answer takes a while, and behind a body that
+    nobody wants."""
+
+    async def serve(request: web.Request) -> web.Response:
+        await asyncio.sleep(30)
+        return web.Response(status=401)
+
+    runner = web.AppRunner(web.Application())
+    runner.app.router.add_route("*", "/", serve)
+    await runner.setup()
+    assert runner.server is not None
+    connections = Connections(loop, HttpLimits(), runner.server)
+    for body in (0, 100_000):
+        curl, serving = Curl(loop), connections.accept()
+        near, _ = loop.join(curl, serving)
+        near.write(f"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {body}\r\n\r\n".encode())
+        await turns()
+        gc.disable()  # nor does it wait for a collection
+        tracemalloc.start()
+        for _ in range(40):
+            serving.data_received(b"x" * (256 << 10))
+            await turns()
+        kept, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        gc.enable()
+        assert kept < 256 << 10
+        assert most < 2 << 20
+        head, _ = await curl.parts()
+        assert head.startswith(b"HTTP/1.1 401 ")
+        assert b" 400 Bad Request" in curl.all
+    await runner.cleanup()
 
 
 async def test_a_connection_without_a_request_is_closed(site: Site) -> None:
