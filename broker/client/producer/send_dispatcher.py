@@ -7,6 +7,7 @@ from functools import partial
 
 from broker.client.config import ProducerConfig
 from broker.client.errors import (
+    AccessDeniedError,
     ClientError,
     ClosedError,
     DeadlineError,
@@ -189,14 +190,17 @@ class SendDispatcher:
                 self._config.group,
                 seconds=seconds,
             )
-        found = await find_stored(
-            self._remoting,
-            target.address,
-            delivery.topic,
-            delivery.first_key,
-            record_sizes=delivery.record_sizes(),
-            seconds=self._config.request_seconds,
-        )
+        try:
+            found = await find_stored(
+                self._remoting,
+                target.address,
+                delivery.topic,
+                delivery.first_key,
+                record_sizes=delivery.record_sizes(),
+                seconds=self._config.request_seconds,
+            )
+        except AccessDeniedError:
+            return None  # it may send and not read; the leader finds retries itself
         if found is None:
             return None
         return SendResult(

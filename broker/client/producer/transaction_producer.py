@@ -20,6 +20,7 @@ from weakref import WeakValueDictionary
 from broker.client.client_identity import ClientIdentity
 from broker.client.config import ProducerConfig
 from broker.client.errors import (
+    AccessDeniedError,
     ClientError,
     ClosedError,
     DeadlineError,
@@ -259,14 +260,17 @@ class TransactionProducer(Producer):
     ) -> None:
         """It is not open: an earlier try without an answer, or the answer to a check, has ended it.
         ``Published`` says how."""
-        found = await find_stored(
-            self._remoting,
-            address,
-            topic,
-            key,
-            record_sizes=(0,),
-            seconds=self._config.request_seconds,
-        )
+        try:
+            found = await find_stored(
+                self._remoting,
+                address,
+                topic,
+                key,
+                record_sizes=(0,),
+                seconds=self._config.request_seconds,
+            )
+        except AccessDeniedError:
+            raise refused from None  # it may send and not read
         if (found is not None) is not (outcome is Outcome.COMMIT):
             how = "rolled back" if found is None else "committed"
             raise TransactionEndedError(f"the transaction was {how} already: {refused}")

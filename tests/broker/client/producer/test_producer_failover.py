@@ -15,7 +15,10 @@ from broker.client.errors import (
     TopicNotFoundError,
 )
 from broker.client.message import Message, SendStatus
+from broker.remoting.connection import Connection
 from broker.remoting.protocol.codes import OUTCOME, OUTCOME_UNKNOWN, RequestCode, ResponseCode
+from broker.remoting.protocol.frame import Frame
+from store.message.properties import UNIQUE_KEY, find_property
 from store.message.record import decode_record
 from tests.broker.client.producer.producers import TOPIC, queue, start, stop
 from tests.support.virtual_network import NetworkedLoop
@@ -69,6 +72,26 @@ async def test_a_message_whose_answer_was_lost_is_not_stored_twice(loop: Network
     record = decode_record(broker.group.queues[TOPIC, 3][0].record)
     assert (result.queue, result.queue_offset) == (queue(3), 0)
     assert result.message_ids == [f"{record.store_host.hex().upper()}{record.position:016X}"]
+    await stop(cluster, producer)
+
+
+async def test_who_may_send_and_not_read_sends_again_after_a_lost_answer(
+    loop: NetworkedLoop,
+) -> None:
+    """It cannot look whether the message is stored; dledger's leaders find the retry."""
+    cluster, (broker,), producer = await start(loop)
+
+    def deny(connection: Connection, request: Frame) -> None:
+        connection.respond(request, ResponseCode.SYSTEM_ERROR, "AclException: no permission SUB")
+
+    for code in (RequestCode.QUERY_MESSAGE, RequestCode.QUERY_CONSUMER_OFFSET):
+        broker.overrides[code] = deny
+    broker.lose_answers = 1
+    result = await producer.send(Message(TOPIC, b"once"), queue(3))
+    assert result.queue == queue(3)
+    first, second = (each.record for each in broker.group.queues[TOPIC, 3])
+    keys = [find_property(decode_record(each).properties, UNIQUE_KEY) for each in (first, second)]
+    assert keys[0] == keys[1]
     await stop(cluster, producer)
 
 
