@@ -109,6 +109,8 @@ class _Connection(asyncio.Protocol):
         while pieces and self._is_http:
             self._serving.data_received(pieces.pop(0))
             self._is_http = not _found_no_http(self._serving)
+        if not self._is_http and self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()  # it is closed with the next answer
 
     def eof_received(self) -> bool | None:
         return self._serving.eof_received()

@@ -291,6 +291,13 @@ async def http_bodies(ports: Ports, seconds: float) -> int:
     return sum(sent)
 
 
+async def no_http(ports: Ports, seconds: float) -> int:
+    """What is none, behind a body that nobody wants."""
+    head = b"POST /nowhere HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000000\r\n\r\n"
+    data = head + b"x" * (9 << 20)
+    return await _pour(ports.http, seconds, _repeated(data), connections=2 * MANY)
+
+
 async def peer_messages(ports: Ports, seconds: float) -> int:
     """Large frames before any greeting, and after it."""
     head = (
@@ -316,6 +323,7 @@ FLOODS: Mapping[str, Flood] = {
     "large heartbeats": large_heartbeats,
     "registrations": registrations,
     "HTTP bodies": http_bodies,
+    "no HTTP": no_http,
     "peer messages": peer_messages,
 }
 """By their names."""
