@@ -24,6 +24,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from time import process_time
 from typing import NamedTuple
+from unittest.mock import patch
 
 import uvloop
 
@@ -119,16 +120,15 @@ def repeated(times: int) -> Iterator[None]:
         for _ in again:
             pulled(rates, topic, group, count, size)
 
-    if again:
-        Histogram.observe = observe_often  # type: ignore[method-assign]  # that is what is measured
-        MessageRates.stored = stored_often  # type: ignore[method-assign]  # as above
-        MessageRates.pulled = pulled_often  # type: ignore[method-assign]  # as above
-    try:
+    if not again:
         yield
-    finally:
-        Histogram.observe = observe  # type: ignore[method-assign]  # as above
-        MessageRates.stored = stored  # type: ignore[method-assign]  # as above
-        MessageRates.pulled = pulled  # type: ignore[method-assign]  # as above
+        return
+    with (
+        patch.object(Histogram, "observe", observe_often),
+        patch.object(MessageRates, "stored", stored_often),
+        patch.object(MessageRates, "pulled", pulled_often),
+    ):
+        yield
 
 
 def _client(address: tuple[str, int], orders: Connection) -> None:
