@@ -165,7 +165,7 @@ def test_a_quota_is_set_changed_and_taken_away(
     page.get_by_role("button", name="Close").click()
 
     limited = page.locator("#quota-topic-clicks-")
-    expect(limited.locator("td").first).to_have_text("1.0 MiB/s")
+    expect(limited.locator("td").first).to_have_text("in 1.0 MiB/s")
     limited.get_by_role("button", name="Change").click()
     assert page.get_by_label("Bytes sent in a second").input_value() == "1048576"
     page.get_by_label("Messages given out in a second").fill("500")

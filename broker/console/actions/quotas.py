@@ -64,7 +64,7 @@ class QuotaAction(Action):
         return [*words, "--group", values[_GROUP]] if values.get(_GROUP) else words
 
     async def _preview(self, visit: Visit, values: Values, quota: Quota, question: str) -> Preview:
-        entity, group = _entity(values), values.get(_GROUP)
+        entity, group = _entity(values), values.get(_GROUP) or None
         leaders = await when_led(lambda: leaders_by_group(visit.admin, group))
         known = {
             each.group: each.quota
@@ -116,7 +116,7 @@ class SetQuota(QuotaAction):
 
     async def run(self, visit: Visit, values: Values) -> str:
         entity, quota = _entity(values), _quota(values)
-        group = values.get(_GROUP)
+        group = values.get(_GROUP) or None
         groups = await when_led(lambda: put_quota(visit.admin, group, entity, quota))
         return f"{words(entity)}: {told(quota)}, on {', '.join(groups)}."
 
@@ -135,7 +135,7 @@ class UnsetQuota(QuotaAction):
         return await self._preview(visit, values, Quota(), "Take the quota of {} away")
 
     async def run(self, visit: Visit, values: Values) -> str:
-        entity, group = _entity(values), values.get(_GROUP)
+        entity, group = _entity(values), values.get(_GROUP) or None
         groups = await when_led(lambda: put_quota(visit.admin, group, entity, Quota()))
         return f"{words(entity)} has no quota any more on {', '.join(groups)}."
 
