@@ -32,6 +32,12 @@ class AdminLimits:
     waiting_listed_max: int = 200
     """Open transactions, and queues with deliveries of POP, that are listed one by one."""
 
+    waiting_read_max: int = 10_000
+    """Waiting messages that are read to tell of which topic they are. Those beyond are counted."""
+
+    waiting_read_bytes_max: int = 64 << 20
+    """Bytes of them that are read."""
+
     audit_files_max: int = 1_000
     """Files of ``audit_dir`` that are looked at for the newest reports."""
 
