@@ -11,6 +11,8 @@ import pytest
 from broker.limits import CONSUME, QUOTAS
 from broker.pop import held_receives
 from broker.pop.pop_request import PopStatus
+from broker.quotas.token_bucket import DEBT_SECONDS
+from broker.remoting.client import RemotingClient
 from broker.remoting.processors.pull_message import FLAG_SUBSCRIPTION, FLAG_SUSPEND
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.frame import Frame
@@ -37,6 +39,30 @@ async def test_an_answer_waits_for_two_seconds_and_its_connection_for_the_whole_
     fields = send_ext("slow", 0)
     await broker.client.invoke(ADDRESS, RequestCode.SEND_MESSAGE_V2, fields, (b"x",), timeout=40)
     assert broker.loop.time() - began == pytest.approx(9, abs=0.2)
+
+
+async def test_however_many_share_a_quota_nobody_who_waits_for_answers_waits_for_long(
+    broker: SingleBroker,
+) -> None:
+    """The pages tell operators which timeout their clients need."""
+    await broker.create_topic("slow")
+    await set_quota(broker, "topic.slow=produceMessages=1")
+    longest = 0.0
+
+    async def produce() -> None:
+        nonlocal longest
+        client = RemotingClient(broker.loop)
+        for _ in range(3):
+            began = broker.loop.time()
+            fields = send_ext("slow", 0)
+            await client.invoke(ADDRESS, RequestCode.SEND_MESSAGE_V2, fields, (b"x",), timeout=35)
+            longest = max(longest, broker.loop.time() - began)
+        await client.close()
+
+    began = broker.loop.time()
+    await asyncio.gather(*(produce() for _ in range(60)))
+    assert longest == pytest.approx(DEBT_SECONDS, abs=0.1)
+    assert broker.loop.time() - began > 2 * DEBT_SECONDS
 
 
 async def test_pulls_of_many_queues_share_what_the_quota_gives(broker: SingleBroker) -> None:
