@@ -28,9 +28,6 @@ LOG_LEVEL = "logLevel"
 SWITCHES = frozenset((AUTO_CREATE_TOPICS, PROPERTY_FILTER, FOLLOWER_READS))
 CHANGEABLE = (AUTO_CREATE_TOPICS, PROPERTY_FILTER, FILE_RESERVED_HOURS, FOLLOWER_READS, LOG_LEVEL)
 
-_NAME_SIZE_MAX = 64
-"""Longer names are like none of them."""
-
 
 class SettingError(ValueError):
     """A change of settings that cannot be made; says which and why."""
@@ -120,7 +117,11 @@ def _checked(name: str, value: str) -> str:
         from difflib import get_close_matches  # noqa: PLC0415 - of no use to a node that starts
 
         # The search takes quadratic time, and anybody's name may be long.
-        near = get_close_matches(name, CHANGEABLE, n=1) if len(name) <= _NAME_SIZE_MAX else ()
+        near = (
+            get_close_matches(name, CHANGEABLE, n=1)
+            if name.isidentifier() and one_line(name) == name
+            else ()
+        )
         hint = f"did you mean {near[0]}? " if near else ""
         raise SettingError(
             f"{one_line(name)} cannot be changed while the broker runs; {hint}These can: "

@@ -93,7 +93,8 @@ class SendCalls:
         if quotas is None:
             return False
         topics = {each.request.topic for each in messages}
-        return any(quotas.owes(caller(), topic) for topic in topics)
+        owes = [quotas.owes(caller(), topic) for topic in topics]  # each may refuse
+        return any(owes)
 
     def _submitted(
         self, message: Received, born_host: bytes, caller: FindCaller

@@ -69,6 +69,15 @@ class QuotaLimits:
     """How long one answer is held back, and after how long a long poll in debt looks again: clients
     of RocketMQ wait for three seconds."""
 
+    debt_seconds_max: float = 10.0
+    """So much may be owed: seconds' worth of a quota that were taken and are not paid. Who sends
+    more is refused, as an answer could not come in time. What wants no answer waits, however long.
+    """
+
+    pause_seconds_max: float = 0.5
+    """For so long nothing is read from a client in debt that waits for an answer. With
+    ``wait_seconds_max`` an answer comes before a client of RocketMQ gives up."""
+
 
 QUOTAS = QuotaLimits()
 

@@ -1,9 +1,10 @@
 """Who must wait, and for how long: the quotas of a broker at work.
 
-Nothing that was taken is dropped. Who sends beyond a quota gets its answers later, and nothing is
-read from its connection until the debt is paid. So it cannot send faster, and others do not notice.
-The wait of one answer is bounded: a client takes a silent broker for dead. Who asks for messages
-waits and asks again, up to the end of its long poll.
+Nothing that was taken is dropped. Who sends beyond a quota gets its answers later. The wait of one
+answer is bounded: a client takes a silent broker for dead, and may send again what is stored. So
+who owes too much is refused before anything is stored. Of a client that wants no answers nothing is
+read until its debt is paid. Who asks for messages waits and asks again, up to the end of its long
+poll.
 
 A quota is of one node: of what it takes in as leader, and of what it gives out. Without any
 quota ``active`` is None, and the doors do nothing else.
@@ -13,11 +14,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from math import ceil
 from typing import NamedTuple, TypeAlias
 
 from broker.limits import QUOTAS
 from broker.quotas.quota import ACCOUNT, CLIENT, EACH, TOPIC, Entity, Quota
 from broker.quotas.token_bucket import TokenBucket
+from dledger.errors import BusyError
 
 
 class Caller(NamedTuple):
@@ -97,13 +100,20 @@ class Throttle:
         return most
 
     def owes(self, caller: Caller, topic: str) -> bool:
-        """Whether somebody sends who has not paid yet for what it sent before."""
-        now = self._clock()
-        return any(
-            each is not None and each.debt(now) > 0
-            for _entity, buckets in self._of(caller, topic, now)
-            for each in (buckets.produce_messages, buckets.produce_bytes)
-        )
+        """Whether somebody sends who has not paid yet for what it sent before.
+
+        Raises :class:`~dledger.errors.BusyError` for who owes so much that an answer would not come
+        in time.
+        """
+        now, owes = self._clock(), False
+        for entity, buckets in self._of(caller, topic, now):
+            both = buckets.produce_messages, buckets.produce_bytes
+            debt = max((each.debt(now) for each in both if each is not None), default=0.0)
+            if debt >= QUOTAS.debt_seconds_max:
+                what = f"seconds' worth of the quota of {entity.type} {entity.name} are owed"
+                raise BusyError(ceil(debt), int(QUOTAS.debt_seconds_max), what)
+            owes |= debt > 0
+        return owes
 
     def consumes(self, caller: Caller, topic: str) -> float:
         """Somebody asks for messages; returns the seconds after which the request may ask again, 0
