@@ -18,9 +18,8 @@ from math import ceil
 from typing import NamedTuple, TypeAlias
 
 from broker.limits import QUOTAS
-from broker.quotas.quota import ACCOUNT, CLIENT, EACH, TOPIC, Entity, Quota
+from broker.quotas.quota import ACCOUNT, CLIENT, EACH, TOPIC, Entity, OverQuotaError, Quota
 from broker.quotas.token_bucket import TokenBucket
-from dledger.errors import BusyError
 
 
 class Caller(NamedTuple):
@@ -102,8 +101,8 @@ class Throttle:
     def owes(self, caller: Caller, topic: str) -> bool:
         """Whether somebody sends who has not paid yet for what it sent before.
 
-        Raises :class:`~dledger.errors.BusyError` for who owes so much that an answer would not come
-        in time.
+        Raises :class:`~broker.quotas.quota.OverQuotaError` for who owes so much that an answer
+        would not come in time.
         """
         now, owes = self._clock(), False
         for entity, buckets in self._of(caller, topic, now):
@@ -111,7 +110,7 @@ class Throttle:
             debt = max((each.debt(now) for each in both if each is not None), default=0.0)
             if debt >= QUOTAS.debt_seconds_max:
                 what = f"seconds' worth of the quota of {entity.type} {entity.name} are owed"
-                raise BusyError(ceil(debt), int(QUOTAS.debt_seconds_max), what)
+                raise OverQuotaError(ceil(debt), int(QUOTAS.debt_seconds_max), what)
             owes |= debt > 0
         return owes
 

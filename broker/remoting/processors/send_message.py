@@ -13,6 +13,7 @@ from struct import pack
 from broker.context import BrokerContext
 from broker.group_commit.pending_batch import StoredEarlier
 from broker.limits import QUOTAS
+from broker.quotas.quota import OverQuotaError
 from broker.quotas.throttle import Caller, Throttle
 from broker.remoting.connection import Connection
 from broker.remoting.error_responses import respond_refusal
@@ -29,7 +30,7 @@ from broker.remoting.protocol.ext_fields import ext_bool
 from broker.remoting.protocol.fixed_headers import SuccessAnswer
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.header_templates import TemplatedFrame
-from dledger.errors import BusyError, ProposeError
+from dledger.errors import ProposeError
 
 STORED = SuccessAnswer(
     {
@@ -95,7 +96,7 @@ class SendMessageProcessor:
             return
         try:
             quotas.owes(answer.caller(), topic)
-        except BusyError:
+        except OverQuotaError:
             hold(answer.connection, answer.request, QUOTAS.debt_seconds_max)
             raise
 
