@@ -12,7 +12,7 @@ quota ``active`` is None, and the doors do nothing else.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
 from broker.limits import QUOTAS
@@ -97,11 +97,13 @@ class Throttle:
         return most
 
     def owes(self, caller: Caller, topic: str) -> bool:
-        """Whether somebody sends who has not paid yet for what it sent before."""
+        """Whether somebody sends who has not paid yet for what it sent before. Nothing is kept of
+        the topic: it may be any text still."""
         now = self._clock()
         return any(
             each is not None and each.debt(now) > 0
-            for _entity, buckets in self._of(caller, topic, now)
+            for entity in _entities(caller, topic)
+            if (buckets := self._buckets.get(entity)) is not None
             for each in (buckets.produce_messages, buckets.produce_bytes)
         )
 
@@ -133,13 +135,10 @@ class Throttle:
 
     def _of(self, caller: Caller, topic: str, now: float) -> Iterable[tuple[Entity, _Buckets]]:
         """The buckets that a request takes from."""
-        for type_, name in ((TOPIC, topic), (ACCOUNT, caller.account), (CLIENT, caller.client_id)):
-            if not name:
-                continue
-            entity = Entity(type_, name)
+        for entity in _entities(caller, topic):
             buckets = self._buckets.get(entity)
             if buckets is None:
-                quota = self._quotas.get(entity) or self._quotas.get(Entity(type_, EACH))
+                quota = self._quotas.get(entity) or self._quotas.get(Entity(entity.type, EACH))
                 if quota is None:
                     continue
                 buckets = self._add(entity, quota, now)
@@ -164,6 +163,13 @@ class Throttle:
 
     def _is_idle(self, entity: Entity, now: float) -> bool:
         return self._buckets[entity].is_idle(now)
+
+
+def _entities(caller: Caller, topic: str) -> Iterator[Entity]:
+    """Whose quotas may count for a request."""
+    for type_, name in ((TOPIC, topic), (ACCOUNT, caller.account), (CLIENT, caller.client_id)):
+        if name:
+            yield Entity(type_, name)
 
 
 def _take(bucket: TokenBucket | None, units: int, now: float) -> float:
