@@ -196,10 +196,14 @@ class Clients:
         """The client's stream, if it is here."""
         return self._sessions.get(client_id)
 
-    def tell(self, session: Session, command: bytes) -> None:
-        """Passes on to the leader what a client says."""
+    async def pass_on(self, session: Session, command: bytes) -> None:
+        """Passes on to the leader what a client says, until it is there or no leader came."""
         call = Call("Telemetry", session.call.metadata, session.call.client)
-        task = self._loop.create_task(self._tell(call, command))
+        await self._to_leader(call, command)
+
+    def tell(self, session: Session, command: bytes) -> None:
+        """The same, without waiting for it."""
+        task = self._loop.create_task(self.pass_on(session, command))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -228,9 +232,6 @@ class Clients:
         """Tells nobody any more."""
         for task in self._tasks:
             task.cancel()
-
-    async def _tell(self, call: Call, command: bytes) -> None:
-        await self._to_leader(call, command)
 
 
 def _subscriptions(settings: Settings, version: int) -> list[Subscription]:

@@ -58,7 +58,7 @@ class Telemetry:
             try:
                 self._check(call)
                 async for each in said:
-                    self._take(session, each)
+                    await self._take(session, each)
             except ANSWERED as error:
                 waiting.put_nowait(TelemetryCommand(status=self._dispatcher.refused(error)))
             self._clients.closed(session)
@@ -76,19 +76,23 @@ class Telemetry:
             raise BadCallError(Code.CLIENT_ID_REQUIRED, "x-mq-client-id is missing")
         self._dispatcher.check(call, lambda: DESCRIBE)
 
-    def _take(self, session: Session, body: bytes) -> None:
+    async def _take(self, session: Session, body: bytes) -> None:
+        """Ends once the leader has heard it: who says much is not read faster than that."""
         said = self._dispatcher.decoded(TelemetryCommand, body)
         assert isinstance(said, TelemetryCommand)  # noqa: S101 - as asked
-        if not said.HasField("settings"):
-            self._clients.tell(session, body)
-            return
-        settings = said.settings
-        told = answered_settings(self._context, settings)
-        self._dispatcher.check(session.call, lambda: _access(settings))
-        session.settings = settings
-        self._clients.opened(session)
-        self._clients.tell_settings(session)
-        session.send(TelemetryCommand(status=OK, settings=told))
+        if said.HasField("settings"):
+            if len(body) > GRPC.settings_bytes_max:
+                raise BadCallError(
+                    Code.BAD_REQUEST,
+                    f"the settings have {len(body)} bytes, at most {GRPC.settings_bytes_max} fit",
+                )
+            settings = said.settings
+            told = answered_settings(self._context, settings)
+            self._dispatcher.check(session.call, lambda: _access(settings))
+            session.settings = settings
+            self._clients.opened(session)
+            session.send(TelemetryCommand(status=OK, settings=told))
+        await self._clients.pass_on(session, body)
 
 
 def _access(settings: Settings) -> Iterable[Access]:
