@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from google.protobuf.message import DecodeError
 
 from broker.context import BrokerContext
-from broker.errors import QuotaExceededError
+from broker.errors import AccessDeniedError, QuotaExceededError
 from broker.filter.subscription import SQL_TYPE, TAG_TYPE, Subscription
 from broker.grpc.call import Call, name_of
 from broker.grpc.protocol.definition_pb2 import FilterType, Language, Settings
@@ -182,7 +182,14 @@ class Clients:
         return len(self._sessions)
 
     def opened(self, session: Session) -> None:
-        """A stream began. An earlier one of the same client counts no more."""
+        """A stream began. An earlier one of the same client counts no more.
+
+        Raises :class:`~broker.errors.AccessDeniedError` for the id of a client of another account,
+        which would get what is for that one.
+        """
+        known = self._sessions.get(session.call.client_id)
+        if known is not None and known.call.caller.name != session.call.caller.name:
+            raise AccessDeniedError("a client of another account has this x-mq-client-id")
         self._sessions[session.call.client_id] = session
 
     def closed(self, session: Session) -> None:
@@ -195,6 +202,11 @@ class Clients:
     def session(self, client_id: str) -> Session | None:
         """The client's stream, if it is here."""
         return self._sessions.get(client_id)
+
+    def session_of(self, call: Call) -> Session | None:
+        """The stream of the client that calls."""
+        session = self._sessions.get(call.client_id)
+        return session if session and session.call.caller.name == call.caller.name else None
 
     async def pass_on(self, session: Session, command: bytes) -> None:
         """Passes on to the leader what a client says, until it is there or no leader came."""

@@ -102,7 +102,7 @@ class ConsumeCalls:
             attempt_id=request.attempt_id,
             client_id=call.client_id,
             auto_renew=request.auto_renew,
-            caller=caller_of(call, knows_accounts=self._context.knows_accounts),
+            caller=caller_of(call),
         )
 
     def _filter(self, given: FilterExpression) -> MessageFilter:

@@ -56,7 +56,7 @@ class Telemetry:
         writer = self._context.loop.create_task(write_commands())
         try:
             try:
-                self._check(call)
+                session.call = self._checked(call)
                 async for each in said:
                     await self._take(session, each)
             except ANSWERED as error:
@@ -69,12 +69,12 @@ class Telemetry:
             writer.cancel()
             self._clients.closed(session)
 
-    def _check(self, call: Call) -> None:
+    def _checked(self, call: Call) -> Call:
         if self._streams > GRPC.streams_max:
             raise QuotaExceededError(f"{GRPC.streams_max} clients are connected to this broker")
         if not call.client_id:
             raise BadCallError(Code.CLIENT_ID_REQUIRED, "x-mq-client-id is missing")
-        self._dispatcher.check(call, lambda: DESCRIBE)
+        return self._dispatcher.checked(call, lambda: DESCRIBE)
 
     async def _take(self, session: Session, body: bytes) -> None:
         """Ends once the leader has heard it: who says much is not read faster than that."""
@@ -88,7 +88,7 @@ class Telemetry:
                 )
             settings = said.settings
             told = answered_settings(self._context, settings)
-            self._dispatcher.check(session.call, lambda: _access(settings))
+            session.call = self._dispatcher.checked(session.call, lambda: _access(settings))
             session.settings = settings
             self._clients.opened(session)
             session.send(TelemetryCommand(status=OK, settings=told))
