@@ -97,6 +97,8 @@ class LeaderClients:
         check_settings(said.settings)
         if client is None:
             client = self._known[key] = self._new(connection, call, send)
+        elif send is not None:
+            client.reconnected(call.client, send)
         self._register(client, call, said.settings)
         return ()
 
