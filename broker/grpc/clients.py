@@ -54,6 +54,8 @@ class Session:
         self.call = call
         self.send = send
         self.settings: Settings | None = None
+        self.told: asyncio.Task[None] | None = None
+        """What the leader was told last without waiting for it."""
 
 
 class LeaderClients:
@@ -217,7 +219,7 @@ class Clients:
 
     def tell(self, session: Session, command: bytes) -> None:
         """The same, without waiting for it."""
-        task = self._loop.create_task(self.pass_on(session, command))
+        session.told = task = self._loop.create_task(self.pass_on(session, command))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -226,6 +228,11 @@ class Clients:
         if session.settings is not None:
             command = TelemetryCommand(settings=session.settings)
             self.tell(session, command.SerializeToString())
+
+    def beats(self, session: Session) -> None:
+        """A heartbeat: the same, but for one that comes while the leader is still being told."""
+        if session.told is None or session.told.done():
+            self.tell_settings(session)
 
     def tell_all(self) -> None:
         """Another node leads: it hears of all clients."""

@@ -127,6 +127,32 @@ async def test_what_a_client_says_is_read_as_fast_as_the_leader_hears_it(
     assert most < 2
 
 
+async def test_heartbeats_without_end_repeat_the_settings_one_at_a_time(
+    service: SingleService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    telemetry = Telemetry(service.context, service.service.dispatcher, service.service.clients)
+    heard = 0
+
+    async def slow_leader(_call: Call, _command: bytes) -> None:
+        nonlocal heard
+        heard += 1
+        await asyncio.sleep(1)
+
+    async def write(_body: bytes) -> None: ...
+
+    async def said() -> AsyncIterator[bytes]:
+        settings = pb.TelemetryCommand()
+        settings.settings.client_type = ClientType.PRODUCER
+        yield settings.SerializeToString()
+        for _ in range(40):
+            await service.ask("Heartbeat", pb.HeartbeatRequest(), pb.HeartbeatResponse)
+            await asyncio.sleep(0.1)
+        assert heard == 1 + 4
+
+    monkeypatch.setattr(service.service.clients, "_to_leader", slow_leader)
+    await telemetry.serve(Call("Telemetry", METADATA, CLIENT), said(), write)
+
+
 async def test_settings_that_are_too_long_to_keep_are_refused(service: SingleService) -> None:
     telemetry = Telemetry(service.context, service.service.dispatcher, service.service.clients)
     written: list[pb.TelemetryCommand] = []
