@@ -214,6 +214,8 @@ class Clients:
 
     async def pass_on(self, session: Session, command: bytes) -> None:
         """Passes on to the leader what a client says, until it is there or no leader came."""
+        if command == GOODBYE and session.call.client_id in self._sessions:
+            return  # it has opened another stream meanwhile
         call = Call("Telemetry", session.call.metadata, session.call.client)
         await self._to_leader(call, command)
 

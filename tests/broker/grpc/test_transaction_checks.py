@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
+
 from broker.grpc.call import Call
 from broker.grpc.protocol import definition_pb2 as df
 from broker.grpc.protocol import service_pb2 as pb
@@ -53,10 +55,12 @@ async def test_nobody_is_asked_about_a_topic_that_only_a_group_is_named_after(
         assert asked == ["orders"]
 
 
+@pytest.mark.parametrize("overlap", [2, 0], ids=["noticed late", "in one turn"])
 async def test_a_client_that_opened_its_stream_again_is_asked_there(
-    loop: NetworkedLoop, tmp_path: Path
+    loop: NetworkedLoop, tmp_path: Path, overlap: int
 ) -> None:
-    """The broker notices late that the first one is dead: the network lost its end."""
+    """The broker notices late that the first one is dead: the network lost its end. Or it notices
+    both in one turn of the event loop."""
     async with running_service(loop, tmp_path, clock_runs=True) as service:
         telemetry = Telemetry(service.context, service.service.dispatcher, service.service.clients)
         asked: list[str] = []
@@ -80,7 +84,7 @@ async def test_a_client_that_opened_its_stream_again_is_asked_there(
 
         await service.broker.create_topic("orders")
         first = stream("first", 3)
-        await asyncio.sleep(1)
+        await asyncio.sleep(3 - overlap)
         second = stream("second", 30)
         await service.send(message(message_type=df.MessageType.TRANSACTION))
         await first
