@@ -28,6 +28,9 @@ LOOKS_IN_A_TURN = 512
 1 ms if all of them are woken."""
 
 
+def _nothing() -> None: ...
+
+
 class Owner(Protocol):
     """The owner of a pull: the pull is dropped together with this connection."""
 
@@ -124,7 +127,11 @@ class LongPolling:
             self._run_soon(pull)
 
     def drop(self, pull: HeldPull) -> None:
-        """Forgets a pull that is held; it will not run."""
+        """Forgets a pull that is held, or was woken; it will not run."""
+        pull.run = _nothing
+        self._forget(pull)
+
+    def _forget(self, pull: HeldPull) -> None:
         key = (pull.topic, pull.queue_id)
         waiting = self._by_queue.get(key)
         if waiting is None or pull not in waiting:
@@ -149,7 +156,7 @@ class LongPolling:
         self._look = None
 
     def _run_soon(self, pull: HeldPull) -> None:
-        self.drop(pull)
+        self._forget(pull)
         self._woken.append(pull)
         self._go_on()
 

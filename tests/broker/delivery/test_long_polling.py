@@ -51,6 +51,21 @@ async def test_pulls_with_one_deadline_leave_turns_to_others(loop: NetworkedLoop
     assert len(runs.polling) == 0
 
 
+async def test_a_pull_whose_client_goes_after_it_was_woken_does_not_run(
+    loop: NetworkedLoop,
+) -> None:
+    runs, gone = Runs(loop), list[str]()
+    runs.hold(MANY, loop.time() + 9)
+    pull = HeldPull("orders", 0, None, lambda: gone.append("read for nobody"))
+    assert runs.polling.hold(pull, loop.time() + 9)
+    runs.polling.wake("orders", 0)
+    await turns(2)
+    runs.polling.drop(pull)
+    await turns(15)
+    assert sum(runs.in_turn) == MANY
+    assert not gone
+
+
 async def test_a_pull_that_fails_does_not_keep_the_others_from_running(
     loop: NetworkedLoop,
 ) -> None:
