@@ -67,6 +67,10 @@ class GrpcLimits:
     renewed_seconds_max: float = 3 * 3600.0
     """It is not prolonged beyond this, as in RocketMQ's proxy."""
 
+    unanswered_seconds_max: float = 600.0
+    """The same of one that may never have reached its consumer: the leader died, or the call ended,
+    at that moment."""
+
     routes_max: int = 1_024
     """Routes of other groups that are remembered."""
 
