@@ -13,7 +13,7 @@ quota ``active`` is None, and the doors do nothing else.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import ceil
 from typing import NamedTuple, TypeAlias
 
@@ -99,13 +99,17 @@ class Throttle:
         return most
 
     def owes(self, caller: Caller, topic: str) -> bool:
-        """Whether somebody sends who has not paid yet for what it sent before.
+        """Whether somebody sends who has not paid yet for what it sent before. Nothing is kept of
+        the topic: it may be any text still.
 
         Raises :class:`~broker.quotas.quota.OverQuotaError` for who owes so much that an answer
         would not come in time.
         """
         now, owes = self._clock(), False
-        for entity, buckets in self._of(caller, topic, now):
+        for entity in _entities(caller, topic):
+            buckets = self._buckets.get(entity)
+            if buckets is None:
+                continue
             both = buckets.produce_messages, buckets.produce_bytes
             debt = max((each.debt(now) for each in both if each is not None), default=0.0)
             if debt >= QUOTAS.debt_seconds_max:
@@ -142,13 +146,10 @@ class Throttle:
 
     def _of(self, caller: Caller, topic: str, now: float) -> Iterable[tuple[Entity, _Buckets]]:
         """The buckets that a request takes from."""
-        for type_, name in ((TOPIC, topic), (ACCOUNT, caller.account), (CLIENT, caller.client_id)):
-            if not name:
-                continue
-            entity = Entity(type_, name)
+        for entity in _entities(caller, topic):
             buckets = self._buckets.get(entity)
             if buckets is None:
-                quota = self._quotas.get(entity) or self._quotas.get(Entity(type_, EACH))
+                quota = self._quotas.get(entity) or self._quotas.get(Entity(entity.type, EACH))
                 if quota is None:
                     continue
                 buckets = self._add(entity, quota, now)
@@ -173,6 +174,13 @@ class Throttle:
 
     def _is_idle(self, entity: Entity, now: float) -> bool:
         return self._buckets[entity].is_idle(now)
+
+
+def _entities(caller: Caller, topic: str) -> Iterator[Entity]:
+    """Whose quotas may count for a request."""
+    for type_, name in ((TOPIC, topic), (ACCOUNT, caller.account), (CLIENT, caller.client_id)):
+        if name:
+            yield Entity(type_, name)
 
 
 def _take(bucket: TokenBucket | None, units: int, now: float) -> float:

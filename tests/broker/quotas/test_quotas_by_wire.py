@@ -100,3 +100,21 @@ async def test_a_name_that_nobody_checked_has_no_quota(loop: NetworkedLoop, tmp_
             assert answer.status.code == Code.OK
         assert loop.time() - began < 0.1
         await liar.close()
+
+
+async def test_who_is_allowed_by_its_address_uses_up_nobodys_quota(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    """Nobody looks whether the account that it names is its own."""
+    async with guarded_site(loop, tmp_path) as site, service_of(site.broker) as service:
+        broker = site.broker
+        await set_quota(broker, f"account.{WRITER.access_key}=produceMessages=1")
+        change = RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG
+        assert (await broker.ask(change, {"globalWhiteAddrs": "127.0.0.1"})).code == 0
+        signed = f"MQv2-HMAC-SHA1 Credential={WRITER.access_key}, SignedHeaders=x-mq-date-time, "
+        service.metadata = {"authorization": f"{signed}Signature=00", "x-mq-date-time": "now"}
+        began = loop.time()
+        for number in range(5):
+            answer = await service.send(message(message_id=f"{number:010}"))
+            assert answer.status.code == Code.OK
+        assert loop.time() - began < 0.1
