@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
-from broker.limits import HttpLimits
+from broker.limits import HTTP, HttpLimits
 
 
 class Connections:
@@ -49,7 +49,7 @@ class Connections:
         """The protocol of a connection that comes in."""
         if len(self._open) >= self._limits.connections_max:
             return _Refused()
-        return _Connection(self._make(), self._open, self._limits.piece_bytes)
+        return _Connection(self._make(), self._open)
 
     def _look(self) -> None:
         self._timer = self._loop.call_later(self._limits.stall_seconds, self._look)
@@ -78,11 +78,8 @@ def _found_no_http(serving: asyncio.Protocol) -> bool:
 class _Connection(asyncio.Protocol):
     """Hands on to the protocol that serves; knows the transport when that has let go of it."""
 
-    def __init__(
-        self, serving: asyncio.Protocol, connections: set[_Connection], piece_bytes: int
-    ) -> None:
+    def __init__(self, serving: asyncio.Protocol, connections: set[_Connection]) -> None:
         self._serving = serving
-        self._piece_bytes = piece_bytes
         self._is_http = True
         self._connections = connections
         self._transport: asyncio.Transport | None = None
@@ -101,10 +98,7 @@ class _Connection(asyncio.Protocol):
         self._serving.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        pieces = [data]
-        if len(data) > self._piece_bytes:
-            size = self._piece_bytes
-            pieces = [data[at : at + size] for at in range(0, len(data), size)]
+        pieces = [data[at : at + HTTP.piece_bytes] for at in range(0, len(data), HTTP.piece_bytes)]
         del data  # an error keeps the frames below it
         while pieces and self._is_http:
             self._serving.data_received(pieces.pop(0))
