@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from random import Random
-from types import TracebackType
 from typing import ClassVar, Self
 
 from broker.client.client_identity import ClientIdentity, UniqueKeys, local_identity
@@ -123,12 +122,7 @@ class Producer:
         await self.start()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         await self.close()
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
