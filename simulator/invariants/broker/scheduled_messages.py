@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from broker.state.commands import Expire, decode_commands
 from simulator.engine.violation import Violation
+from simulator.invariants.broker.batch_invariant import BatchInvariant, messages_of
 from simulator.invariants.broker.due_time import due_ms
-from simulator.invariants.invariant import Invariant
 from simulator.workload.history import Listener, Place, Sent, number_of
-from store.log.entry import HEADER_SIZE, Entry, EntryKind
-from store.message.batch import QUEUE_ROW, decode_batch
-from store.message.record import MessageRecord, decode_record
+from store.log.entry import Entry
+from store.message.batch import Batch
+from store.message.record import MessageRecord
 from store.message.scheduled_topics import SCHEDULED_TOPICS
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class _Scheduled:
     delivered: int = 0
 
 
-class ScheduledMessages(Invariant, Listener):
+class ScheduledMessages(BatchInvariant, Listener):
     """Follows the messages of one topic; all of them are scheduled."""
 
     def __init__(self, topic: str) -> None:
@@ -44,7 +44,6 @@ class ScheduledMessages(Invariant, Listener):
         self._messages: dict[int, _Scheduled] = {}
         self._places: dict[Place, int] = {}
         self._sent: dict[int, Sent] = {}
-        self._last_index = -1
         self._expired_position = 0
         self._disk_filled = False
 
@@ -52,27 +51,18 @@ class ScheduledMessages(Invariant, Listener):
         """See :class:`Invariant`."""
         self._disk_filled |= action.name == FILL_DISK
 
-    def applies(self, _host: Host, entry: Entry, _digest: bytes) -> None:
-        """See :class:`Invariant`."""
-        if entry.index <= self._last_index or entry.kind is not EntryKind.DATA:
-            return
-        self._last_index = entry.index
-        batch = decode_batch(entry.body)
-        for run in batch.runs:
-            if run.topic != self._topic and run.topic not in SCHEDULED_TOPICS:
+    def committed_batch(self, _host: Host, entry: Entry, batch: Batch) -> None:
+        """See :class:`BatchInvariant`."""
+        for logged in messages_of(entry, batch, (self._topic, *SCHEDULED_TOPICS)):
+            record = logged.record
+            number = number_of(record.body)
+            message = self._messages.setdefault(number, _Scheduled())
+            if logged.place[0] != self._topic:
+                due = due_ms(record, self._sent[number].delay_level, logged.tags_code)
+                message.stored.append((logged.position, due))
                 continue
-            for place in range(run.count):
-                at = (run.first_row + place) * QUEUE_ROW.size
-                position, _size, code = QUEUE_ROW.unpack_from(batch.rows, at)
-                record = decode_record(batch.records, position - entry.position - HEADER_SIZE)
-                number = number_of(record.body)
-                message = self._messages.setdefault(number, _Scheduled())
-                if run.topic != self._topic:
-                    due = due_ms(record, self._sent[number].delay_level, code)
-                    message.stored.append((position, due))
-                    continue
-                self._goes_out(number, message, record.store_timestamp)
-                self._places[run.topic, run.queue_id, run.first_offset + place] = number
+            self._goes_out(number, message, record.store_timestamp)
+            self._places[logged.place] = number
         for command in decode_commands(batch.commands):
             if isinstance(command, Expire):
                 self._expires(command.position)
