@@ -24,10 +24,9 @@ def own_address_as_clients(patch: Patch) -> None:
     """A follower names itself as the client of a forwarded request."""
     packed = pack_forwarded
 
+    @patch.instead(forwarder, "pack_forwarded")
     def own(request: Frame, _client: str) -> Mapping[str, str]:
         return packed(request, "10.0.0.1:1")
-
-    patch.set(forwarder, "pack_forwarded", own)
 
 
 def answered_before_the_leader(patch: Patch) -> None:
@@ -35,6 +34,7 @@ def answered_before_the_leader(patch: Patch) -> None:
     answered = Forwarder._answered
     last: dict[Forwarder, Frame] = {}
 
+    @patch.instead(Forwarder, "_answered")
     def hopeful(  # noqa: PLR0917 - as the method
         own: Forwarder,
         address: str,
@@ -49,8 +49,6 @@ def answered_before_the_leader(patch: Patch) -> None:
         elif answer is None:
             answer = last.get(own)
         answered(own, address, connection, request, error, answer, failure)
-
-    patch.set(Forwarder, "_answered", hopeful)
 
 
 def _forwarding(id_: str, plant: Callable[[Patch], None], says: str, seeds: int) -> Bug:

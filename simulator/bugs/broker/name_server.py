@@ -7,7 +7,7 @@ from typing import Any
 
 from broker.server.announcements import Announcements
 from broker.server.name_server_registration import Announcement, Registrar
-from simulator.bugs.planted_bug import Bug, Patch
+from simulator.bugs.planted_bug import Bug, Original, Patch
 from simulator.worlds.registry import BROKERS
 
 
@@ -23,12 +23,10 @@ def returned_nameserver_not_registered_at(patch: Patch) -> None:
 
 def every_member_leads(patch: Patch) -> None:
     """Each member registers as the leader."""
-    current = Announcements.current
 
-    def boasting(announcements: Announcements) -> Announcement:
+    @patch.around(Announcements, "current")
+    def boasting(current: Original[Announcement], announcements: Announcements) -> Announcement:
         return replace(current(announcements), broker_id=0)
-
-    patch.set(Announcements, "current", boasting)
 
 
 def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str, world: str = BROKERS) -> Bug:

@@ -20,7 +20,7 @@ from broker.state.commands import Command, PopAck
 from broker.state.pop_queues import PopDelivery, PopKey, PopQueue, PopQueues, pack_runs
 from broker.topics_and_groups import GroupConfig
 from dledger.errors import ProposeError
-from simulator.bugs.planted_bug import Bug, Patch
+from simulator.bugs.planted_bug import Bug, Original, Patch
 from simulator.worlds.registry import POP
 
 
@@ -32,17 +32,17 @@ def acknowledgement_forgotten(patch: Patch) -> None:
 def acknowledged_before_it_is_committed(patch: Patch) -> None:
     """An acknowledgement is answered when its command is added, not when it is committed."""
 
+    @patch.instead(Pop, "_commit")
     async def hasty(pop: Pop, commands: Sequence[Command]) -> None:
         if commands:
             pop._batcher.add_in_one_entry((), commands)
-
-    patch.set(Pop, "_commit", hasty)
 
 
 def given_before_it_is_committed(patch: Patch) -> None:
     """Messages are given out when their command is added, not when it is committed."""
     give = Receiver._give
 
+    @patch.instead(Receiver, "_give")
     def hasty(
         receiver: Receiver,
         attempt: Any,
@@ -58,12 +58,11 @@ def given_before_it_is_committed(patch: Patch) -> None:
             received = received._replace(committed=committed)
         return received, again
 
-    patch.set(Receiver, "_give", hasty)
-
 
 def any_handle_counts(patch: Patch) -> None:
     """A receipt handle counts as long as its message is not acknowledged."""
 
+    @patch.instead(Pop, "_delivery")
     def trusting(
         pop: Pop, group: str, topic: str, text: str, now_ms: int
     ) -> tuple[ReceiptHandle | None, ReceiptResult]:
@@ -77,22 +76,21 @@ def any_handle_counts(patch: Patch) -> None:
             return None, expired
         return handle, expired
 
-    patch.set(Pop, "_delivery", trusting)
-
 
 def visible_too_early(patch: Patch) -> None:
     """A message is received again 200 ms before its invisible time is over."""
-    visible = PendingPopQueue.visible
 
-    def early(queue: PendingPopQueue, now_ms: int) -> Iterator[tuple[int, PopDelivery]]:
+    @patch.around(PendingPopQueue, "visible")
+    def early(
+        visible: Original[Iterator[tuple[int, PopDelivery]]], queue: PendingPopQueue, now_ms: int
+    ) -> Iterator[tuple[int, PopDelivery]]:
         return visible(queue, now_ms + 200)
-
-    patch.set(PendingPopQueue, "visible", early)
 
 
 def attempts_not_counted(patch: Patch) -> None:
     """Each reception is the first of its message."""
 
+    @patch.instead(PopQueue, "receive")
     def forgetful(
         queue: PopQueue, next_offset: int, offsets: Iterable[int], nonce: int, until_ms: int
     ) -> None:
@@ -102,13 +100,12 @@ def attempts_not_counted(patch: Patch) -> None:
             queue.deliveries[offset] = PopDelivery(until_ms, 1, nonce, group_hash)
         queue.next_offset = max(queue.next_offset, next_offset)
 
-    patch.set(PopQueue, "receive", forgetful)
-
 
 def dead_letter_and_end_apart(patch: Patch) -> None:
     """A dead letter is stored in one entry, and its delivery ends in the next."""
     bury = DeadLetters.bury
 
+    @patch.instead(DeadLetters, "bury")
     def apart(  # noqa: PLR0917 - as what it replaces
         letters: DeadLetters,
         key: PopKey,
@@ -123,8 +120,6 @@ def dead_letter_and_end_apart(patch: Patch) -> None:
             bury(letters, key, group, letter, attempts, done)
         finally:
             letters._batcher = batcher
-
-    patch.set(DeadLetters, "bury", apart)
 
 
 class _Apart:
@@ -155,6 +150,7 @@ class _Apart:
 def exhausted_messages_dropped(patch: Patch) -> None:
     """A message that was received often enough is dropped, and is no dead letter."""
 
+    @patch.instead(DeadLetters, "bury")
     def drop(
         letters: DeadLetters,
         key: PopKey,
@@ -165,8 +161,6 @@ def exhausted_messages_dropped(patch: Patch) -> None:
     ) -> None:
         runs = pack_runs([letter.offset])
         letters._batcher.add_in_one_entry((), [PopAck(*key, runs)], done)
-
-    patch.set(DeadLetters, "bury", drop)
 
 
 def received_once_too_often(patch: Patch) -> None:
@@ -182,6 +176,7 @@ def given_up_one_attempt_early(patch: Patch) -> None:
 def message_groups_ignored(patch: Patch) -> None:
     """In FIFO order a message goes out while an earlier one of its message group is out."""
 
+    @patch.instead(broker.pop.reception, "_turns")
     def all_of_them(
         search: Search, pending: PendingPopQueue
     ) -> tuple[list[tuple[int, PopDelivery]], set[int], int]:
@@ -192,17 +187,14 @@ def message_groups_ignored(patch: Patch) -> None:
         ]
         return found[: search.messages], set(), 0
 
-    patch.set(broker.pop.reception, "_turns", all_of_them)
-
 
 def waiting_messages_forgotten(patch: Patch) -> None:
     """Messages that wait for their message group are passed over."""
 
+    @patch.instead(PopQueue, "wait")
     def careless(queue: PopQueue, next_offset: int, rows: Iterable[tuple[int, int]]) -> None:
         del rows
         queue.next_offset = max(queue.next_offset, next_offset)
-
-    patch.set(PopQueue, "wait", careless)
 
 
 def changed_time_forgotten(patch: Patch) -> None:
@@ -224,6 +216,7 @@ def one_message_passed_over(patch: Patch) -> None:
     """The cursor moves one message too far with each full reception."""
     give = Receiver._give
 
+    @patch.instead(Receiver, "_give")
     def far(
         receiver: Receiver,
         attempt: Any,
@@ -235,8 +228,6 @@ def one_message_passed_over(patch: Patch) -> None:
         if reception.receive and reception.next_offset < end:
             reception.next_offset += 1
         return give(receiver, attempt, key, pending, reception)
-
-    patch.set(Receiver, "_give", far)
 
 
 def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:

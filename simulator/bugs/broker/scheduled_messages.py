@@ -16,24 +16,22 @@ from broker.state.broker_state import BrokerState, TimerProgress
 from broker.state.commands import Command, Schedule, Timer
 from dledger.errors import NotLeaderError, ProposeError
 from dledger.node.state_machine import Leadership
-from simulator.bugs.planted_bug import Bug, Patch
+from simulator.bugs.planted_bug import Bug, Original, Patch
 from simulator.worlds.registry import WAITING
 from store.log.retention_policy import SegmentStats
 
 
 def due_messages_early(patch: Patch) -> None:
     """Messages of a delay level are delivered half a second early."""
-    find = DelayLevelDispatcher._find
 
-    def early(level: DelayLevelDispatcher) -> None:
+    @patch.around(DelayLevelDispatcher, "_find")
+    def early(find: Original[None], level: DelayLevelDispatcher) -> None:
         batcher = level._batcher
         level._batcher = _Ahead(batcher)  # type: ignore[assignment]  # it passes calls on
         try:
             find(level)
         finally:
             level._batcher = batcher
-
-    patch.set(DelayLevelDispatcher, "_find", early)
 
 
 class _Ahead:
@@ -57,9 +55,10 @@ def timed_messages_early(patch: Patch) -> None:
 
 def copy_and_mark_apart(patch: Patch) -> None:
     """Due messages are stored in one entry, and the next entry says that they are delivered."""
-    together = Batcher.add_in_one_entry
 
+    @patch.around(Batcher, "add_in_one_entry")
     def apart(
+        together: Original[None],
         batcher: Batcher,
         messages: Sequence[QueueMessages],
         commands: Sequence[Command],
@@ -77,18 +76,14 @@ def copy_and_mark_apart(patch: Patch) -> None:
 
         together(batcher, messages, (), stored)
 
-    patch.set(Batcher, "add_in_one_entry", apart)
-
 
 def mark_not_moved(patch: Patch) -> None:
     """The progress of delay levels in the log is not kept."""
-    apply = BrokerState.apply
 
-    def forgetful(state: BrokerState, command: Command) -> None:
+    @patch.around(BrokerState, "apply")
+    def forgetful(apply: Original[None], state: BrokerState, command: Command) -> None:
         if not isinstance(command, Schedule):
             apply(state, command)
-
-    patch.set(BrokerState, "apply", forgetful)
 
 
 def level_begun_at_what_is_applied(patch: Patch) -> None:
@@ -117,16 +112,14 @@ def messages_in_flight_passed(patch: Patch) -> None:
 
 def mark_of_the_wheel_not_in_the_checkpoint(patch: Patch) -> None:
     """The progress of timed messages is not in the state that a restart begins with."""
-    pack = BrokerState.to_bytes
 
-    def without(state: BrokerState) -> bytes:
+    @patch.around(BrokerState, "to_bytes")
+    def without(pack: Original[bytes], state: BrokerState) -> bytes:
         timer, state.timer = state.timer, TimerProgress()
         try:
             return pack(state)
         finally:
             state.timer = timer
-
-    patch.set(BrokerState, "to_bytes", without)
 
 
 def message_for_a_time_that_is_past(patch: Patch) -> None:
@@ -138,36 +131,35 @@ def message_for_a_time_that_is_past(patch: Patch) -> None:
 
 def level_not_dispatched_by_a_new_leader(patch: Patch) -> None:
     """A new leader delivers new messages only, not those that waited before."""
-    changed = ScheduledMessageService.leadership_changed
 
-    def deaf(delivery: ScheduledMessageService, leadership: Leadership) -> None:
+    @patch.around(ScheduledMessageService, "leadership_changed")
+    def deaf(
+        changed: Original[None], delivery: ScheduledMessageService, leadership: Leadership
+    ) -> None:
         term = delivery._term
         changed(delivery, leadership)
         if delivery._timers is not None and delivery._term != term:
             for each in (*delivery._levels, delivery._timers):
                 each._cancel()
 
-    patch.set(ScheduledMessageService, "leadership_changed", deaf)
-
 
 def deposed_leader_delivers_on(patch: Patch) -> None:
     """A deposed leader goes on with its old schedule when it leads again."""
 
-    def careless(delivery: ScheduledMessageService, leadership: Leadership) -> None:
+    @patch.around(ScheduledMessageService, "leadership_changed")
+    def careless(
+        began: Original[None], delivery: ScheduledMessageService, leadership: Leadership
+    ) -> None:
         if leadership.serving and not delivery._levels:
             began(delivery, leadership)
-
-    began = ScheduledMessageService.leadership_changed
-    patch.set(ScheduledMessageService, "leadership_changed", careless)
 
 
 def waiting_messages_expire(patch: Patch) -> None:
     """Retention removes segments in which scheduled messages or open transactions wait."""
 
+    @patch.instead(Retention, "_waiting_position")
     def heartless(_retention: Retention, stats: list[SegmentStats]) -> int:
         return stats[-1].end if stats else 0
-
-    patch.set(Retention, "_waiting_position", heartless)
 
 
 def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
