@@ -26,9 +26,9 @@ from broker.state.queue_expiry import first_offsets
 from broker.state.state_machine import BrokerStateMachine
 from dledger.raft.read_index import LeaderReads, ReadAsked
 from dledger.wire.codec import CRC
-from simulator.bugs.planted_bug import Bug, Original, Patch
+from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.bugs.raft.linearizable_reads import STALE
-from simulator.worlds.registry import BROKERS
+from simulator.worlds.registry import BROKERS, NODES
 from store.index.block_seals import UNKNOWN
 from store.index.consume_queue import ConsumeQueue
 from store.io.filesystem import Bytes
@@ -157,87 +157,54 @@ def corrupt_rows_of_queues_not_looked_for(patch: Patch) -> None:
     patch.set(QueueBlocksCheck, "take", lambda _check, _batch: [])
 
 
+_bug = BugsOf(BROKERS, seconds=8.0)
+
 BUGS = (
-    Bug("J1x", frames_believed, "bits have flipped", 5, kinds=("bits flipped on a link",)),
-    Bug(
+    _bug(
+        "J1x",
+        frames_believed,
+        "bits have flipped",
+        5,
+        "bits flipped on a link",
+        world=NODES,
+        seconds=6.0,
+    ),
+    _bug(
         "J2x",
         reads_before_the_first_entry_of_a_term,
         STALE,
         20,
+        "leader dies unheard",
         seconds=12.0,
-        kinds=("leader dies unheard",),
-        world=BROKERS,
     ),
-    Bug(
-        "J3x",
-        late_leader_registered,
-        "has registered as that of term",
-        10,
-        seconds=8.0,
-        kinds=("registration late",),
-        world=BROKERS,
-    ),
-    Bug(
-        "J4x",
-        late_connection_registered,
-        "registered over a later one",
-        20,
-        seconds=8.0,
-        kinds=("registration late",),
-        world=BROKERS,
-    ),
-    Bug(
-        "J5x",
-        handed_out_is_consumed,
-        "was delivered to nobody",
-        20,
-        seconds=8.0,
-        kinds=("dies with what was given",),
-        world=BROKERS,
-    ),
-    Bug(
-        "J6x",
-        missing_key_files_not_missed,
-        "is not as its log says",
-        40,
-        seconds=8.0,
-        kinds=("key index damaged",),
-        world=BROKERS,
-    ),
-    Bug(
+    _bug("J3x", late_leader_registered, "has registered as that of term", 10, "registration late"),
+    _bug("J4x", late_connection_registered, "registered over a later one", 20, "registration late"),
+    _bug("J5x", handed_out_is_consumed, "was delivered to nobody", 20, "dies with what was given"),
+    _bug("J6x", missing_key_files_not_missed, "is not as its log says", 40, "key index damaged"),
+    _bug(
         "J7x",
         corrupt_rows_decide_where_queues_begin,
         "has another state",
         60,
-        seconds=8.0,
-        kinds=("ConsumeQueue damaged", "expiry", "crash"),
-        world=BROKERS,
+        "ConsumeQueue damaged",
+        "expiry",
+        "crash",
     ),
-    Bug(
-        "J8x",
-        corrupt_checkpoint_taken_for_the_newest,
-        "that nobody had",
-        40,
-        seconds=8.0,
-        kinds=("checkpoint damaged",),
-        world=BROKERS,
+    _bug(
+        "J8x", corrupt_checkpoint_taken_for_the_newest, "that nobody had", 40, "checkpoint damaged"
     ),
-    Bug(
+    _bug(
         "J9x",
         rows_of_the_entry_index_believed,
         "damage is repaired: not within",
         200,
-        seconds=8.0,
-        kinds=("entry index damaged",),
-        world=BROKERS,
+        "entry index damaged",
     ),
-    Bug(
+    _bug(
         "J10x",
         corrupt_rows_of_queues_not_looked_for,
         "is not as its log says",
         40,
-        seconds=8.0,
-        kinds=("ConsumeQueue damaged",),
-        world=BROKERS,
+        "ConsumeQueue damaged",
     ),
 )

@@ -137,6 +137,28 @@ class Bug:
 
 
 @dataclass(frozen=True, slots=True)
+class BugsOf:
+    """Makes bugs whose runs are alike. ``usual``: the faults of a bug that names none."""
+
+    world: str = NODES
+    seconds: float = SECONDS
+    usual: tuple[str, ...] = ()
+
+    def __call__(
+        self,
+        id_: str,
+        plant: Callable[[Patch], None],
+        says: str,
+        seeds: int,
+        *kinds: str,
+        **others: Any,
+    ) -> Bug:
+        """``others``: fields of this one :class:`Bug`."""
+        fields = {"world": self.world, "seconds": self.seconds, **others}
+        return Bug(id_, plant, says, seeds, kinds=kinds or self.usual, **fields)
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """How a bug was found: the seed, the number of seeds, and other violations before.
 

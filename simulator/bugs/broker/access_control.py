@@ -24,7 +24,7 @@ from broker.security.signature import CALLER_FIELDS, SIGNATURE, is_signed_by
 from broker.state.broker_state import BrokerState
 from broker.state.commands import PutAccess
 from simulator.bugs.broker.state_divergence import obeys_otherwise
-from simulator.bugs.planted_bug import Bug, Original, Patch
+from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.worlds.registry import ACCOUNTS
 
 
@@ -204,9 +204,7 @@ SERVED = "is served, though | is stored in | what no admin has asked for"
 REFUSED = "is refused, though"
 
 
-def _bug(id_: str, plant: Callable[[Patch], None], says: str, seeds: int, *kinds: str) -> Bug:
-    kinds = kinds or ("client pause", "stop")
-    return Bug(id_, plant, says, seeds, seconds=8.0, world=ACCOUNTS, kinds=kinds)
+_bug = BugsOf(ACCOUNTS, seconds=8.0, usual=("client pause", "stop"))
 
 
 BUGS = (

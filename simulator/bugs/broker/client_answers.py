@@ -19,7 +19,7 @@ from dledger.node.linearizable_reads import LinearizableReads
 from dledger.node.proposals import Proposals
 from dledger.raft.quorum_tracker import QuorumTracker
 from dledger.raft.read_index import LeaderReads, ReadAsked
-from simulator.bugs.planted_bug import Bug, Original, Patch
+from simulator.bugs.planted_bug import Bug, BugsOf, Original, Patch
 from simulator.bugs.raft.linearizable_reads import STALE
 from simulator.worlds.registry import BROKERS, FOLLOWERS, RETENTION, TRANSACTIONS
 from store.index.block_seals import Tail, extend, unsealed
@@ -240,12 +240,10 @@ def outcome_and_publication_apart(patch: Patch) -> None:
         together(batcher, messages, (), stored)
 
 
-def _in_transactions(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
-    return Bug(id_, plant, says, seeds, seconds=8.0, world=TRANSACTIONS, kinds=kinds)
+_in_transactions = BugsOf(TRANSACTIONS, seconds=8.0)
 
 
-def _in_brokers(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
-    return Bug(id_, plant, says, seeds, seconds=8.0, world=BROKERS, kinds=kinds)
+_in_brokers = BugsOf(BROKERS, seconds=8.0)
 
 
 GIVEN_UP = "has given up | was delivered to nobody"
@@ -255,14 +253,13 @@ BUGS = (
     _in_brokers("D1b", rows_not_flushed_for_a_checkpoint, "are missing", 20, "crash", "stop"),
     _in_brokers("D2", rows_in_another_order_than_the_log, "after offset", 10),
     _in_brokers("D3", one_message_too_many_given_up, GIVEN_UP, 20, "expiry"),
-    Bug(
+    _in_transactions(
         "D12x",
         young_message_given_up_by_its_topic,
         "is not old enough",
         20,
-        seconds=8.0,
+        "expiry",
         world=RETENTION,
-        kinds=("expiry",),
     ),
     Bug("D4", rows_of_the_entry_index_kept_by_a_cut, "stops by itself", 100),
     _in_brokers("D5", retries_taken_for_new_messages, "is stored twice", 40, "crash", "partition"),
@@ -281,23 +278,23 @@ BUGS = (
         "crash",
         "partition",
     ),
-    Bug(
+    # Only of its peers: clients must reach the leader that nobody hears any more.
+    _in_transactions(
         "A10",
         reads_by_a_leader_that_nobody_confirmed,
         STALE,
         20,
-        seconds=8.0,
-        # Only of its peers: clients must reach the leader that nobody hears any more.
-        kinds=("partial partition",),
+        "partial partition",
         world=FOLLOWERS,
     ),
-    Bug(
+    _in_transactions(
         "A10b",
         follower_reads_what_it_has,
         STALE,
         20,
-        seconds=8.0,
-        kinds=("crash", "partition", "pause"),
+        "crash",
+        "partition",
+        "pause",
         world=FOLLOWERS,
     ),
     Bug("D9", entries_applied_before_they_are_committed, "only the disks of", 20),

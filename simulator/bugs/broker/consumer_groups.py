@@ -11,7 +11,7 @@ from broker.client.message import MessageQueue
 from broker.delivery.queue_locks import QueueLocks
 from broker.remoting.connected_clients import ClientConnection, ConnectedClients
 from broker.remoting.connection import Connection
-from simulator.bugs.planted_bug import Bug, Original, Patch
+from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.worlds.registry import ASKING, BROKERS, PUSHING
 
 
@@ -75,8 +75,7 @@ def batches_of_lost_queues_kept(patch: Patch) -> None:
         await fetcher.stop()
 
 
-def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str, world: str = PUSHING) -> Bug:
-    return Bug(id_, plant, says, seeds, seconds=8.0, world=world, kinds=kinds)
+_bug = BugsOf(PUSHING, seconds=8.0)
 
 
 CLIENTS = "client crash"

@@ -24,7 +24,7 @@ from broker.scheduled.republisher import republished
 from broker.state.broker_state import BrokerState
 from broker.state.commands import Command, CommitOffset
 from broker.topics_and_groups import GroupConfig
-from simulator.bugs.planted_bug import Bug, Original, Patch
+from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.worlds.registry import BROKERS, PUSHING
 from store.index.consume_queue import ConsumeQueue
 from store.io.filesystem import Bytes
@@ -170,12 +170,10 @@ def moved_group_not_notified(patch: Patch) -> None:
     patch.set(ResetProcessor, "_tell_members", lambda *_: None)
 
 
-def _in_brokers(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
-    return Bug(id_, plant, says, seeds, seconds=8.0, world=BROKERS, kinds=kinds)
+_in_brokers = BugsOf(BROKERS, seconds=8.0)
 
 
-def _pushing(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
-    return Bug(id_, plant, says, seeds, seconds=8.0, world=PUSHING, kinds=kinds)
+_pushing = BugsOf(PUSHING, seconds=8.0)
 
 
 BUGS = (

@@ -13,7 +13,7 @@ from broker.group_commit.pending_batch import Completion, Waiter
 from broker.ingest.deduplication import Deduplicator, _SuspectedRetry
 from broker.state.broker_state import BrokerState
 from broker.state.deduplication_window import DeduplicationIndex, RecentRequests
-from simulator.bugs.planted_bug import Bug, Original, Patch
+from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.worlds.registry import BROKERS, BURSTS
 from store.message.record import PendingMessage
 
@@ -128,8 +128,7 @@ def answer_of_a_retry_names_the_next_offset(patch: Patch) -> None:
         answer(requests, suspect, key, replace(first, queue_offset=end))
 
 
-def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str, world: str = BROKERS) -> Bug:
-    return Bug(id_, plant, says, seeds, seconds=8.0, world=world, kinds=kinds)
+_bug = BugsOf(BROKERS, seconds=8.0)
 
 
 TWICE = "is stored twice"

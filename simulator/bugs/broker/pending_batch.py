@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from broker.group_commit.batcher import Batcher
 from broker.group_commit.next_offsets import NextOffsets
 from broker.group_commit.pending_batch import PendingBatch
@@ -16,7 +14,7 @@ from broker.remoting.protocol.frame import Frame
 from broker.state.broker_state import BrokerState
 from broker.state.commands import Command, PutTopic
 from dledger.errors import ProposeError
-from simulator.bugs.planted_bug import Bug, Original, Patch
+from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.worlds.registry import BROKERS, BURSTS, LOOKUPS
 
 
@@ -97,8 +95,7 @@ def time_of_records_goes_back(patch: Patch) -> None:
     patch.set(StoreClock, "now_ms", lambda clock: clock._wall_clock())
 
 
-def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str, world: str = BROKERS) -> Bug:
-    return Bug(id_, plant, says, seeds, seconds=8.0, world=world, kinds=kinds)
+_bug = BugsOf(BROKERS, seconds=8.0)
 
 
 TWICE = "is stored twice"

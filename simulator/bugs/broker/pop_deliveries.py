@@ -20,7 +20,7 @@ from broker.state.commands import Command, PopAck
 from broker.state.pop_queues import PopDelivery, PopKey, PopQueue, PopQueues, pack_runs
 from broker.topics_and_groups import GroupConfig
 from dledger.errors import ProposeError
-from simulator.bugs.planted_bug import Bug, Original, Patch
+from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.worlds.registry import POP
 
 
@@ -230,8 +230,7 @@ def one_message_passed_over(patch: Patch) -> None:
         return give(receiver, attempt, key, pending, reception)
 
 
-def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
-    return Bug(id_, plant, says, seeds, seconds=8.0, world=POP, kinds=kinds)
+_bug = BugsOf(POP, seconds=8.0)
 
 
 LEADERS = ("crash", "partition", "pause")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from weakref import WeakKeyDictionary
 
 from broker.client.producer.request_reply import PendingReplies, Reply
@@ -12,7 +12,7 @@ from broker.filter.sql92_parser import Selector
 from broker.remoting.connection import Connection
 from broker.remoting.protocol.frame import Frame
 from broker.state.state_machine import BrokerStateMachine
-from simulator.bugs.planted_bug import Bug, Original, Patch
+from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.worlds.registry import ASKING
 from store.io.filesystem import Bytes
 
@@ -68,8 +68,7 @@ def record_of_an_earlier_pull(patch: Patch) -> None:
         answer(delivery, fetch, found, parts)
 
 
-def _asking(id_: str, plant: Callable[[Patch], None], says: str, seeds: int, *kinds: str) -> Bug:
-    return Bug(id_, plant, says, seeds, seconds=8.0, world=ASKING, kinds=kinds)
+_asking = BugsOf(ASKING, seconds=8.0)
 
 
 BUGS = (

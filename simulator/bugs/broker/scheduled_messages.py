@@ -16,7 +16,7 @@ from broker.state.broker_state import BrokerState, TimerProgress
 from broker.state.commands import Command, Schedule, Timer
 from dledger.errors import NotLeaderError, ProposeError
 from dledger.node.state_machine import Leadership
-from simulator.bugs.planted_bug import Bug, Original, Patch
+from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.worlds.registry import WAITING
 from store.log.retention_policy import SegmentStats
 
@@ -162,8 +162,7 @@ def waiting_messages_expire(patch: Patch) -> None:
         return stats[-1].end if stats else 0
 
 
-def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
-    return Bug(id_, plant, says, seeds, seconds=8.0, world=WAITING, kinds=kinds)
+_bug = BugsOf(WAITING, seconds=8.0)
 
 
 LEADERS = ("crash", "partition", "pause")

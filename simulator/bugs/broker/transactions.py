@@ -10,7 +10,7 @@ from broker.state.commands import CheckTransaction, Command, EndTransaction
 from broker.state.open_transactions import OpenTransaction
 from broker.transactions.coordinator import CheckPolicy, TransactionCoordinator
 from dledger.node.state_machine import Leadership
-from simulator.bugs.planted_bug import Bug, Original, Patch
+from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.worlds.registry import TRANSACTIONS
 
 
@@ -97,8 +97,7 @@ def half_message_delivered(patch: Patch) -> None:
     patch.set(broker.ingest.ingest, "is_half_message", lambda _properties: False)
 
 
-def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
-    return Bug(id_, plant, says, seeds, seconds=8.0, world=TRANSACTIONS, kinds=kinds)
+_bug = BugsOf(TRANSACTIONS, seconds=8.0)
 
 
 LEADERS = ("crash", "partition", "pause")

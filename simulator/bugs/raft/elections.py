@@ -14,7 +14,7 @@ from dledger.raft.raft_state import NOBODY, Role
 from dledger.raft.ready import ReadyBuilder
 from dledger.raft.replication import Replicator
 from dledger.raft.replication_evidence import MemberEvidence
-from simulator.bugs.planted_bug import Bug, Original, Patch
+from simulator.bugs.planted_bug import Bug, BugsOf, Original, Patch
 from store.errors import DamagedError
 from store.io.filesystem import FileSystem
 from store.io.two_slot_file import SLOT_COUNT, SLOT_SIZE, TwoSlotFile, encode_slot
@@ -190,37 +190,27 @@ def heartbeats_behind_the_disk(patch: Patch) -> None:
     patch.set(HealthMonitor, "_tick", lambda _fitness: None)
 
 
+_bug = BugsOf()
+
 BUGS = (
     Bug("A1", vote_before_it_is_durable, "its disk holds", 5),
     Bug("A1b", vote_forgotten_at_restart, "takes its vote for", 40),
     Bug("A1c", voting_twice_in_a_term, "votes for", 40),
     Bug("A2", term_forgotten_at_restart, "has spoken in term", 80),
     Bug("A3", vote_not_saved, "its disk holds", 5),
-    Bug(
+    _bug(
         "A4",
         vote_file_rewritten,
         "has spoken in term | takes its vote for | is below the log's last",
         80,
-        kinds=("power loss within a call", "crash within a call"),
+        "power loss within a call",
+        "crash within a call",
     ),
     Bug("A4b", corrupt_slot_brings_the_old_vote_back, "its disk holds", 20),
     Bug("A5", last_term_taken_from_the_current_term, "lacks the committed entry", 100),
-    Bug(
-        "A5b",
-        votes_by_length_alone,
-        "lacks the committed entry",
-        150,
-        kinds=("partition", "crash"),
-    ),
+    _bug("A5b", votes_by_length_alone, "lacks the committed entry", 150, "partition", "crash"),
     Bug("A6", no_pre_vote, "without having been asked for", 5),
     Bug("A7", votes_while_a_leader_is_heard, "though it hears", 40),
     Bug("A7b", pre_votes_counted_as_votes, "both lead", 40),
-    Bug(
-        "A9",
-        heartbeats_behind_the_disk,
-        "though only disks",
-        40,
-        seconds=14.0,
-        kinds=("slow disk",),
-    ),
+    _bug("A9", heartbeats_behind_the_disk, "though only disks", 40, "slow disk", seconds=14.0),
 )

@@ -9,7 +9,7 @@ from dledger.node.proposals import Proposals
 from dledger.raft.leader import LeaderState
 from dledger.raft.quorum_tracker import QuorumTracker
 from dledger.raft.view import RaftView
-from simulator.bugs.planted_bug import Bug, Original, Patch
+from simulator.bugs.planted_bug import Bug, BugsOf, Original, Patch
 from simulator.worlds.registry import BROKERS
 from store.log.entry import Entry, EntryKind
 
@@ -55,24 +55,22 @@ def entry_of_another_leader_taken_for_the_own(patch: Patch) -> None:
     patch.set(Proposals, "drop", lambda _proposals: None)
 
 
+_bug = BugsOf(seconds=10.0)
+
 BUGS = (
-    Bug(
-        "L1x",
-        leader_that_nobody_hears_goes_on,
-        "no majority has answered",
-        40,
-        seconds=10.0,
-        kinds=("partial partition",),
+    _bug(
+        "L1x", leader_that_nobody_hears_goes_on, "no majority has answered", 40, "partial partition"
     ),
     Bug("L2x", term_begun_without_an_entry, "not within", 5),
-    Bug(
+    _bug(
         "L3x",
         writes_taken_before_the_first_entry_is_applied,
         "cannot be applied",
         40,
-        seconds=8.0,
+        "crash",
+        "slow disk",
         world=BROKERS,
-        kinds=("crash", "slow disk"),
+        seconds=8.0,
     ),
     Bug("L4x", entry_of_another_leader_taken_for_the_own, "which nobody applied", 40),
 )

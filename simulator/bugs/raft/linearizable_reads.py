@@ -10,7 +10,7 @@ from dledger.node.linearizable_reads import LinearizableReads
 from dledger.raft.raft_state import RaftState, Role
 from dledger.raft.read_index import LeaderReads, ReadAsked
 from dledger.raft.ready import ReadIndex
-from simulator.bugs.planted_bug import Bug, Original, Patch
+from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.worlds.registry import FOLLOWERS
 
 
@@ -80,8 +80,7 @@ STALE = "was committed when it was asked | is not linearizable"
 """A broker that answers a read from an old state is seen first; then the answers of clients."""
 
 
-def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
-    return Bug(id_, plant, says, seeds, seconds=8.0, kinds=kinds, world=FOLLOWERS)
+_bug = BugsOf(FOLLOWERS, seconds=8.0)
 
 
 BUGS = (

@@ -8,7 +8,7 @@ from dledger.raft.bootstrap import Bootstrap
 from dledger.raft.configuration import NO_INCARNATION, Configuration
 from dledger.raft.election import Elections
 from dledger.raft.replication_evidence import ReplicationEvidence
-from simulator.bugs.planted_bug import Bug, Original, Patch
+from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.faults.wiped_voter import WIPED_BESIDE_AN_EMPTY_ONE
 
 
@@ -45,8 +45,7 @@ def wiped_voter_counted_until_the_log_names_disks(patch: Patch) -> None:
 LOST = "lacks the committed entry | whose disk lacks what it held | both lead"
 
 
-def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
-    return Bug(id_, plant, says, seeds, seconds=12.0, kinds=kinds)
+_bug = BugsOf(seconds=12.0)
 
 
 BUGS = (

@@ -9,7 +9,7 @@ from dledger.node.snapshot_receiver import SnapshotReceiver
 from dledger.raft.messages import AppendAccepted, AppendRejected, AppendRequest
 from dledger.raft.raft_log import RaftLog
 from dledger.wire.service_messages import SnapshotNeededNotice
-from simulator.bugs.planted_bug import Bug, Original, Patch
+from simulator.bugs.planted_bug import Bug, BugsOf, Original, Patch
 from store.io.atomic_file import replace_file
 from store.io.filesystem import Bytes, FileSystem
 from store.log.entry import Entry
@@ -67,15 +67,10 @@ def given_up_entries_are_a_conflict(patch: Patch) -> None:
         return accept(raft_log, sender, request)
 
 
+_bug = BugsOf(seconds=12.0)
+
 BUGS = (
-    Bug(
-        "B3",
-        given_up_entries_are_a_conflict,
-        "cannot drop entry",
-        60,
-        kinds=("follower unheard",),
-        seconds=12.0,
-    ),
+    _bug("B3", given_up_entries_are_a_conflict, "cannot drop entry", 60, "follower unheard"),
     Bug("B4", refill_skips_an_entry, "not within", 10, kinds=KINDS, seconds=10.0),
     Bug("B11", follower_behind_the_log_is_ignored, "not within", 10, kinds=KINDS, seconds=10.0),
     Bug(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dledger.node.log_writer import LogWriter
-from simulator.bugs.planted_bug import Bug, Original, Patch
+from simulator.bugs.planted_bug import Bug, BugsOf, Original, Patch
 from simulator.engine.disk_executor import SimulatedAsyncWriter
 from simulator.engine.disk_file import SimulatedFile
 from store.io.filesystem import Bytes
@@ -90,18 +90,22 @@ def cut_left_out_of_a_write_without_a_thread(patch: Patch) -> None:
         return begin(writer)
 
 
+_bug = BugsOf()
+
 BUGS = (
     Bug("C21x", write_begun_without_its_sync, "its disk does not hold it", 20),
     Bug("C22x", short_write_taken_for_complete, "its disk does not hold it", 20),
     Bug("C23x", log_ends_with_what_was_begun, "stops by itself", 20),
     Bug("C24x", write_that_must_be_done_again_is_forgotten, "not within", 20),
-    Bug(
+    _bug(
         "C26x",
         term_left_out_of_a_write_without_a_thread,
         "its disk holds",
         40,
-        nodes=5,  # two learn of a term by its entries alone, while they lack older ones
-        kinds=("slow disk", "pause", "crash"),
+        "slow disk",
+        "pause",
+        "crash",
+        nodes=5,
     ),
     Bug("C27x", cut_left_out_of_a_write_without_a_thread, "stops by itself", 40),
 )

@@ -17,7 +17,7 @@ from dledger.node.node import Node
 from dledger.raft.quorum_tracker import QuorumTracker
 from dledger.raft.raft_log import RaftLog
 from dledger.raft.ready import Write
-from simulator.bugs.planted_bug import Bug, Original, Patch
+from simulator.bugs.planted_bug import Bug, BugsOf, Original, Patch
 from simulator.engine.disk import SimulatedFileSystem
 from simulator.worlds.registry import BROKERS
 from store.log.commit_log import CommitLog
@@ -211,6 +211,8 @@ def _unsynced(patch: Patch, concerns: Callable[[str], bool]) -> None:
             sync(fs, path)
 
 
+_bug = BugsOf()
+
 BUGS = (
     Bug("C1", completion_taken_for_a_later_write, "its disk does not hold it", 60),
     Bug("C2", completions_reported_one_late, "not within", 40),
@@ -222,20 +224,23 @@ BUGS = (
     Bug("C7", sync_does_nothing, "its disk does not hold it", 5),
     Bug("C8", failed_sync_tried_again, "its disk does not hold it", 100),
     Bug("C8b", recovered_pages_taken_for_durable, "its disk does not hold it", 200),
-    Bug(
+    _bug(
         "C9",
         damage_taken_for_a_torn_tail,
         "to be committed and durable",
         10,
-        seconds=8.0,
-        kinds=("bit flip", "crash", "power loss", "partition"),
+        "bit flip",
+        "crash",
+        "power loss",
+        "partition",
         world=BROKERS,
+        seconds=8.0,
     ),
     Bug("C10", torn_tail_taken_for_damage, "torn tail", 60),
     Bug("C10b", torn_tail_not_cut, "its disk does not hold it", 100),
     Bug("C12", entry_applied_twice_after_a_checkpoint, "the next is", 20),
-    Bug("C15", mark_saved_ahead_of_the_log, "was durable", 100, kinds=("power loss", "slow disk")),
-    Bug("C16", failed_write_ignored, "not within", 60, kinds=("disk error",)),
+    _bug("C15", mark_saved_ahead_of_the_log, "was durable", 100, "power loss", "slow disk"),
+    _bug("C16", failed_write_ignored, "not within", 60, "disk error"),
     Bug("C18", segment_closed_without_padding, "was durable", 20),
     Bug("C19x", segment_name_not_synced, "its disk does not hold it", 20),
     Bug("C20x", renamed_file_not_synced, "its disk holds None", 5),

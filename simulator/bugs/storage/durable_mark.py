@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from dledger.node.checkpointer import Checkpointer
-from simulator.bugs.planted_bug import Bug, Original, Patch
+from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from store.io.filesystem import Bytes
 from store.log.segment import Segment
 from store.replica import ReplicaStore
@@ -68,8 +66,7 @@ def zeros_written_over_entries(patch: Patch) -> None:
         segment.zeroed_end = zeroed
 
 
-def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str, world: str = "nodes") -> Bug:
-    return Bug(id_, plant, says, seeds, seconds=8.0, kinds=kinds, world=world)
+_bug = BugsOf("nodes", seconds=8.0)
 
 
 BUGS = (
