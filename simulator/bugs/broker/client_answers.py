@@ -13,12 +13,13 @@ from broker.maintenance.topic_retention import TopicRetention
 from broker.state.broker_state import BrokerState
 from broker.state.commands import Command, EndTransaction
 from broker.transactions.coordinator import Ended, TransactionCoordinator
-from dledger.errors import NotLeaderError, ProposeError
+from dledger.errors import ProposeError
 from dledger.node.applier import Applier
 from dledger.node.linearizable_reads import LinearizableReads
 from dledger.node.proposals import Proposals
 from dledger.raft.quorum_tracker import QuorumTracker
 from dledger.raft.read_index import LeaderReads, ReadAsked
+from simulator.bugs.broker.entries_apart import in_two_entries
 from simulator.bugs.planted_bug import Bug, BugsOf, Original, Patch
 from simulator.bugs.raft.linearizable_reads import STALE
 from simulator.worlds.registry import BROKERS, FOLLOWERS, RETENTION, TRANSACTIONS
@@ -217,27 +218,7 @@ def late_end_ends_another_transaction(patch: Patch) -> None:
 
 def outcome_and_publication_apart(patch: Patch) -> None:
     """A committed message and the end of its transaction are two entries."""
-
-    @patch.around(Batcher, "add_in_one_entry")
-    def apart(
-        together: Original[None],
-        batcher: Batcher,
-        messages: Sequence[QueueMessages],
-        commands: Sequence[Command],
-        completion: Completion | None = None,
-    ) -> None:
-        ends = [each for each in commands if isinstance(each, EndTransaction)]
-        if not messages or not ends:
-            together(batcher, messages, commands, completion)
-            return
-
-        def stored(error: ProposeError | None) -> None:
-            if error is None and batcher.serving:
-                together(batcher, (), commands, completion)
-            elif completion is not None:
-                completion(error or NotLeaderError(None))
-
-        together(batcher, messages, (), stored)
+    in_two_entries(patch, EndTransaction)
 
 
 _in_transactions = BugsOf(TRANSACTIONS, seconds=8.0)

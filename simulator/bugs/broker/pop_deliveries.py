@@ -7,8 +7,7 @@ from typing import Any
 
 import broker.pop.receiver
 import broker.pop.reception
-from broker.group_commit.batcher import Batcher
-from broker.group_commit.pending_batch import Completion, QueueMessages
+from broker.group_commit.pending_batch import Completion
 from broker.group_commit.pending_pop import PendingPop, PendingPopQueue
 from broker.pop.dead_letters import DeadLetters, attempts_max
 from broker.pop.pop import Pop
@@ -19,7 +18,7 @@ from broker.pop.reception import Reception, Search
 from broker.state.commands import Command, PopAck
 from broker.state.pop_queues import PopDelivery, PopKey, PopQueue, PopQueues, pack_runs
 from broker.topics_and_groups import GroupConfig
-from dledger.errors import ProposeError
+from simulator.bugs.broker.entries_apart import in_two_entries
 from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.worlds.registry import POP
 
@@ -103,48 +102,7 @@ def attempts_not_counted(patch: Patch) -> None:
 
 def dead_letter_and_end_apart(patch: Patch) -> None:
     """A dead letter is stored in one entry, and its delivery ends in the next."""
-    bury = DeadLetters.bury
-
-    @patch.instead(DeadLetters, "bury")
-    def apart(  # noqa: PLR0917 - as what it replaces
-        letters: DeadLetters,
-        key: PopKey,
-        group: GroupConfig,
-        letter: Any,
-        attempts: int,
-        done: Completion | None = None,
-    ) -> None:
-        batcher = letters._batcher
-        letters._batcher = _Apart(batcher)  # type: ignore[assignment]  # it passes calls on
-        try:
-            bury(letters, key, group, letter, attempts, done)
-        finally:
-            letters._batcher = batcher
-
-
-class _Apart:
-    """A batcher that adds messages first, and acknowledgements once they are stored."""
-
-    def __init__(self, batcher: Batcher) -> None:
-        self._batcher = batcher
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._batcher, name)
-
-    def add_in_one_entry(
-        self,
-        messages: Sequence[QueueMessages],
-        commands: Sequence[Command],
-        completion: Completion | None = None,
-    ) -> None:
-        now = [each for each in commands if not isinstance(each, PopAck)]
-        later = [each for each in commands if isinstance(each, PopAck)]
-
-        def stored(error: ProposeError | None) -> None:
-            if error is None and self._batcher.serving:
-                self._batcher.add_in_one_entry((), later, completion)
-
-        self._batcher.add_in_one_entry(messages, now, stored)
+    in_two_entries(patch, PopAck)
 
 
 def exhausted_messages_dropped(patch: Patch) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from broker.group_commit.batcher import Batcher
-from broker.group_commit.pending_batch import Completion, QueueMessages
 from broker.maintenance.retention import Retention
 from broker.scheduled.delay_level_dispatcher import DelayLevelDispatcher
 from broker.scheduled.in_flight_timers import InFlightTimers
@@ -14,8 +12,8 @@ from broker.scheduled.scheduled_message_service import ScheduledMessageService
 from broker.scheduled.timer_dispatcher import TimerDispatcher
 from broker.state.broker_state import BrokerState, TimerProgress
 from broker.state.commands import Command, Schedule, Timer
-from dledger.errors import NotLeaderError, ProposeError
 from dledger.node.state_machine import Leadership
+from simulator.bugs.broker.entries_apart import in_two_entries
 from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.worlds.registry import WAITING
 from store.log.retention_policy import SegmentStats
@@ -55,26 +53,7 @@ def timed_messages_early(patch: Patch) -> None:
 
 def copy_and_mark_apart(patch: Patch) -> None:
     """Due messages are stored in one entry, and the next entry says that they are delivered."""
-
-    @patch.around(Batcher, "add_in_one_entry")
-    def apart(
-        together: Original[None],
-        batcher: Batcher,
-        messages: Sequence[QueueMessages],
-        commands: Sequence[Command],
-        completion: Completion | None = None,
-    ) -> None:
-        if not messages or not any(isinstance(each, Schedule | Timer) for each in commands):
-            together(batcher, messages, commands, completion)
-            return
-
-        def stored(error: ProposeError | None) -> None:
-            if error is None and batcher.serving:
-                together(batcher, (), commands, completion)
-            elif completion is not None:
-                completion(error or NotLeaderError(None))
-
-        together(batcher, messages, (), stored)
+    in_two_entries(patch, (Schedule, Timer))
 
 
 def mark_not_moved(patch: Patch) -> None:
