@@ -7,15 +7,14 @@ from collections.abc import Sequence
 from functools import partial
 from random import Random
 
-from broker.client.client_identity import ClientIdentity
-from broker.client.errors import ClientError, RefusedError, outcome_unknown
-from broker.client.message import Message, SendResult
+from broker.client.errors import ClientError
+from broker.client.message import Message
 from broker.client.producer.producer import Producer
 from broker.remoting.protocol.errors import CallError
 from simulator.hosts.client_host import ClientHost
 from simulator.workload.history import History, Sent
 from simulator.workload.message_content import content_of, message_of
-from simulator.workload.producer import CONFIG, DEADLINE_SECONDS
+from simulator.workload.producer import DEADLINE_SECONDS, note_outcome, producer_of
 
 LEVELS = (1, 1, 2)
 DELAY_MS_MAX = 4000
@@ -51,13 +50,7 @@ class ScheduledMessagesProducer:
     async def main(self, client_host: ClientHost) -> None:
         """The process of the client."""
         rng = self._rng
-        producer = Producer(
-            self._name_servers,
-            CONFIG,
-            wall_clock=client_host.clock.wall_ms,
-            rng=rng,
-            identity=ClientIdentity(client_host.ip, client_host.boot, rng.getrandbits(32)),
-        )
+        producer = producer_of(client_host, self._name_servers, rng)
         await producer.start()
         while self._working:
             await asyncio.sleep(rng.uniform(0.005, self._pause_max))
@@ -73,7 +66,7 @@ class ScheduledMessagesProducer:
         except (ClientError, CallError) as error:
             self._history.fail(sent, f"{type(error).__name__}: {error}", unknown=False)
         else:
-            answer.add_done_callback(partial(self._answered, sent))
+            answer.add_done_callback(partial(note_outcome, self._history, [sent]))
 
     def _message(self, sent: Sent, born_ms: int) -> Message:
         rng, content = self._rng, content_of(sent.number, born_ms)
@@ -83,14 +76,3 @@ class ScheduledMessagesProducer:
         delay = {"TIMER_DELAY_MS": str(rng.randrange(20, DELAY_MS_MAX))}
         content = content._replace(properties={**content.properties, **delay})
         return message_of(self._topic, sent, content)
-
-    def _answered(self, sent: Sent, answer: asyncio.Future[SendResult]) -> None:
-        error = answer.exception()
-        if error is None:
-            result = answer.result()
-            self._history.acknowledge(sent, result.queue, result.queue_offset)
-        elif isinstance(error, ClientError | CallError):
-            unknown = not isinstance(error, RefusedError) or outcome_unknown(error)
-            self._history.fail(sent, f"{type(error).__name__}: {error}", unknown=unknown)
-        else:
-            raise error
