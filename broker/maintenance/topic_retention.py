@@ -23,6 +23,7 @@ from broker.maintenance.retention_clock import RetentionClock
 from broker.state.commands import PutTopicRetention, Trim
 from broker.state.state_machine import STORE_TIMESTAMP_AT, BrokerStateMachine
 from dledger.errors import ProposeError
+from dledger.periodic import Periodic
 from store.errors import StoreError
 from store.index.consume_queue import ConsumeQueue
 from store.io.filesystem import Bytes
@@ -64,7 +65,7 @@ class TopicRetention:
         self._loop = loop
         self._wall_clock = wall_clock
         self._clock = RetentionClock(wall_clock, loop.time)
-        self._timer: asyncio.TimerHandle | None = None
+        self._looks = Periodic(loop, CHECK_SECONDS, self._check)
         self._look: asyncio.Task[None] | None = None
         self._oldest: dict[tuple[str, int], tuple[int, int]] = {}
         """By topic and queue id: the first offset, and when its message was stored, ms."""
@@ -97,18 +98,15 @@ class TopicRetention:
 
     def start(self) -> None:
         """Begins to look."""
-        self._timer = self._loop.call_later(CHECK_SECONDS, self._check)
+        self._looks.start()
 
     def stop(self) -> None:
         """Ends it."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._looks.stop()
         if self._look is not None:
             self._look.cancel()
 
     def _check(self) -> None:
-        self.start()
         self._clock.now_ms()
         self.look()
 
