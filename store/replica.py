@@ -73,12 +73,12 @@ class ReplicaStore(ReplicaReads):
 
     @staticmethod
     def open(fs: FileSystem, directory: str, config: StoreConfig) -> ReplicaStore:
-        """Opens the replica in ``directory``, making a new one where there is none, and recovers.
+        """Opens the replica in ``directory``, making a new one if there is none, and recovers.
 
-        Raises :class:`~store.errors.DataLockedError` where another process has it open,
-        :class:`~store.errors.DataFormatError` where it is another node's or of another version,
-        :class:`~store.errors.DamagedError` where bytes that were durable are wrong, and
-        :class:`~store.errors.FatalDiskError` where the disk fails.
+        Raises :class:`~store.errors.DataLockedError` if another process has it open,
+        :class:`~store.errors.DataFormatError` if it is another node's or of another version,
+        :class:`~store.errors.DamagedError` if bytes that were durable are wrong, and
+        :class:`~store.errors.FatalDiskError` if the disk fails.
         """
         recovery = Recovery(fs, directory, config)
         if recovery.hole is not None:
@@ -91,7 +91,7 @@ class ReplicaStore(ReplicaReads):
     def save_hard_state(self, term: int, vote: str) -> None:
         """Durably replaces term and vote.
 
-        Raises :class:`~store.errors.StoreError` where the term would fall.
+        Raises :class:`~store.errors.StoreError` if the term would fall.
         """
         self._check_usable()
         if term < self._term:
@@ -127,7 +127,7 @@ class ReplicaStore(ReplicaReads):
         May be called by any thread, while the storage thread has nothing to do; that must stay so
         until ``then`` is told, in the same thread, that all is durable (``None``), that it failed,
         or with a ``BlockingIOError`` that :meth:`append` and :meth:`sync` must do it. Returns false
-        where nothing was begun. Raises what :meth:`append` raises, and nothing was begun.
+        if nothing was begun. Raises what :meth:`append` raises, and nothing was begun.
         """
         self._check_usable()
         rows, term = self._rows_of(entries)
@@ -162,7 +162,7 @@ class ReplicaStore(ReplicaReads):
     def truncate(self, first_index: int) -> None:
         """Drops the entries from ``first_index`` on; durable on return.
 
-        Raises :class:`~store.errors.StoreError` where that would drop an entry that is committed.
+        Raises :class:`~store.errors.StoreError` if that would drop an entry that is committed.
         """
         self._check_usable()
         if first_index > self.last_index:
@@ -277,7 +277,7 @@ class ReplicaStore(ReplicaReads):
     def begin_snapshot(self, target: str, time_ms: int) -> SnapshotWriter:
         """A snapshot as of the newest checkpoint, to be made in the directory ``target``.
 
-        Raises :class:`~store.errors.SnapshotError` where there is nothing to take one of.
+        Raises :class:`~store.errors.SnapshotError` if there is nothing to take one of.
         """
         checkpoint = self.checkpoints.newest
         if checkpoint is None or checkpoint.index < self.first_index:
@@ -321,7 +321,7 @@ class ReplicaStore(ReplicaReads):
         """Puts a peer's entry in the place of a damaged one; see :mod:`store.log.entry_repair`.
 
         Background thread, and committed entries only. Raises :class:`~store.errors.StoreError`
-        where it does not fit, and :class:`FatalDiskError`.
+        if it does not fit, and :class:`FatalDiskError`.
         """
         self._check_usable()
         try:

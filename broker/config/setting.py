@@ -54,7 +54,7 @@ class Setting:
 
     ``item`` is the kind of the items of a list; ``allowed`` is asked about each of them. ``doc`` is
     a sentence. ``reload``: SIGHUP has it read again. ``example`` is for a file that is written
-    for people, where there is no default.
+    for people, if there is no default.
     """
 
     key: str

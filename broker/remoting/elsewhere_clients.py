@@ -91,7 +91,7 @@ class ElsewhereClients:
         """Asks the client ``client_id`` of the consumer group ``group``, empty for a producer,
         wherever else it is connected. ``timeout`` is in seconds.
 
-        ``done`` gets :class:`~broker.remoting.protocol.errors.ClientNotOnlineError` where no other
+        ``done`` gets :class:`~broker.remoting.protocol.errors.ClientNotOnlineError` if no other
         member has that client.
         """
         peers = self._peers()

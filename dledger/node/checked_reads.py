@@ -84,10 +84,10 @@ class CheckedReads:
     def read(self, ranges: Sequence[tuple[int, int]], done: Done) -> None:
         """Reads bytes, each position and size within one entry.
 
-        ``done`` is told them, or of a :class:`~store.errors.StoreError`: ``MisplacedError`` where
-        no one entry has the bytes, ``NotReplicatedYetError`` where the own disk has yet to get
-        them, another ``OutOfRangeError`` where the log does not hold them (they may have expired),
-        and ``DamagedError`` where an entry has rotted.
+        ``done`` is told them, or of a :class:`~store.errors.StoreError`: ``MisplacedError`` if
+        no one entry has the bytes, ``NotReplicatedYetError`` if the own disk has yet to get
+        them, another ``OutOfRangeError`` if the log does not hold them (they may have expired),
+        and ``DamagedError`` if an entry has rotted.
         """
         self._go_on(ranges, [], set(), done)
 

@@ -7,7 +7,7 @@ may be lost, and a follower that is cut off learns of nothing.
 
 A leader may still answer a question of an earlier process of this node. So no process asks by a
 number that an earlier one has used: its numbers begin with the time, which runs on over processes.
-It begins anew with a reboot. That takes longer than an election timeout, and no leader keeps a
+It begins again with a reboot. That takes longer than an election timeout, and no leader keeps a
 question for longer.
 """
 
@@ -25,7 +25,7 @@ from dledger.raft.ready import ReadIndex
 Done: TypeAlias = Callable[[ProposeError | None], None]
 
 TIMEOUT_ELECTIONS = 2.0
-"""Election timeouts that a question may take; then it is asked anew, of whoever leads by then."""
+"""Election timeouts that a question may take; then it is asked again, of whoever leads by then."""
 
 NUMBERS_PER_SECOND = 1_000_000_000
 """With each second the numbers of a new process begin so much higher. Nobody asks as often."""
@@ -58,7 +58,7 @@ class LinearizableReads:
 
     def add(self, done: Done) -> None:
         """Calls ``done(None)`` when what is applied here is the newest, or at least as new as it
-        was when this was called; with :class:`ReadUnconfirmedError` where nobody confirms it."""
+        was when this was called; with :class:`ReadUnconfirmedError` if nobody confirms it."""
         if self._state_wrong():
             done(ReadUnconfirmedError())
             return

@@ -40,7 +40,7 @@ class Membership:
 
     def add_learner(self, node: str, address: MemberAddress, done: Done) -> None:
         """``done(None)`` when the learner is one. Raises :class:`~dledger.errors.ProposeError`
-        where nothing was begun, as the others here do."""
+        if nothing was begun, as the others here do."""
         index = self._core.add_learner(node, address, self._loop.time())
         self._begun(index, lambda found: node in found.learners, done)
 

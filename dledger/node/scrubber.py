@@ -180,7 +180,7 @@ class Scrubber:
         self._tell(*found)
         checked, told = found
         if told:
-            self._comparing = False  # who still finds something wrong asks anew
+            self._comparing = False  # who still finds something wrong asks again
             return
         self._loop.call_later(
             max(checked.size, 1) / self._bytes_per_second, self._compare, checked.next_index

@@ -1,6 +1,6 @@
 """The life of a process around a replica: opened, run, and opened again where that is needed.
 
-A node stops by itself where its directory must be opened anew
+A node stops by itself where its directory must be opened again
 (:class:`~dledger.errors.ReopenError`). The simulator runs its nodes and brokers by these functions
 too.
 """
@@ -71,7 +71,7 @@ async def run_service(
 ) -> BaseException | None:
     """Runs what ``start`` gives until it is asked to ``stop``: then it drains, and is stopped.
 
-    Where it stopped by itself to be opened anew, it is started anew. Returns the reason if it
+    Where it stopped by itself to be opened again, it is started again. Returns the reason if it
     stopped by itself for any other, and None if it was told to stop. Raises what ``start`` raises.
     """
     while True:

@@ -3,7 +3,7 @@
 The leader's newest checkpoint and the entries up to it are gathered beside the node's own log
 (:mod:`store.recovery.snapshot_install`), a piece at a time, while the node goes on as it is:
 whatever happens, it has its old log or the whole new one. When all is there, the node stops with
-:class:`SnapshotInstalledError` and is opened anew: everything in memory is a function of the log,
+:class:`SnapshotInstalledError` and is opened again: everything in memory is a function of the log,
 and the log is another.
 """
 
@@ -176,7 +176,7 @@ class SnapshotReceiver:
             if failed is None or not _is_full(failed):
                 self._lifecycle.ended(failed or error)
                 return
-            # It is as incomplete as before. Opened anew, the node tries it again.
+            # It is as incomplete as before. Opened again, the node tries it again.
             again = SnapshotInstalledError(
                 f"the disk is full, and the snapshot install is not complete: {failed}"
             )

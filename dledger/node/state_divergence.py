@@ -2,7 +2,7 @@
 
 Who finds that this node's state is not that of a majority of the voters says so here. From then on
 the node serves nobody, saves no checkpoint, gives none to its peers, and hands the leadership over.
-Then it stops with :class:`~dledger.errors.StateDivergedError` and is opened anew, without the
+Then it stops with :class:`~dledger.errors.StateDivergedError` and is opened again, without the
 checkpoints that may hold what is wrong:
 
 - Where the state went wrong while the node ran, the newest checkpoint up to which it was proved
@@ -39,7 +39,7 @@ from store.state.checkpoint import decode_checkpoint
 log = logging.getLogger(__name__)
 
 PAUSE_SECONDS = 5.0
-"""So old a process is when it begins anew: one that cannot come right does not do so all the time.
+"""So old a process is when it begins again: one that cannot come right does not do so all the time.
 Steps back to an older checkpoint are few, and wait for nothing."""
 
 HAND_OVER_SECONDS = 1.0
@@ -156,7 +156,7 @@ class StateDivergence:
             self._reopen_node(last)
 
     def _last_good(self) -> int | None:
-        """The index up to which checkpoints are kept; None where a peer's is needed."""
+        """The index up to which checkpoints are kept; None if a peer's is needed."""
         store = self._store
         if self.unrepaired:
             return None

@@ -42,7 +42,7 @@ class StateMachine(Protocol):
     def apply(self, entry: Entry) -> None:
         """The next committed entry, of whatever kind; each exactly once after :meth:`restore`.
 
-        Raises :class:`~store.errors.DerivedDamageError`, with nothing applied, where it needs what
+        Raises :class:`~store.errors.DerivedDamageError`, with nothing applied, if it needs what
         is damaged and will be repaired. The entry then comes again.
         """
 

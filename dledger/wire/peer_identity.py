@@ -73,7 +73,7 @@ class Admission:
 
     def certified(self, transport: asyncio.BaseTransport | None) -> PeerIdentity | None:
         """Who is at the other end of a connection; None without TLS. Raises
-        :class:`~dledger.errors.PeerError` where the certificate is revoked."""
+        :class:`~dledger.errors.PeerError` if the certificate is revoked."""
         found = identity_of(transport)
         if found is not None and transport is not None and self.revoked is not None:
             serial = transport.get_extra_info("peercert")["serialNumber"]

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 PATH = "/dledger"
 EARLY_MESSAGES_MAX = 64
-"""Of a peer that cannot be answered yet; of more the last are kept: it sends anew what is lost."""
+"""Of a peer that cannot be answered yet; of more the last are kept: it sends again what is lost."""
 
 
 class DialledConnection(aiohttp.ClientWebSocketResponse):

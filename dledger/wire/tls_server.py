@@ -67,7 +67,7 @@ class TlsServer:
         self._connecting: set[asyncio.Task[None]] = set()
 
     async def start(self, host: str, port: int) -> None:
-        """Listens. Raises ``OSError`` where the address cannot be had; nothing is open then."""
+        """Listens. Raises ``OSError`` if the address cannot be had; nothing is open then."""
         self._loop = loop = asyncio.get_running_loop()
         found = []
         hosts = listening_hosts(host)

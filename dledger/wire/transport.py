@@ -38,7 +38,7 @@ class Transport(Protocol):
     def send(self, peer: str, message: Message) -> None: ...
 
     def reset(self, peer: str) -> None:
-        """Breaks the link to a peer that misbehaved; it is dialled anew, later each time."""
+        """Breaks the link to a peer that misbehaved; it is dialled again, later each time."""
 
     def set_peers(self, members: Collection[str], addresses: Mapping[str, str]) -> None:
         """Links are wanted to these members, and to nobody else once a link breaks; ``addresses``

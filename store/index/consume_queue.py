@@ -98,7 +98,7 @@ class ConsumeQueue(QueueRows):
         """Rows from ``offset`` on, fewer where the queue or its memory part ends, or where what
         follows is not whole.
 
-        Raises :class:`~store.errors.DerivedDamageError` where the first one is not.
+        Raises :class:`~store.errors.DerivedDamageError` if the first one is not.
         """
         end = min(offset + count, self.end_offset)
         if offset >= end or offset < self.first_offset:
@@ -157,7 +157,7 @@ class ConsumeQueue(QueueRows):
     def crc_of(self, begin: int, stop: int) -> int:
         """The CRC32C that the rows from ``begin``, where a block begins, to ``stop`` must have.
 
-        ``UNKNOWN`` where they are unsealed, or end neither with the block nor with the tail.
+        ``UNKNOWN`` if they are unsealed, or end neither with the block nor with the tail.
         Raises :class:`DamagedError` for a seal that is not whole.
         """
         if stop < block_of(begin, self.rows_per_file)[1]:
@@ -166,7 +166,7 @@ class ConsumeQueue(QueueRows):
         return UNKNOWN if seal is None else seal.crc
 
     def tail_crc(self, end: int) -> int:
-        """The CRC32C of the tail that ends at ``end``; ``UNKNOWN`` where it is unsealed, or has
+        """The CRC32C of the tail that ends at ``end``; ``UNKNOWN`` if it is unsealed, or has
         grown. Any thread."""
         tail = self.tail
         return tail.crc if tail.end == end else UNKNOWN

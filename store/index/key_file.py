@@ -182,7 +182,7 @@ def _whole_rows(fs: ReadableFileSystem, file: IndexFile) -> list[bytes]:
 
 
 def read_page(handle: ReadableFile, file: IndexFile, page: int) -> bytes:
-    """The rows of a page. Raises :class:`~store.errors.DamagedError` where they are not whole."""
+    """The rows of a page. Raises :class:`~store.errors.DamagedError` if they are not whole."""
     at = page * PAGE_SIZE
     size = min(PAGE_SIZE, file.count * KEY_ROW_SIZE - at)
     try:
@@ -216,7 +216,7 @@ def _unreadable(path: str, position: int, error: OSError) -> DamagedError:
 
 def read_row(handle: ReadableFile, row: int) -> tuple[int, int, int]:
     """Key hash, position and seconds as they stand there, not checked. Raises
-    :class:`~store.errors.DamagedError` where the file lacks them."""
+    :class:`~store.errors.DamagedError` if the file lacks them."""
     at = HEADER.size + row * KEY_ROW_SIZE
     data = handle.pread(KEY_ROW_SIZE, at)
     if len(data) < KEY_ROW_SIZE:

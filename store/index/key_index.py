@@ -91,7 +91,7 @@ class KeyIndex:
     def lookup(self, key_hash: int, begin_ms: int, end_ms: int, limit: int) -> list[int]:
         """Positions of records with that key hash stored within the times, newest first.
 
-        Raises :class:`~store.errors.DerivedDamageError` where a file that may have some is not
+        Raises :class:`~store.errors.DerivedDamageError` if a file that may have some is not
         whole.
         """
         first, last = begin_ms // 1000, end_ms // 1000

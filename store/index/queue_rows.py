@@ -73,7 +73,7 @@ class OpenFiles:
             del self._named[next(iter(self._named))]
 
     def get(self, path: str, *, create: bool = False) -> File:
-        """The open file; ``FileNotFoundError`` where it is absent and ``create`` is false."""
+        """The open file; ``FileNotFoundError`` if it is absent and ``create`` is false."""
         file = self._files.pop(path, None)
         if file is None:
             file = self.fs.open(path, create=create)
@@ -122,7 +122,7 @@ class QueueRows:
         return f"{self._directory}/{segment_name(first * ROW_SIZE)}"
 
     def read_disk(self, first: int, end: int) -> bytes:
-        """Rows of one file as they lie there. Raises :class:`DamagedError` where they do not."""
+        """Rows of one file as they lie there. Raises :class:`DamagedError` if they do not."""
         path, byte = self.locate(first)
         size = (end - first) * ROW_SIZE
         try:
@@ -137,7 +137,7 @@ class QueueRows:
         return rows
 
     def seal(self, begin: int) -> Seal | None:
-        """The seal of a block. Raises :class:`DamagedError` where it is not whole."""
+        """The seal of a block. Raises :class:`DamagedError` if it is not whole."""
         path = self._path(begin) + SEAL_SUFFIX
         byte = seal_byte(begin, self.rows_per_file)
         try:
@@ -205,7 +205,7 @@ class QueueRows:
                 files.note_named(path)
 
     def _open_to_write(self, path: str, *, sync: bool) -> File:
-        """The file, made with its directory where there is none."""
+        """The file, made with its directory if there is none."""
         fs = self._files.fs
         try:
             return fs.open(path)

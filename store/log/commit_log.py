@@ -71,8 +71,8 @@ class CommitLog:
     def append(self, entries: Sequence[Entry]) -> None:
         """Writes entries that follow the log's end: one write for each segment they touch.
 
-        Raises :class:`~store.errors.StoreError` where a position is not the next one, and
-        :class:`~store.errors.DiskFullError` where there is no room: in both cases the log ends
+        Raises :class:`~store.errors.StoreError` if a position is not the next one, and
+        :class:`~store.errors.DiskFullError` if there is no room: in both cases the log ends
         where it did. Any other failure is an ``OSError``.
         """
         if not entries:
@@ -253,7 +253,7 @@ class CommitLog:
         return not self._refused and self._has_free(needed)
 
     def opened(self, start: int) -> File | None:
-        """The file of a segment as this log reads and writes it; None where there is none."""
+        """The file of a segment as this log reads and writes it; None if there is none."""
         segment = self.segments.get(start)
         try:
             return None if segment is None else self._open_for_reading(segment)
@@ -273,7 +273,7 @@ class CommitLog:
         """The bytes at ``position``, which lie within one segment.
 
         Raises :class:`~store.errors.OutOfRangeError` for bytes that the log does not hold, and
-        :class:`~store.errors.DamagedError` where the file cannot give what the log holds.
+        :class:`~store.errors.DamagedError` if the file cannot give what the log holds.
         """
         start = segment_start(position, self.segment_size)
         if (
@@ -293,7 +293,7 @@ class CommitLog:
     def read_piece(self, position: int, size: int) -> Piece:
         """As :meth:`~store.log.log_reader.LogReader.read`, of a position below the log's end.
 
-        Raises :class:`~store.errors.OutOfRangeError` where it has expired.
+        Raises :class:`~store.errors.OutOfRangeError` if it has expired.
         """
         segment = self.segments.get(segment_start(position, self.segment_size))
         piece = self.reader.read(position, size)

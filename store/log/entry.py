@@ -137,7 +137,7 @@ def build_entry(  # noqa: PLR0917 - the fields of the header, in their order
 ) -> Entry:
     """Makes the entry whose body is the concatenation of ``body_parts``, copying them once.
 
-    Raises :class:`ValueError` where the entry would not fit the i32 of its size.
+    Raises :class:`ValueError` if the entry would not fit the i32 of its size.
     """
     size = HEADER_SIZE + sum(map(len, body_parts))
     if size > ENTRY_SIZE_MAX:

@@ -89,7 +89,7 @@ class EntryIndex:
         """The bytes of rows ``first`` to ``end`` (exclusive), each checked to be the one asked for.
 
         Raises :class:`~store.errors.OutOfRangeError` for rows that the index does not hold and
-        :class:`~store.errors.DamagedError` where a file does not hold what it should.
+        :class:`~store.errors.DamagedError` if a file does not hold what it should.
         """
         with self._lock:
             flushed = self.flushed_end
@@ -132,7 +132,7 @@ class EntryIndex:
             self.flushed_end = end_index
 
     def rewrite_row(self, index: int, row: bytes) -> None:
-        """Writes a row anew that is on disk already; durable on return. Background thread.
+        """Writes a row again that is on disk already; durable on return. Background thread.
 
         Rows beside it that the disk cannot read become rows that are damaged otherwise.
         """

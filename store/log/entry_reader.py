@@ -114,7 +114,7 @@ def entry_at(log: CommitLog, index: EntryIndex, position: int, last_index: int) 
     """The last entry that begins at ``position`` or before it, of those up to ``last_index``.
 
     Looks where it would be were all entries of one size, so that few rows are read. Raises
-    :class:`~store.errors.OutOfRangeError` where there is none.
+    :class:`~store.errors.OutOfRangeError` if there is none.
     """
     low, high = index.first_index, last_index
     begin, end = log.first_position, log.end
@@ -139,8 +139,8 @@ def confirmed_entry_at(log: CommitLog, index: EntryIndex, position: int, last_in
 
     Only rows are counted on which say what the headers of their entries say, so that this reads
     more. Where no such row is that of ``position``, the first that could be is what is returned.
-    Raises :class:`~store.errors.DamagedError` where too many rows in a row have rotted, and
-    :class:`~store.errors.OutOfRangeError` where all these entries end before ``position``, or none
+    Raises :class:`~store.errors.DamagedError` if too many rows in a row have rotted, and
+    :class:`~store.errors.OutOfRangeError` if all these entries end before ``position``, or none
     begins there or before.
     """
     if position < log.first_position:

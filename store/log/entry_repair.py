@@ -35,7 +35,7 @@ def check_entries(
 ) -> CheckedRange:
     """Reads some entries from ``first_index`` on and tells which are damaged.
 
-    Raises :class:`~store.errors.OutOfRangeError` where the log does not hold them.
+    Raises :class:`~store.errors.OutOfRangeError` if the log does not hold them.
     """
     try:
         entries = read_entries(log, index, first_index, last_index, max_bytes)
@@ -116,7 +116,7 @@ def repair_entry(
     """Writes a peer's entry where the log has a damaged one; durable and read back on return.
 
     What is below the position ``known_end`` is committed, and known to be durable even after a
-    power failure: what is lost there is noticed. Raises :class:`~store.errors.StoreError` where
+    power failure: what is lost there is noticed. Raises :class:`~store.errors.StoreError` if
     the entry does not fit, or cannot be written without losing more than that: nothing is then.
     """
     following = _check_fits(log, index, entry)
@@ -139,7 +139,8 @@ def repair_entry(
 
 
 def repair_row(log: CommitLog, index: EntryIndex, place: int) -> bool:
-    """Writes the row of an entry anew where that alone has rotted; durable and read back on return.
+    """Writes the row of an entry again where that alone has rotted; durable and read back on
+    return.
 
     Returns whether it had. Everything that the row says is in the header of the entry. Where that
     lies the entry before it says, to which the chain CRC ties it. The first entry lies where the
@@ -210,7 +211,7 @@ def _behind(before: Entry) -> Cursor:
 def _entry_at(log: CommitLog, cursor: Cursor) -> Entry:
     """The next entry, as the log alone has it.
 
-    Raises :class:`~store.errors.StoreError` where it is not whole.
+    Raises :class:`~store.errors.StoreError` if it is not whole.
     """
     index = cursor.index
     while True:

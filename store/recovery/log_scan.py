@@ -43,7 +43,7 @@ _ZERO_BLOCK = bytes(4096)
 class RecoveredReplica:
     """What :meth:`store.replica.ReplicaStore.open` found. Everything in it is durable.
 
-    ``commit_index`` is a lower bound, -1 where nothing is known to be committed. ``term_starts``
+    ``commit_index`` is a lower bound, -1 if nothing is known to be committed. ``term_starts``
     lists (term, first index) in order. ``tail`` holds the newest entries after the checkpoint:
     all that ``commit_index`` does not cover, and about 16 MiB of those that it does; ``tail_base``
     is the end position and chain CRC of the entry before the first of them. Where
@@ -165,7 +165,7 @@ def start_of_scan(checkpoint: Checkpoint | None, index: EntryIndex, mark: Durabl
 def scan(log: CommitLog, found: LogScan, mark: DurableMark) -> Hole:
     """Reads the log on from where ``found`` stands, to the last entry that is whole.
 
-    Returns the hole behind that one. Raises :class:`~store.errors.DamagedError` where the entries
+    Returns the hole behind that one. Raises :class:`~store.errors.DamagedError` if the entries
     are not those that ``mark`` vouches for.
     """
     cursor = Cursor(

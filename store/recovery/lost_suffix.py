@@ -63,7 +63,7 @@ def restore_length(segment: Segment, durable_position: int) -> None:
 def lost_suffix(log: CommitLog, index: EntryIndex, checkpoint: Checkpoint) -> DamagedError | None:
     """What is wrong where a log that ends with the last entry of the checkpoint should hold it.
 
-    Raises :class:`~store.errors.DamagedError` where the entry index is damaged there.
+    Raises :class:`~store.errors.DamagedError` if the entry index is damaged there.
     """
     if checkpoint.end_position <= log.first_position:
         return None

@@ -93,9 +93,9 @@ class SnapshotInstall:
         segment_size: int,
         min_free_bytes: int,
     ) -> SnapshotInstall:
-        """Drops what was gathered before and begins anew.
+        """Drops what was gathered before and begins again.
 
-        Raises :class:`~store.errors.DamagedError` where the checkpoint is not whole, not the one of
+        Raises :class:`~store.errors.DamagedError` if the checkpoint is not whole, not the one of
         the plan, or of a term above ``term_max``, that of who leads.
         """
         refill = f"{directory}/{REFILL_NAME}"
@@ -117,7 +117,7 @@ class SnapshotInstall:
     def resume(
         fs: FileSystem, directory: str, *, segment_size: int, min_free_bytes: int
     ) -> SnapshotInstall | None:
-        """What a process that is gone has gathered, or ``None`` where there is nothing of use."""
+        """What a process that is gone has gathered, or ``None`` if there is nothing of use."""
         refill = f"{directory}/{REFILL_NAME}"
         if not fs.exists(f"{refill}/{PLAN_NAME}"):
             return None
@@ -155,7 +155,7 @@ class SnapshotInstall:
     def append(self, entries: Sequence[Entry]) -> None:
         """Adds the next entries; :meth:`complete` makes them durable, if no sync did before.
 
-        Raises :class:`~store.errors.StoreError` where they do not follow, and
+        Raises :class:`~store.errors.StoreError` if they do not follow, and
         :class:`~store.errors.DiskFullError`; nothing is added then.
         """
         index, chain, term = self.next_index, self._chain_crc, self._last_term
@@ -196,7 +196,7 @@ def install(fs: FileSystem, directory: str) -> bool:
 
     Called with the directory locked, once it is known to be this node's, and before anything else
     of it is read. Raises
-    :class:`~store.errors.DamagedError` where the refill itself is damaged: it is dropped then.
+    :class:`~store.errors.DamagedError` if the refill itself is damaged: it is dropped then.
     """
     refill, state = f"{directory}/{REFILL_NAME}", f"{directory}/state"
     if not fs.exists(f"{refill}/{COMPLETE_NAME}"):

@@ -59,7 +59,7 @@ class _Queue:
     next: int = 0
     out: dict[int, _Delivery] = field(default_factory=dict)
     done: dict[int, int] = field(default_factory=dict)
-    """By offset, when the delivery that was acknowledged would have become visible; -1 where it
+    """By offset, when the delivery that was acknowledged would have become visible; -1 if it
     ended otherwise."""
     given: set[tuple[int, int, int]] = field(default_factory=set)
     """Offset, attempt and time of each delivery."""
