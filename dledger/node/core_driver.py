@@ -1,4 +1,4 @@
-"""What drives the core: each event goes in here, and what comes of it is done here.
+"""Drives the core: each event enters here, and what the core answers is done here.
 
 This is the only place that joins the core to a transport, a log writer and a clock.
 """
@@ -96,7 +96,7 @@ class CoreDriver:
         self._timer_at = 0.0
 
     def stop(self) -> None:
-        """Time goes by unheard from now on."""
+        """No tick comes any more."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -115,7 +115,7 @@ class CoreDriver:
                     self._snapshot_receiver.begin(sender)
                 return
             if not self._has_room(message.size):
-                # As if lost: the leader asks again, and has its majority elsewhere.
+                # Treated as lost: the leader asks again, and has its majority without this node.
                 if sender == self.core.leader:
                     log.warning(
                         "%s has no room for entries of %s",
@@ -182,9 +182,8 @@ class CoreDriver:
     # --- after every event
 
     def advance(self) -> None:
-        """The core was told or asked something: what comes of it is done.
-
-        Nothing is, once the node has stopped or failed, whoever asked.
+        """Takes the core's Ready after an event and does what it asks. Does nothing once the node
+        has stopped or failed.
         """
         if not self._lifecycle.alive:
             return

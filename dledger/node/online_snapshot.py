@@ -1,8 +1,8 @@
-"""Snapshots of a running node: a checkpoint first, and then its files piece by piece.
+"""Snapshots of a running node: a checkpoint first, then the files piece by piece.
 
-All disk work runs on the background executor, in steps of a few MiB with a pause behind each, so
-that marks, checkpoints and the preparation of segments get their turn and the disk has time for
-the log.
+All disk work runs on the background executor, in steps of a few MiB with a pause after each. So
+marks, checkpoints and the preparation of segments get their turn, and the disk has time for the
+log.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Certificates that count no more, though their authority signed them and they have not expired.
+"""Revoked certificates: signed by the authority and not expired, but no longer valid.
 
 A file lists their serial numbers, in hexadecimal digits, one a line; ``#`` begins a comment. It is
 read again when it has changed. Rejected: lists that an authority signs (RFC 5280). They expire, and

@@ -1,4 +1,4 @@
-"""How many peers that are no members a node lets in, and how often."""
+"""How many strangers a node lets in, and how often."""
 
 from __future__ import annotations
 

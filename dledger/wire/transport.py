@@ -1,4 +1,4 @@
-"""What carries messages between the nodes of a group, and whom it tells.
+"""The interface of the transport, which carries messages between nodes, and of its handler.
 
 ``wire/websocket_transport.py`` is the real one, ``simulator/engine/peer_network.py`` the simulated
 one.
@@ -13,7 +13,7 @@ from dledger.raft.messages import RaftMessage
 from dledger.wire.service_messages import ServiceMessage
 
 Message: TypeAlias = RaftMessage | ServiceMessage
-"""All that nodes say to one another."""
+"""All messages between nodes."""
 
 
 class TransportHandler(Protocol):
