@@ -28,10 +28,10 @@ from broker.metrics.broker_metrics import BrokerMetrics, MessageRates
 from broker.pop.pop import Pop
 from broker.quotas.throttle import Throttle
 from broker.remoting.access_guard import guarded
+from broker.remoting.clients_at_other_members import ClientsAtOtherMembers
 from broker.remoting.connected_clients import ConnectedClients
 from broker.remoting.connection import Handler
 from broker.remoting.dispatch import dispatch_by_code
-from broker.remoting.elsewhere_clients import ElsewhereClients
 from broker.remoting.forwarder import Forwarder
 from broker.remoting.processors.processor_table import (
     SERVED_WHEN_STATE_DIVERGED,
@@ -46,7 +46,7 @@ from broker.server.access_setup import make_access_control, make_account_changes
 from broker.server.announcements import Announcements
 from broker.server.draining import Draining
 from broker.server.environment import BrokerLimits, Environment
-from broker.server.quota_doors import QuotaDoors
+from broker.server.quota_setup import QuotaDoors
 from broker.server.raft_settings import raft_config
 from broker.server.retention_setup import make_retention, make_topic_retention
 from broker.state.commands import Proof
@@ -181,7 +181,7 @@ class Broker(StateMachineListener):
             waiting_since=WaitingSince(loop, lookup, environment.wall_clock),
             pop=pop,
             clients=clients,
-            elsewhere=ElsewhereClients(
+            elsewhere=ClientsAtOtherMembers(
                 loop,
                 clients,
                 lambda: peer_addresses(config, node.core.configuration),

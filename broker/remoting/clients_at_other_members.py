@@ -59,7 +59,7 @@ MILLISECONDS_MAX = 10_000
 """Pace: another broker waits for its client for no longer."""
 
 
-class ElsewhereClients:
+class ClientsAtOtherMembers:
     """The way to the clients of the other members, for one broker."""
 
     def __init__(
