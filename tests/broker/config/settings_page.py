@@ -1,4 +1,4 @@
-"""Writes ``docs/configuration.md`` from the settings: ``python -m broker.config.settings_page``."""
+"""Writes ``docs/configuration.md``: ``python -m tests.broker.config.settings_page``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BEGINNING = """\
 
 A node reads its settings from a file, `node.toml`, a NameServer from `--config FILE`. A variable of
 the environment goes before the file, an option of the command before both. An unknown key is an
-error. `python -m broker.config.settings_page` writes this page from the settings themselves.
+error. `python -m tests.broker.config.settings_page` writes this page from the settings themselves.
 
     dledger config init node.toml       # a file with all settings, explained
     dledger config init namesrv.toml --kind namesrv
