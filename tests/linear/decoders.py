@@ -24,7 +24,7 @@ from broker.pop.receipt_handle import parse_handle
 from broker.remoting.processors import relay_to_consumer
 from broker.remoting.processors.topic_and_group_admin import _group_config
 from broker.remoting.protocol.addresses import parse_name_servers
-from broker.remoting.protocol.frame import decode_frame, decode_header
+from broker.remoting.protocol.frame import decode_header
 from broker.remoting.protocol.java_json import decode_json
 from broker.remoting.protocol.register_broker_body import decode_data_version, decode_topic_table
 from broker.scheduled.system_properties import with_properties
@@ -83,6 +83,7 @@ from tests.linear.growing_inputs import (
 from tests.linear.grpc_decoders import GRPC
 from tests.linear.operator_decoders import OPERATOR
 from tests.linear.stored_decoders import STORED
+from tests.support.frames import decode_frame
 
 DECODERS = [
     Decoder("decode_json", decode_json, JSON_SHAPES),

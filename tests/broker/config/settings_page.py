@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from broker.config.config_file import NAME_SERVER, NODE, ConfigKind
-from broker.config.setting import Setting, shown_kind
+from broker.config.setting import Setting
 from broker.config.toml_text import toml_value
+from dledger.wire.endpoint import Endpoint
 
 PAGE = "docs/configuration.md"
 
@@ -84,7 +85,7 @@ def _row(one: Setting, prefix: str) -> str:
     allowed = one.allowed.words if one.allowed is not None else ""
     cells = (
         f"`{one.key}`",
-        shown_kind(one),
+        _shown_kind(one),
         _default(one),
         allowed + (f" ({one.unit})" if one.unit else ""),
         one.doc,
@@ -92,6 +93,13 @@ def _row(one: Setting, prefix: str) -> str:
         f"`{one.variable(prefix)}`",
     )
     return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
+
+
+def _shown_kind(one: Setting) -> str:
+    """The type of a setting, for people."""
+    if one.kind is tuple:
+        return "list of host:port" if one.item is Endpoint else "list of strings"
+    return {str: "string", int: "integer", bool: "true or false", Endpoint: "host:port"}[one.kind]
 
 
 def _default(one: Setting) -> str:
