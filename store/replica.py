@@ -122,12 +122,11 @@ class ReplicaStore(ReplicaReads):
     def begin_append(
         self, entries: Sequence[Entry], then: Callable[[BaseException | None], None]
     ) -> bool:
-        """Begins what :meth:`append` and :meth:`sync` do, where the disk can do it meanwhile.
-
-        May be called by any thread, while the storage thread has nothing to do; that must stay so
-        until ``then`` is told, in the same thread, that all is durable (``None``), that it failed,
-        or with a ``BlockingIOError`` that :meth:`append` and :meth:`sync` must do it. Returns false
-        if nothing was begun. Raises what :meth:`append` raises, and nothing was begun.
+        """Begins what :meth:`append` and :meth:`sync` do, if the system can do it without a thread.
+        Any thread may call it while the storage thread has nothing to do. That must stay so until
+        ``then`` is called in the same thread: with ``None`` if all is durable, with an error, or
+        with a ``BlockingIOError`` if :meth:`append` and :meth:`sync` must do it. Returns false if
+        nothing was begun. Raises what :meth:`append` raises, and nothing was begun.
         """
         self._check_usable()
         rows, term = self._rows_of(entries)
@@ -261,8 +260,8 @@ class ReplicaStore(ReplicaReads):
             raise self._fail("expiring", error) from error
 
     def _beginning_at(self, position: int, last_index: int) -> int:
-        """The entry that begins there: by the rows, as the log itself may be damaged; where one of
-        them has rotted, by those of which the log says the same."""
+        """The entry that begins there: by the rows, as the log may be damaged. If a row is corrupt,
+        by the rows that agree with the log."""
         with suppress(DamagedError):
             place = index_at(self._index, position, last_index)
             if self._index.row(place).position == position:
@@ -297,9 +296,8 @@ class ReplicaStore(ReplicaReads):
         return self._log.needs_preallocation
 
     def preallocate_next(self) -> None:
-        """Fills what the log will use next with synced zeros; takes long, and stops at a close.
-
-        A full disk is no error here: :meth:`has_room` tells it before it matters.
+        """Fills what the log will use next with synced zeros. It takes long, and stops when the
+        store is closed. A full disk is no error here: :meth:`has_room` reports it in time.
         """
         self._check_usable()
         try:
@@ -378,8 +376,8 @@ class ReplicaStore(ReplicaReads):
     def close(self) -> None:
         """Closes all files, then gives up the lock. No other call may be under way or follow.
 
-        Nothing is synced: what must be durable was synced before. What somebody tries to write
-        after this is refused, or it would open files that are no longer this process's.
+        Nothing is synced: what must be durable was synced before. A later write is refused; it
+        would open files that are no longer this process's.
         """
         if self._failure is None:
             self._failure = FatalDiskError(f"{self._directory}: the store is closed")

@@ -28,10 +28,11 @@ from store.log.layout import segment_name
 
 ROWS_PER_FILE = 300_000
 NAMES_KEPT = 4096
-"""So many files are known to have durable names; a write to another one syncs its directory."""
+"""So many files are remembered as having durable names. A write to another file syncs its
+directory."""
 
 BLOCKS_KEPT = 64
-"""So many blocks of all queues stay in memory, checked: who reads on has the next rows at hand."""
+"""So many checked blocks of all queues stay in memory for readers that read on."""
 
 
 class OpenFiles:
@@ -130,7 +131,7 @@ class QueueRows:
         except FileNotFoundError:
             raise DamagedError(path, 0, "the file is missing") from None
         except OSError as error:
-            # Not as it is: whoever asks on the event loop would have it taken for a socket's.
+            # Not as an OSError: on the event loop it would be taken for an error of a socket.
             raise DamagedError(path, byte, f"cannot be read: {error}") from error
         if len(rows) != size:
             raise DamagedError(path, byte + len(rows), "the file ends too early")
