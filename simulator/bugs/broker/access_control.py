@@ -21,8 +21,8 @@ from broker.security.accounts import Account
 from broker.security.authorize import DESCRIBE, Access, Action, Caller
 from broker.security.permissions import Permission
 from broker.security.signature import CALLER_FIELDS, SIGNATURE, is_signed_by
-from broker.state.broker_state import BrokerState
 from broker.state.commands import PutAccess
+from simulator.bugs.broker.lost_state import not_in_checkpoints
 from simulator.bugs.broker.state_divergence import obeys_otherwise
 from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.worlds.registry import ACCOUNTS
@@ -177,14 +177,7 @@ def change_told_before_it_is_committed(patch: Patch) -> None:
 
 def accounts_not_in_checkpoints(patch: Patch) -> None:
     """A restart begins without accounts."""
-
-    @patch.around(BrokerState, "to_bytes")
-    def without(packed: Original[bytes], state: BrokerState) -> bytes:
-        access, state.access = state.access, {}
-        try:
-            return packed(state)
-        finally:
-            state.access = access
+    not_in_checkpoints(patch, "access", dict)
 
 
 def everybody_registers(patch: Patch) -> None:

@@ -10,7 +10,6 @@ from broker.group_commit.batcher import Batcher
 from broker.group_commit.pending_batch import Completion, PendingBatch, QueueMessages
 from broker.ingest.deduplication import Deduplicator
 from broker.maintenance.topic_retention import TopicRetention
-from broker.state.broker_state import BrokerState
 from broker.state.commands import Command, EndTransaction
 from broker.transactions.coordinator import Ended, TransactionCoordinator
 from dledger.errors import ProposeError
@@ -20,6 +19,7 @@ from dledger.node.proposals import Proposals
 from dledger.raft.quorum_tracker import QuorumTracker
 from dledger.raft.read_index import LeaderReads, ReadAsked
 from simulator.bugs.broker.entries_apart import in_two_entries
+from simulator.bugs.broker.lost_state import not_in_checkpoints
 from simulator.bugs.planted_bug import Bug, BugsOf, Original, Patch
 from simulator.bugs.raft.linearizable_reads import STALE
 from simulator.worlds.registry import BROKERS, FOLLOWERS, RETENTION, TRANSACTIONS
@@ -183,14 +183,7 @@ def open_proposals_forgotten(patch: Patch) -> None:
 
 def offsets_not_in_the_checkpoint(patch: Patch) -> None:
     """Committed offsets are not in the state that a restart begins with."""
-
-    @patch.around(BrokerState, "to_bytes")
-    def without(pack: Original[bytes], state: BrokerState) -> bytes:
-        offsets, state.offsets = state.offsets, {}
-        try:
-            return pack(state)
-        finally:
-            state.offsets = offsets
+    not_in_checkpoints(patch, "offsets", dict)
 
 
 def late_end_ends_another_transaction(patch: Patch) -> None:

@@ -11,8 +11,8 @@ from broker.client.producer.send_dispatcher import SendDispatcher
 from broker.group_commit.batcher import Batcher
 from broker.group_commit.pending_batch import Completion, Waiter
 from broker.ingest.deduplication import Deduplicator, _SuspectedRetry
-from broker.state.broker_state import BrokerState
 from broker.state.deduplication_window import DeduplicationIndex, RecentRequests
+from simulator.bugs.broker.lost_state import not_in_checkpoints
 from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.worlds.registry import BROKERS, BURSTS
 from store.message.record import PendingMessage
@@ -84,14 +84,7 @@ def third_try_on_its_own(patch: Patch) -> None:
 
 def requests_not_in_the_checkpoint(patch: Patch) -> None:
     """The deduplication window is not in the state that a restart begins with."""
-
-    @patch.around(BrokerState, "to_bytes")
-    def without(pack: Original[bytes], state: BrokerState) -> bytes:
-        requests, state.requests = state.requests, RecentRequests()
-        try:
-            return pack(state)
-        finally:
-            state.requests = requests
+    not_in_checkpoints(patch, "requests", RecentRequests)
 
 
 def another_key_for_each_try(patch: Patch) -> None:

@@ -14,6 +14,7 @@ from broker.state.broker_state import BrokerState, TimerProgress
 from broker.state.commands import Command, Schedule, Timer
 from dledger.node.state_machine import Leadership
 from simulator.bugs.broker.entries_apart import in_two_entries
+from simulator.bugs.broker.lost_state import not_in_checkpoints
 from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.worlds.registry import WAITING
 from store.log.retention_policy import SegmentStats
@@ -91,14 +92,7 @@ def messages_in_flight_passed(patch: Patch) -> None:
 
 def mark_of_the_wheel_not_in_the_checkpoint(patch: Patch) -> None:
     """The progress of timed messages is not in the state that a restart begins with."""
-
-    @patch.around(BrokerState, "to_bytes")
-    def without(pack: Original[bytes], state: BrokerState) -> bytes:
-        timer, state.timer = state.timer, TimerProgress()
-        try:
-            return pack(state)
-        finally:
-            state.timer = timer
+    not_in_checkpoints(patch, "timer", TimerProgress)
 
 
 def message_for_a_time_that_is_past(patch: Patch) -> None:

@@ -10,6 +10,7 @@ from broker.state.commands import CheckTransaction, Command, EndTransaction
 from broker.state.open_transactions import OpenTransaction
 from broker.transactions.coordinator import CheckPolicy, TransactionCoordinator
 from dledger.node.state_machine import Leadership
+from simulator.bugs.broker.lost_state import not_in_checkpoints
 from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.worlds.registry import TRANSACTIONS
 
@@ -61,14 +62,7 @@ def end_not_kept(patch: Patch) -> None:
 
 def open_transactions_not_in_the_checkpoint(patch: Patch) -> None:
     """Open transactions are not in the state that a restart begins with."""
-
-    @patch.around(BrokerState, "to_bytes")
-    def without(pack: Original[bytes], state: BrokerState) -> bytes:
-        opened, state.transactions = state.transactions, {}
-        try:
-            return pack(state)
-        finally:
-            state.transactions = opened
+    not_in_checkpoints(patch, "transactions", dict)
 
 
 def checks_not_counted(patch: Patch) -> None:
