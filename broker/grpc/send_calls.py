@@ -32,6 +32,7 @@ from broker.quotas.held_sends import HeldSends
 from broker.quotas.throttle import FindCaller
 from broker.security.authorize import Access
 from dledger.errors import OutcomeUnknownError, ProposeError
+from dledger.settle import settle
 
 
 class _Stored:
@@ -129,21 +130,12 @@ class SendCalls:
         if request.resolution == TransactionResolution.TRANSACTION_RESOLUTION_UNSPECIFIED:
             return [EndTransactionResponse(status=OK)]
         ended: asyncio.Future[None] = self._context.loop.create_future()
-
-        def done(error: Exception | None) -> None:
-            if ended.done():
-                return
-            if error is None:
-                ended.set_result(None)
-            else:
-                ended.set_exception(error)
-
         self._context.transactions.end(
             *named,
             name_of(request.topic),
             request.message_id,
             commit=request.resolution == TransactionResolution.COMMIT,
-            ended=done,
+            ended=partial(settle, ended, None),
             may=lambda topic: topic == name_of(request.topic),  # as was checked
         )
         await ended

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from struct import Struct
 
 from broker.delivery.message_reader import MessageReader, row_range
@@ -24,6 +25,7 @@ from broker.state.commands import PutTopicRetention, Trim
 from broker.state.state_machine import STORE_TIMESTAMP_AT, BrokerStateMachine
 from dledger.errors import ProposeError
 from dledger.periodic import Periodic
+from dledger.settle import settle
 from store.errors import StoreError
 from store.index.consume_queue import ConsumeQueue
 from store.io.filesystem import Bytes
@@ -176,16 +178,8 @@ class TopicRetention:
             raise StoreError(f"the queue has no offset {offset} any more")
         position, size, _code = QUEUE_ROW.unpack(row)
         read: asyncio.Future[Sequence[Bytes]] = self._loop.create_future()
-
-        def loaded(parts: Sequence[Bytes], error: StoreError | None) -> None:
-            if read.done():
-                return
-            if error is None:
-                read.set_result(parts)
-            else:
-                read.set_exception(error)
-
-        self._reader.load([row_range(queue, queue_id, offset, position, size)], loaded)
+        ranges = [row_range(queue, queue_id, offset, position, size)]
+        self._reader.load(ranges, partial(settle, read))
         (record,) = await read
         (stored_ms,) = _STORE_TIME.unpack_from(record, STORE_TIMESTAMP_AT)
         return int(stored_ms)

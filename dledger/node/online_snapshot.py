@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from typing import TypeVar, cast
+from functools import partial
+from typing import TypeVar
 
 from dledger.node.executor import Executor
+from dledger.settle import settle
 from store.errors import SnapshotError
 from store.replica import ReplicaStore
 from store.snapshot import SnapshotWriter
@@ -60,16 +62,7 @@ class OnlineSnapshots:
 
     async def _run(self, work: Callable[[], T]) -> T:
         waiter: asyncio.Future[T] = self._loop.create_future()
-
-        def done(result: T | None, error: BaseException | None) -> None:
-            if waiter.done():
-                return
-            if error is None:
-                waiter.set_result(cast(T, result))
-            else:
-                waiter.set_exception(error)
-
-        self._background.submit(work, done)
+        self._background.submit(work, partial(settle, waiter))
         return await waiter
 
     async def _checkpointed(self) -> None:
