@@ -187,7 +187,7 @@ def heartbeats_behind_the_disk(patch: Patch) -> None:
         beat = Heartbeat(replicator._term, commit, number, held)
         replicator._ready_builder.send_after_write(peer, beat)
 
-    patch.set(HealthMonitor, "_tick", lambda _fitness: None)
+    patch.set(HealthMonitor, "_tick", lambda _monitor: None)
 
 
 _bug = BugsOf()

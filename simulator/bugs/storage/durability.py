@@ -174,7 +174,7 @@ def failed_write_ignored(patch: Patch) -> None:
             written(writer, result, error)
 
     # Housekeeping would notice too: nothing can be saved any more.
-    patch.set(Checkpointer, "_failed", lambda _keeper, error: error is not None)
+    patch.set(Checkpointer, "_failed", lambda _checkpointer, error: error is not None)
 
 
 def damage_taken_for_a_torn_tail(patch: Patch) -> None:
