@@ -166,7 +166,7 @@ class SnapshotReceiver:
             return
         error = SnapshotInstalledError(f"refilled up to entry {install.next_index - 1}")
         self._lifecycle.fall_silent(error)
-        log.warning("%s is opened anew: %s", self._core.node, error)
+        log.warning("%s is opened again: %s", self._core.node, error)
         last_index = self._core.entry_cache.last_index
 
         def done(_none: None, failed: BaseException | None) -> None:
@@ -177,7 +177,7 @@ class SnapshotReceiver:
             again = SnapshotInstalledError(
                 f"the disk is full, and the snapshot install is not complete: {failed}"
             )
-            log.warning("%s is opened anew in %d s: %s", self._core.node, LOG_SECONDS, again)
+            log.warning("%s is opened again in %d s: %s", self._core.node, LOG_SECONDS, again)
             self._loop.call_later(LOG_SECONDS, self._lifecycle.ended, again)
 
         self._background.submit(lambda: install.complete(last_index), done)

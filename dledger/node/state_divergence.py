@@ -175,7 +175,7 @@ class StateDivergence:
         where = "from its beginning" if last < 0 else f"behind the checkpoint of entry {last}"
         reason = StateDivergedError(f"the state is taken again from the log, {where}")
         self._lifecycle.fall_silent(reason)
-        log.warning("%s is opened anew: %s", self._core.node, reason)
+        log.warning("%s is opened again: %s", self._core.node, reason)
         self._background.submit(
             lambda: self._store.checkpoints.drop_after(last),
             lambda _none, error: self._lifecycle.ended(error or reason),
@@ -226,5 +226,5 @@ class StateDivergence:
             return
         reason = StateDivergedError(f"the state is that of {leader} after entry {index}")
         self._lifecycle.fall_silent(reason)
-        log.warning("%s is opened anew: %s", self._core.node, reason)
+        log.warning("%s is opened again: %s", self._core.node, reason)
         self._lifecycle.ended(reason)

@@ -21,8 +21,8 @@ from store.io.two_slot_file import PAYLOAD_SIZE_MAX, TwoSlotFile
 HELD_NAME = "held"
 
 FORGET = (
-    "remove state/held of the stopped node: it begins anew to note what the others hold, and until "
-    "then knows no old copy of a disk from that disk"
+    "remove state/held of the stopped node: it then notes again what the others hold, and until it "
+    "has done so it does not recognise an old copy of a disk"
 )
 """What to do about a file that cannot be read."""
 

@@ -273,7 +273,7 @@ def delete(name: str, yes: bool, namesrv: str, output: Output) -> None:
         )
     if group.members:
         print(
-            f"{len(group.members)} member(s) are connected still and make it anew with their next "
+            f"{len(group.members)} member(s) are still connected and make it again with their next "
             f"heartbeat: {', '.join(group.members)}",
             file=sys.stderr,
         )

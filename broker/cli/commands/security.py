@@ -208,7 +208,7 @@ def reseal(*, namesrv: str, output: Output) -> None:
     """Seal all secret keys with the first line of the servers' cluster-secret."""
     count = run_on_leaders(namesrv, reseal_accounts)
     if not output.document({"resealed": count}):
-        print(f"{count} secret key(s) sealed anew")
+        print(f"{count} secret key(s) sealed again")
 
 
 @command.command(
