@@ -218,7 +218,12 @@ BUGS = (
     Bug("C2", completions_reported_one_late, "not within", 40),
     Bug("C3", truncation_that_never_reaches_the_disk, "stops by itself", 60),
     Bug("C4", confirm_before_the_term_is_durable, "its disk holds", 40),
-    Bug("C5", leader_counts_itself_before_its_sync, "only the disks of", 40),
+    Bug(
+        "C5",
+        leader_counts_itself_before_its_sync,
+        "only the disks of | its disk does not hold it",
+        40,
+    ),
     Bug("C5b", acknowledgement_before_the_commit, "which nobody applied", 3),
     Bug("C6", follower_confirms_before_its_sync, "its disk does not hold it", 20),
     Bug("C7", sync_does_nothing, "its disk does not hold it", 5),
