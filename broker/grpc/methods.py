@@ -29,7 +29,7 @@ def service_methods(
     reason."""
     route, send = RouteCalls(routes, context.config.own.grpc), SendCalls(context, refusals)
     presence = PresenceCalls(context, clients, renewals)
-    consume = ConsumeCalls(context)
+    consume = ConsumeCalls(context, renewals)
     offsets = OffsetCalls(context)
     return {
         "QueryRoute": Method(pb.QueryRouteRequest, pb.QueryRouteResponse, route.route),

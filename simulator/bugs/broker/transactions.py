@@ -76,14 +76,17 @@ def checks_not_counted(patch: Patch) -> None:
 
 def rolled_back_message_published(patch: Patch) -> None:
     """A half message is published even if its producer rolls it back."""
-    end = TransactionCoordinator._end
 
-    @patch.instead(TransactionCoordinator, "_end")
+    @patch.around(TransactionCoordinator, "_end")
     def generous(
-        service: TransactionCoordinator, offset: int, record: Any, name: str, ending: Any
+        end: Original[None],
+        service: TransactionCoordinator,
+        offset: int,
+        record: Any,
+        ending: Any,
     ) -> None:
         ending.commit = True
-        end(service, offset, record, name, ending)
+        end(service, offset, record, ending)
 
 
 def half_message_delivered(patch: Patch) -> None:
