@@ -147,7 +147,7 @@ BUGS = (
         "C11c",
         what_disks_held_is_forgotten_at_a_restart,
         "lacks what it held | lacks the committed entry",
-        40,
+        80,
         seconds=12.0,
         kinds=("old copy put back", "power loss of all", "partial partition"),
     ),
