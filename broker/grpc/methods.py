@@ -105,6 +105,10 @@ def service_methods(
             pb.QueryOffsetRequest, pb.QueryOffsetResponse, offsets.query, repeatable=True
         ),
         "RecallMessage": Method(
-            pb.RecallMessageRequest, pb.RecallMessageResponse, send.recall, topic_access
+            pb.RecallMessageRequest,
+            pb.RecallMessageResponse,
+            send.recall,
+            topic_access,
+            repeatable=True,
         ),
     }
