@@ -1,4 +1,4 @@
-"""Scheduled messages: delay levels and delivery times."""
+"""Scheduled messages: delay levels and delivery times, some of them recalled."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ class ScheduledMessages(Workload):
             TOPIC,
             self.later,
             cluster.streams.stream("delaying"),
+            recalling=cluster.streams.stream("recalling"),
             pause_max=cluster.settings.added_pauses * PAUSE_MAX,
             bursts=cluster.settings.delaying_bursts,
         )
@@ -46,7 +47,7 @@ class ScheduledMessages(Workload):
             cluster.client_host("d0", "10.0.1.50", self._delaying.main),
             self._receiver,
         ]
-        self.waited = MessagesInTime(TOPIC)
+        self.waited = MessagesInTime(TOPIC, cluster.trace.coverage_mark)
         self._skipped = NothingSkipped(GROUP)
         content = MessageContentKept((TOPIC,), DELAY_PROPERTIES)
         self.later.listeners += [self.waited, content, self._skipped]

@@ -14,6 +14,7 @@ from broker.scheduled.scheduled_message_service import ScheduledMessageService
 from broker.scheduled.timer_dispatcher import TimerDispatcher
 from broker.state.broker_state import BrokerState, TimerProgress
 from broker.state.commands import Command, Schedule, Timer
+from broker.state.recalled_messages import RecalledMessages, TimedKey
 from dledger.errors import NotLeaderError, ProposeError
 from dledger.node.state_machine import Leadership
 from simulator.bugs.planted_bug import Bug, Patch
@@ -170,6 +171,35 @@ def waiting_messages_expire(patch: Patch) -> None:
     patch.set(Retention, "_waiting_position", heartless)
 
 
+def recalled_message_delivered(patch: Patch) -> None:
+    """A message that its producer has taken back is delivered when its time comes."""
+    patch.set(TimerDispatcher, "_is_recalled", lambda _timers, _key: False)
+
+
+def message_on_its_way_recalled(patch: Patch) -> None:
+    """A message is taken back though its delivery is in progress."""
+
+    def is_over(delivery: ScheduledMessageService, key: TimedKey) -> bool:
+        applied = delivery._within.machine.state.timer
+        return key <= (applied.deliver_ms, applied.offset)
+
+    patch.set(ScheduledMessageService, "is_over", is_over)
+
+
+def recalls_not_in_the_checkpoint(patch: Patch) -> None:
+    """The recalled messages are not in the state that a restart begins with."""
+    pack = BrokerState.to_bytes
+
+    def without(state: BrokerState) -> bytes:
+        recalled, state.recalled = state.recalled, RecalledMessages()
+        try:
+            return pack(state)
+        finally:
+            state.recalled = recalled
+
+    patch.set(BrokerState, "to_bytes", without)
+
+
 def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
     return Bug(id_, plant, says, seeds, seconds=8.0, world=WAITING, kinds=kinds)
 
@@ -198,4 +228,14 @@ BUGS = (
     _bug("N30x", level_not_dispatched_by_a_new_leader, "not within", 10, *LEADERS),
     _bug("N31x", deposed_leader_delivers_on, AGAIN, 40, *LEADERS),
     _bug("N32x", waiting_messages_expire, "is removed up to", 5, "expiry"),
+    _bug("N33x", recalled_message_delivered, "of them recalled", 5),
+    _bug("N34x", message_on_its_way_recalled, "and not the log", 20),
+    _bug(
+        "N35x",
+        recalls_not_in_the_checkpoint,
+        f"of them recalled | {OTHER_STATE}",
+        10,
+        "stop",
+        "crash",
+    ),
 )
