@@ -46,6 +46,8 @@ class Routes:
         self._addresses: tuple[float, dict[str, Endpoint]] = (0.0, {})
         """gRPC addresses by remoting address, and until when they are believed."""
         self._elsewhere: dict[str, tuple[float, list[TopicRoute]]] = {}
+        self.leaving = False
+        """This node stops: clients go to the others."""
 
     async def find(self, name: str) -> list[TopicRoute]:
         """The topic in each group that has it. A topic that its first message would make has the
@@ -80,13 +82,27 @@ class Routes:
         return TopicConfig(name, queues, queues, template.perm & ~PERM_INHERIT)
 
     async def _own_endpoints(self) -> tuple[Endpoint, ...]:
-        """Those of all members: by the settings, and by what others have registered."""
-        members = self._context.config.members
-        known = [member.grpc for member in members.values() if member.grpc is not None]
+        """Those of the members, by the settings and by what others have registered.
+
+        Members that are gone are left out, where this node can tell. A client opens its Telemetry
+        stream for other endpoints with its next route. For the same ones Apache's Python client
+        notices only minutes later that its stream has ended.
+        """
+        known = {name: at.grpc for name, at in self._context.config.members.items()}
         remote = (await self._grpc_addresses()).get
-        current = self._context.node.core.configuration
-        added = [remote(each.client) for each in current.addresses.values()]
-        return tuple(dict.fromkeys([*known, *(each for each in added if each is not None)]))
+        for name, at in self._context.node.core.configuration.addresses.items():
+            known[name] = known.get(name) or remote(at.client)
+        members = {name: at for name, at in known.items() if at is not None}
+        there = [at for name, at in members.items() if self._is_there(name)]
+        return tuple(dict.fromkeys(there or members.values()))
+
+    def _is_there(self, member: str) -> bool:
+        node = self._context.node
+        if node.leadership.leader is None:
+            return True  # this node may be the one that is cut off
+        if member == self._context.config.node:
+            return not self.leaving
+        return node.features.is_linked(member)
 
     async def _others(self, name: str) -> list[TopicRoute]:
         """In other groups; none if no NameServer answers."""

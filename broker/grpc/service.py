@@ -75,6 +75,11 @@ class GrpcService:
         self._leader_wait.leadership_changed()
         self.clients.tell_all()
 
+    def leave(self, on_moved: Callable[[], None]) -> None:
+        """Tells clients to go to the other nodes (:meth:`~broker.grpc.clients.Clients.leave`)."""
+        self.routes.leaving = True
+        self.clients.leave(on_moved)
+
     async def close(self) -> None:
         """Ends the connections to other servers."""
         self.clients.close()

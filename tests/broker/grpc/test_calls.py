@@ -271,7 +271,8 @@ def test_a_client_that_dials_one_address_gets_one(own: str | None, told: list[st
             return [TopicRoute("broker-a", TopicConfig(name, 1, 1), endpoints)]
 
     async def addresses(language: str) -> list[str]:
-        calls = RouteCalls(cast("Any", Known()), Endpoint(own, 10916) if own else None)
+        own_endpoint = Endpoint(own, 10916) if own else None
+        calls = RouteCalls(cast("Any", Known()), own_endpoint, lambda _client: None)
         call = Call("QueryRoute", {"x-mq-language": language}, "127.0.0.1:4711")
         (answer,) = await calls.route(call, pb.QueryRouteRequest(topic=ORDERS))
         assert isinstance(answer, pb.QueryRouteResponse)
