@@ -25,6 +25,9 @@ from dledger.wire.endpoint import Endpoint
 
 log = logging.getLogger(__name__)
 
+GONE_SECONDS = 40.0
+"""Pace: clients ask for routes every 30 s. A member is named again so long after it was gone."""
+
 USUAL_QUEUES = 4
 """Of a topic that its first message makes."""
 
@@ -84,9 +87,9 @@ class Routes:
     async def _own_endpoints(self) -> tuple[Endpoint, ...]:
         """Those of the members, by the settings and by what others have registered.
 
-        Members that are gone are left out, where this node can tell. A client opens its Telemetry
-        stream for other endpoints with its next route. For the same ones Apache's Python client
-        notices only minutes later that its stream has ended.
+        Members that are gone are left out, where this node can tell, and for so long that each
+        client has a route without them: with other endpoints it opens its Telemetry stream again.
+        With the same ones Apache's Python client notices only after minutes that it has ended.
         """
         known = {name: at.grpc for name, at in self._context.config.members.items()}
         remote = (await self._grpc_addresses()).get
@@ -102,7 +105,7 @@ class Routes:
             return True  # this node may be the one that is cut off
         if member == self._context.config.node:
             return not self.leaving
-        return node.features.is_linked(member)
+        return node.links.is_steady(member, GONE_SECONDS)
 
     async def _others(self, name: str) -> list[TopicRoute]:
         """In other groups; none if no NameServer answers."""

@@ -56,10 +56,6 @@ class MemberFeatures:
         """Whether a peer that is linked knows it."""
         return feature in self._linked.get(peer, ())
 
-    def is_linked(self, peer: str) -> bool:
-        """Whether the link to the peer is up."""
-        return peer in self._linked
-
     def known_by_all(self, feature: str) -> bool:
         """Whether every member of the configuration in effect knows it, as far as is known."""
         return all(

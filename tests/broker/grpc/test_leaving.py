@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,10 +12,10 @@ from broker.grpc.call import Call
 from broker.grpc.clients import Session
 from broker.grpc.protocol import definition_pb2 as df
 from broker.grpc.protocol import service_pb2 as pb
-from broker.grpc.routes import Routes
+from broker.grpc.routes import GONE_SECONDS, Routes
 from broker.security.credentials import NO_SECURITY
 from broker.topics_and_groups import TopicConfig
-from dledger.node.member_features import MemberFeatures
+from dledger.node.peer_links import PeerLinks
 from dledger.wire.endpoint import Endpoint
 from tests.broker.grpc.single_service import METADATA, SingleService
 from tests.support.virtual_network import NetworkedLoop
@@ -30,9 +31,7 @@ class Node:
     """What a route needs of node n0, one of three."""
 
     def __init__(self, loop: NetworkedLoop) -> None:
-        self.features = MemberFeatures(
-            node="n0", serves=NODES.__contains__, members=lambda: NODES, members_at=lambda _: NODES
-        )
+        self.links = PeerLinks(loop)
         self.leadership = SimpleNamespace(leader="n1")
         self.core = SimpleNamespace(configuration=SimpleNamespace(addresses={}))
         config = SimpleNamespace(
@@ -66,7 +65,7 @@ async def test_a_route_names_the_nodes_that_are_there(
 ) -> None:
     node = Node(loop)
     for each in linked:
-        node.features.announced(f"n{each}", ())
+        node.links.connected(f"n{each}")
     node.leadership.leader = leader
     node.routes.leaving = leaving
     assert await node.named() == named
@@ -74,11 +73,14 @@ async def test_a_route_names_the_nodes_that_are_there(
 
 async def test_a_node_that_came_back_is_named_again(loop: NetworkedLoop) -> None:
     node = Node(loop)
-    node.features.announced("n1", ())
-    node.features.announced("n2", ())
-    node.features.lost("n2")
-    assert await node.named() == "01"
-    node.features.announced("n2", ())
+    node.links.connected("n1")
+    node.links.connected("n2")
+    assert await node.named() == "012"
+    node.links.lost("n2")
+    await asyncio.sleep(1)
+    node.links.connected("n2")
+    assert await node.named() == "01", "each client asks once meanwhile, and dials anew"
+    await asyncio.sleep(GONE_SECONDS)
     assert await node.named() == "012"
 
 
