@@ -67,7 +67,7 @@ _CODES: tuple[tuple[type[Exception], Code], ...] = (
     (UnknownGroupError, Code.CONSUMER_GROUP_NOT_FOUND),
     (UnknownQueueError, Code.NOT_FOUND),
     (TransactionMismatchError, Code.INVALID_TRANSACTION_ID),
-    (NothingToRecallError, Code.MESSAGE_NOT_FOUND),
+    (NothingToRecallError, Code.NOT_FOUND),
     (ExpressionError, Code.ILLEGAL_FILTER_EXPRESSION),
     (UnsupportedFilterError, Code.ILLEGAL_FILTER_EXPRESSION),
     (QuotaExceededError, Code.TOO_MANY_REQUESTS),

@@ -383,5 +383,5 @@ async def test_a_delayed_message_is_taken_back_by_its_handle(service: SingleServ
     await asyncio.sleep(5)
     (record,) = messages(await service.broker.pull("orders", 0, 0))
     assert record.property_map["UNIQ_KEY"] == "p"
-    assert await recalled(service, entry.recall_handle) == (Code.MESSAGE_NOT_FOUND, "")
+    assert await recalled(service, entry.recall_handle) == (Code.NOT_FOUND, "")
     assert RequestCode.FORWARD_GRPC in service.service.handlers
