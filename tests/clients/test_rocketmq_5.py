@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -161,11 +163,40 @@ def test_what_was_recalled_is_never_received_though_the_leader_is_killed(
     assert "has been delivered" in refused
 
 
-def lead_where_dialled(cluster: RunningCluster) -> None:
+def lead_where_dialled(cluster: RunningCluster) -> str:
     """The client dials the first address by its text: there is its stream. That node is to lead."""
     dialled = min(cluster.nodes, key=lambda node: str(cluster.config(node).own.grpc))
     if cluster.leader() != dialled:
         cluster.dledger("leader", "transfer", cluster.group, dialled)
+    return dialled
+
+
+def test_a_node_that_stops_goes_when_its_clients_have_gone(tmp_path: Path) -> None:
+    """They ask for their routes after ten seconds, and no call of theirs fails."""
+    count = 600
+    cluster = start_cluster(tmp_path / "data", drain_seconds=60)
+    try:
+        create(cluster, "orders")
+        stops = lead_where_dialled(cluster)
+        at, home = endpoints(cluster), tmp_path / "consumer"
+        with (
+            consuming(cluster, "simple", "orders", "readers", home, count, STAY="1") as heard,
+            running(
+                command("produce", "normal", at, "orders", count), tmp_path, TRIES="1"
+            ) as lines,
+        ):
+            sent = []
+            for line in told(lines):
+                sent.append(line["n"])
+                if len(sent) == KILLED_AFTER:
+                    os.kill(cluster.pid(stops), signal.SIGTERM)
+            received = list(heard)
+        cluster.wait_until_ended(stops)
+    finally:
+        cluster.stop()
+    assert sent == list(range(count))
+    assert sorted(each["n"] for each in received if each["acked"]) == sent
+    assert len(received) == count
 
 
 def test_transactions_end_as_their_producer_says_when_a_leader_is_killed(tmp_path: Path) -> None:
