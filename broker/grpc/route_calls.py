@@ -70,15 +70,17 @@ class RouteCalls:
         check_group_name(name_of(request.group))
         assignments = [
             Assignment(message_queue=_queue(route, request.topic, ANY_QUEUE, Permission.READ))
-            for route in await self._find(call, request.topic)
+            for route in await self._find(call, request.topic, lasting=True)
             if route.topic.readable
         ]
         return [QueryAssignmentResponse(status=OK, assignments=assignments)]
 
-    async def _find(self, call: Call, topic: Resource) -> list[TopicRoute]:
+    async def _find(
+        self, call: Call, topic: Resource, *, lasting: bool = False
+    ) -> list[TopicRoute]:
         if not name_of(topic):
             raise BadCallError(Code.ILLEGAL_TOPIC, "no topic is named")
-        routes = await self._routes.find(name_of(topic))
+        routes = await self._routes.find(name_of(topic), lasting=lasting)
         language = call.metadata.get("x-mq-language")
         if language not in DIALS_ONE and not (call.tls and language in CHECKS_ONE):
             return routes

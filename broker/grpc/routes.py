@@ -52,9 +52,10 @@ class Routes:
         self.leaving = False
         """This node stops: clients go to the others."""
 
-    async def find(self, name: str) -> list[TopicRoute]:
+    async def find(self, name: str, *, lasting: bool = False) -> list[TopicRoute]:
         """The topic in each group that has it. A topic that its first message would make has the
-        queues that it would get, here.
+        queues that it would get, here. ``lasting``: with all members, whether they are there or
+        not.
 
         Raises :class:`~broker.errors.UnknownTopicError` and
         :class:`~broker.topics_and_groups.NameRefusedError`.
@@ -66,8 +67,8 @@ class Routes:
         here = [] if found is None else [found]
         if not here and not elsewhere:
             here = [self._made(name)]
-        own = [TopicRoute(context.config.group, each, await self._own_endpoints()) for each in here]
-        return own + elsewhere
+        endpoints = await self._own_endpoints(lasting=lasting)
+        return [TopicRoute(context.config.group, each, endpoints) for each in here] + elsewhere
 
     async def close(self) -> None:
         """Ends the connections to the NameServers."""
@@ -84,19 +85,21 @@ class Routes:
         queues = min(USUAL_QUEUES, template.write_queues)
         return TopicConfig(name, queues, queues, template.perm & ~PERM_INHERIT)
 
-    async def _own_endpoints(self) -> tuple[Endpoint, ...]:
+    async def _own_endpoints(self, *, lasting: bool) -> tuple[Endpoint, ...]:
         """Those of the members, by the settings and by what others have registered.
 
-        Members that are gone are left out, where this node can tell, and for so long that each
-        client has a route without them: with other endpoints it opens its Telemetry stream again.
-        With the same ones Apache's Python client notices only after minutes that it has ended.
+        Members that are gone are left out of routes, where this node can tell, and for so long that
+        each client has a route without them: with other endpoints it opens its Telemetry stream
+        again. With the same ones Apache's Python client notices only after minutes that it has
+        ended. Assignments name all: with other endpoints a push consumer takes the queue for
+        another one, and forgets by which attempt id it gets again what it has not heard.
         """
         known = {name: at.grpc for name, at in self._context.config.members.items()}
         remote = (await self._grpc_addresses()).get
         for name, at in self._context.node.core.configuration.addresses.items():
             known[name] = known.get(name) or remote(at.client)
         members = {name: at for name, at in known.items() if at is not None}
-        there = [at for name, at in members.items() if self._is_there(name)]
+        there = [at for name, at in members.items() if not lasting and self._is_there(name)]
         return tuple(dict.fromkeys(there or members.values()))
 
     def _is_there(self, member: str) -> bool:

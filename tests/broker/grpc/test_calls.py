@@ -266,7 +266,8 @@ def test_a_client_that_dials_one_address_gets_one(own: str | None, told: list[st
     hosts = [f"10.0.0.{number}" for number in (1, 2, 3)]
 
     class Known:
-        async def find(self, name: str) -> list[TopicRoute]:
+        async def find(self, name: str, *, lasting: bool) -> list[TopicRoute]:
+            assert not lasting
             endpoints = tuple(Endpoint(host, 10916) for host in hosts)
             return [TopicRoute("broker-a", TopicConfig(name, 1, 1), endpoints)]
 

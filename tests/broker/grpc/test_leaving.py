@@ -43,9 +43,9 @@ class Node:
         )
         self.routes = Routes(cast("Any", context), NO_SECURITY)
 
-    async def named(self) -> str:
+    async def named(self, *, lasting: bool = False) -> str:
         """The numbers of the nodes that a client is told."""
-        (route,) = await self.routes.find("orders")
+        (route,) = await self.routes.find("orders", lasting=lasting)
         return "".join(each.host[-1] for each in route.endpoints)
 
 
@@ -69,6 +69,7 @@ async def test_a_route_names_the_nodes_that_are_there(
     node.leadership.leader = leader
     node.routes.leaving = leaving
     assert await node.named() == named
+    assert await node.named(lasting=True) == "012"
 
 
 async def test_a_node_that_came_back_is_named_again(loop: NetworkedLoop) -> None:
