@@ -229,6 +229,18 @@ class BrokerHost(Host):
         machine.tell_restored = partial(self._machine_restored, index)
         return server, node
 
+    def keeps_all(self) -> bool:
+        """See :class:`Host`."""
+        context = self.broker.context
+        topics = context.machine.state.topics.items()
+        found = [name for name, topic in topics if topic.retention_ms]
+        for name in found if context.batcher.serving else ():
+            known = context.batcher.topic(name)
+            if known is not None and known.retention_ms:
+                with suppress(UnavailableError):  # a member's features are not known yet
+                    context.batcher.add_command(context.topic_retention.command(name, 0))
+        return not found
+
     def _machine_restored(self, index: int, digest: bytes) -> None:
         """Without damage, the rows that a checkpoint counts on are there."""
         if not (self.damaged or self.damaged_parts or self._disk_failed):

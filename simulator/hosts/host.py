@@ -139,6 +139,10 @@ class Host(DiskHost):
             return False
         return self.node.scrubber.passes >= self._passes_at_damage + PASSES_TO_FIND
 
+    def keeps_all(self) -> bool:
+        """Whether nothing is given up by its age any more. The leader sees to that when asked."""
+        return True
+
     # --- what can happen to it
 
     def start(self) -> None:

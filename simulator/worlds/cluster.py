@@ -232,6 +232,9 @@ class Cluster(Group[H]):
         repaired = [DamageRepaired(group.hosts) for group in self.groups]
         self._healing = True
         await self.until(self._all_are_back, "all are voters")
+        await self.until(
+            lambda: all(group.keeps_all() for group in self.groups), "no topic has a retention"
+        )
         await self._heal_workloads(self._prepares(True))
         await self._heal_workloads(self._prepares(False))
         await self.until(lambda: all(each() for each in repaired), "damage is repaired")

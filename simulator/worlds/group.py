@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 from dledger.config import RaftConfig
 from dledger.raft.configuration import NO_INCARNATION
 from dledger.raft.raft_state import Role
+from dledger.wire.features import TOPIC_RETENTION
 from simulator.engine.event_loop import VirtualLoop
 from simulator.engine.peer_network import Network
 from simulator.engine.random_streams import CountingRandom
@@ -150,6 +151,14 @@ class Group(Generic[H]):
     def hosts_that_must_run(self) -> Sequence[H]:
         """The hosts that must run: all but those that damage keeps from it."""
         return [host for host in self.hosts if not host.kept_from_running]
+
+    def keeps_all(self) -> bool:
+        """Whether messages no longer go by their age. While a member has an earlier program, none
+        do."""
+        running = [host for host in self.hosts_that_must_run() if host.node is not None]
+        earlier = any(TOPIC_RETENTION not in host.features for host in running)
+        kept = [host.keeps_all() for host in running]  # each is asked
+        return earlier or all(kept)
 
     def agrees(self) -> bool:
         """Whether all hosts of this group hold and have applied the same, and one leads."""
