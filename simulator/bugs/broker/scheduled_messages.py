@@ -228,10 +228,10 @@ BUGS = (
     _bug("N30x", level_not_dispatched_by_a_new_leader, "not within", 10, *LEADERS),
     _bug("N31x", deposed_leader_delivers_on, AGAIN, 40, *LEADERS),
     _bug("N32x", waiting_messages_expire, "is removed up to", 5, "expiry"),
-    _bug("N33x", recalled_message_delivered, "of them recalled", 5),
-    _bug("N34x", message_on_its_way_recalled, "and not the log", 20),
+    _bug("N56x", recalled_message_delivered, "of them recalled", 5),
+    _bug("N54x", message_on_its_way_recalled, "and not the log", 20),
     _bug(
-        "N35x",
+        "N55x",
         recalls_not_in_the_checkpoint,
         f"of them recalled | {OTHER_STATE}",
         10,
