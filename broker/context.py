@@ -70,12 +70,6 @@ class BrokerContext:
         return self.settings.config
 
     @property
-    def knows_accounts(self) -> bool:
-        """Whether the account that a request names has been checked. Where access control is
-        permissive anybody may name any."""
-        return self.access is not None and self.access.enforcing
-
-    @property
     def store_host(self) -> bytes:
         """This node's address, as the records that it stores hold it."""
         return host_bytes(*self.config.own.address)

@@ -6,7 +6,6 @@ first ones are listed and the rest is counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
@@ -14,9 +13,8 @@ from broker.admin.turns import Turn
 from broker.context import BrokerContext
 from broker.delivery.message_reader import rows
 from broker.limits import ADMIN
-from broker.scheduled.delay_level_dispatcher import first_undelivered_offset
-from store.index.consume_queue import ConsumeQueue
-from store.message.scheduled_topics import DELAYS_MS, LEVEL_MAX, SCHEDULE_TOPIC
+from broker.scheduled.delay_level_dispatcher import undelivered_of_levels
+from store.message.scheduled_topics import DELAYS_MS
 
 
 async def waiting_messages(context: BrokerContext) -> dict[str, Any]:
@@ -55,7 +53,9 @@ async def waiting_messages(context: BrokerContext) -> dict[str, Any]:
 
 def undelivered_count(context: BrokerContext) -> int:
     """How many messages no consumer can see yet: scheduled ones, and those of open transactions."""
-    delayed = sum(queue.end_offset - offset for _, queue, offset in _delayed(context))
+    delayed = sum(
+        queue.end_offset - offset for _, queue, offset in undelivered_of_levels(context.machine)
+    )
     state = context.machine.state
     return delayed + state.timed_waiting + len(state.transactions)
 
@@ -63,7 +63,7 @@ def undelivered_count(context: BrokerContext) -> int:
 def _levels(context: BrokerContext) -> list[dict[str, Any]]:
     """The delay levels at which messages wait."""
     found = []
-    for level, queue, offset in _delayed(context):
+    for level, queue, offset in undelivered_of_levels(context.machine):
         due = [deliver_ms for _, _, deliver_ms in rows(queue.read(offset, 1))]
         found.append(
             {
@@ -74,16 +74,6 @@ def _levels(context: BrokerContext) -> list[dict[str, Any]]:
             }
         )
     return found
-
-
-def _delayed(context: BrokerContext) -> Iterator[tuple[int, ConsumeQueue, int]]:
-    """Each delay level at which messages wait, its queue, and the offset of the first of them."""
-    for level in range(1, LEVEL_MAX + 1):
-        queue = context.machine.queue(SCHEDULE_TOPIC, level - 1)
-        if queue is not None:
-            offset = first_undelivered_offset(context.machine.state, queue, level)
-            if offset < queue.end_offset:
-                yield level, queue, offset
 
 
 async def _popped(context: BrokerContext) -> dict[str, Any]:

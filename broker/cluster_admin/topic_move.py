@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from broker.cli.terminal.command_error import CommandError
-from broker.cluster_admin.admin_client import AdminClient
+from broker.cluster_admin.admin_client import AdminClient, RefusedError, document_of
 from broker.cluster_admin.cluster_view import view_node
 from broker.cluster_admin.consumer_group_views import lags_in
 from broker.cluster_admin.settings import leaders_by_group
@@ -31,7 +31,7 @@ from broker.cluster_admin.topics import (
     until_created,
     view_queues,
 )
-from broker.remoting.protocol.codes import RequestCode
+from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.topics_and_groups import MESSAGE_TYPE, PERM_WRITE, RETENTION_MS
 
 _COPIED = ("perm", "order", "topicSysFlag", READ_QUEUES, WRITE_QUEUES, MESSAGE_TYPE, RETENTION_MS)
@@ -59,14 +59,23 @@ class Remaining:
     """By group, of those that the broker knows the place of."""
     broadcast: tuple[str, ...]
     """Groups whose members keep their places themselves."""
-    undelivered: int
-    """Scheduled messages and those of open transactions, of all topics of the source: it does not
-    know of which topic they are. They are lost if they become due after the deletion."""
 
     @property
     def drained(self) -> bool:
         """Whether each group has consumed all there is, as far as the broker knows."""
         return not any(self.lags.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Scheduled messages and those of open transactions at the source. They would be lost with the
+    topic."""
+
+    messages: int
+    """Those of the topic."""
+    unread: int
+    """Others of which it is not known of which topic they are: too many wait there, or it has an
+    earlier program."""
 
 
 class TopicMove:
@@ -138,7 +147,7 @@ class TopicMove:
         """What consumers have still to read at the source."""
         source, _ = await self.places(admin)
         if not source.config:
-            return Remaining(0, {}, (), 0)
+            return Remaining(0, {}, ())
         lags = await lags_in(admin, source.address, self._topic)
         queues = await view_queues(admin, self._topic)
         held = (each.max_offset - each.min_offset for each in queues if each.broker == source.group)
@@ -146,8 +155,22 @@ class TopicMove:
             sum(held),
             {group: lag for group, lag in lags.items() if lag is not None},
             tuple(group for group, lag in lags.items() if lag is None),
-            int((await view_node(admin, source.address)).get("undeliveredMessages", 0)),
         )
+
+    async def waiting(self, admin: AdminClient) -> Waiting:
+        """What no consumer can see yet at the source."""
+        source, _ = await self.places(admin)
+        if not source.config:
+            return Waiting(0, 0)
+        ext = {"topic": self._topic}
+        try:
+            answer = await admin.ask(source.address, RequestCode.GET_WAITING_OF_TOPIC, ext)
+        except RefusedError as error:
+            if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                raise
+            told = await view_node(admin, source.address)
+            return Waiting(0, int(told.get("undeliveredMessages", 0)))
+        return Waiting(**document_of(answer))
 
     async def finish(self, admin: AdminClient) -> None:
         """The target takes messages, and the source has the topic no more."""

@@ -4,7 +4,7 @@
 
     GET  ""                     the overview
     GET  topics, topics/T       and messages, message, traces, groups, groups/G, dead, dead/G,
-                                waiting, members, findings: the pages
+                                waiting, quotas, members, findings: the pages
     GET  charts?hours=1         the figures of the charts, as JSON
     GET  action/NAME?field=...  the form of a change, for the dialog
     POST action/NAME            {"step": "edit" | "review" | "run", ...}: the form again, the
@@ -24,12 +24,13 @@ from aiohttp import web
 from broker.admin.group_members import member_addresses
 from broker.admin.node_history import NodeHistory
 from broker.cli.terminal.command_error import CommandError
-from broker.console.actions import dead_letters, groups, members, messages, topics
+from broker.console.actions import dead_letters, groups, members, messages, quotas, topics
 from broker.console.actions.action import Action, Values
 from broker.console.pages import charts as chart_figures
 from broker.console.pages import groups as group_pages
 from broker.console.pages import messages as message_pages
 from broker.console.pages import nodes as node_pages
+from broker.console.pages import quotas as quota_pages
 from broker.console.pages import topics as topic_pages
 from broker.console.pages.overview import overview
 from broker.console.visits.jobs import FAILURES, Job, Jobs, told
@@ -48,6 +49,7 @@ MENU = (
     ("dead", "Dead letters"),
     ("waiting", "Waiting"),
     ("traces", "Traces"),
+    ("quotas", "Quotas"),
     ("members", "Members"),
     ("findings", "Findings"),
 )
@@ -61,6 +63,7 @@ PAGES: Mapping[str, Callable[[Visit], Awaitable[Page]]] = {
     "dead": group_pages.dead_letters,
     "waiting": node_pages.waiting,
     "traces": message_pages.traces,
+    "quotas": quota_pages.quotas,
     "members": node_pages.members,
     "findings": node_pages.findings,
 }
@@ -74,7 +77,7 @@ DETAILS: Mapping[str, Callable[[Visit, str], Awaitable[Page]]] = {
 
 ACTIONS: Mapping[str, Action] = {
     action.name: action
-    for module in (topics, messages, groups, dead_letters, members)
+    for module in (topics, messages, groups, dead_letters, quotas, members)
     for action in module.ACTIONS
 }
 

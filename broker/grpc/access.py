@@ -34,9 +34,9 @@ class GrpcAccess:
     def __init__(self, access: AccessControl) -> None:
         self._access = access
 
-    def check(self, call: Call, needed: Callable[[], Iterable[Access]]) -> None:
-        """Raises :class:`~broker.errors.AccessDeniedError` for what must not be done."""
-        self._access.check(lambda: self._caller(call), needed, f"gRPC, {call.client}")
+    def check(self, call: Call, needed: Callable[[], Iterable[Access]]) -> authorize.Caller:
+        """Who calls. Raises :class:`~broker.errors.AccessDeniedError` for what must not be done."""
+        return self._access.check(lambda: self._caller(call), needed, f"gRPC, {call.client}")
 
     def _caller(self, call: Call) -> authorize.Caller:
         host = call.client.rpartition(":")[0]
@@ -53,11 +53,10 @@ class GrpcAccess:
         return self._access.with_hmac_sha1(access_key, signed.encode(), signature, host)
 
 
-def caller_of(call: Call, *, knows_accounts: bool) -> Caller:
-    """Whose quotas count for a call, whose signature was checked before."""
-    found = _AUTHORIZATION.fullmatch(call.metadata.get("authorization", "").strip())
-    account = found[1] if found is not None and knows_accounts else ""
-    return Caller(account, call.client_id)
+def caller_of(call: Call) -> Caller:
+    """Whose quotas count for a call."""
+    account = call.caller.account
+    return Caller("" if account is None else account.access_key, call.client_id)
 
 
 def consumes(group: Resource, topic: Resource) -> Iterable[Access]:

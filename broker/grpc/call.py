@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from broker.grpc.protocol.definition_pb2 import Resource
 from broker.remoting.protocol.addresses import NO_HOST, host_bytes
+from broker.security.authorize import EVERYBODY, Caller
 from dledger.wire.endpoint import Endpoint, EndpointError
 
 
@@ -23,6 +24,8 @@ class Call:
     """How long the client waits for the answer; None: it does not say."""
     tls: bool = False
     """The client speaks TLS with this broker."""
+    caller: Caller = EVERYBODY
+    """Who calls, once that was checked."""
 
     @property
     def client_id(self) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from google.protobuf.message import DecodeError
 
 from broker.context import BrokerContext
-from broker.errors import QuotaExceededError
+from broker.errors import AccessDeniedError, QuotaExceededError
 from broker.filter.subscription import SQL_TYPE, TAG_TYPE, Subscription
 from broker.grpc.call import Call, name_of
 from broker.grpc.protocol.definition_pb2 import FilterType, Language, Settings
@@ -54,6 +54,8 @@ class Session:
         self.call = call
         self.send = send
         self.settings: Settings | None = None
+        self.told: asyncio.Task[None] | None = None
+        """What the leader was told last without waiting for it."""
 
 
 class LeaderClients:
@@ -97,6 +99,8 @@ class LeaderClients:
         check_settings(said.settings)
         if client is None:
             client = self._known[key] = self._new(connection, call, send)
+        elif send is not None:
+            client.reconnected(call.client, send)
         self._register(client, call, said.settings)
         return ()
 
@@ -185,7 +189,14 @@ class Clients:
         return len(self._sessions)
 
     def opened(self, session: Session) -> None:
-        """A stream began. An earlier one of the same client counts no more."""
+        """A stream began. An earlier one of the same client counts no more.
+
+        Raises :class:`~broker.errors.AccessDeniedError` for the id of a client of another account,
+        which would get what is for that one.
+        """
+        known = self._sessions.get(session.call.client_id)
+        if known is not None and known.call.caller.name != session.call.caller.name:
+            raise AccessDeniedError("a client of another account has this x-mq-client-id")
         self._sessions[session.call.client_id] = session
         if self._on_moved is not None:
             self._staying.add(session.call.client_id)
@@ -220,10 +231,21 @@ class Clients:
         """The client's stream, if it is here."""
         return self._sessions.get(client_id)
 
-    def tell(self, session: Session, command: bytes) -> None:
-        """Passes on to the leader what a client says."""
+    def session_of(self, call: Call) -> Session | None:
+        """The stream of the client that calls."""
+        session = self._sessions.get(call.client_id)
+        return session if session and session.call.caller.name == call.caller.name else None
+
+    async def pass_on(self, session: Session, command: bytes) -> None:
+        """Passes on to the leader what a client says, until it is there or no leader came."""
+        if command == GOODBYE and session.call.client_id in self._sessions:
+            return  # it has opened another stream meanwhile
         call = Call("Telemetry", session.call.metadata, session.call.client)
-        task = self._loop.create_task(self._tell(call, command))
+        await self._to_leader(call, command)
+
+    def tell(self, session: Session, command: bytes) -> None:
+        """The same, without waiting for it."""
+        session.told = task = self._loop.create_task(self.pass_on(session, command))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -232,6 +254,11 @@ class Clients:
         if session.settings is not None:
             command = TelemetryCommand(settings=session.settings)
             self.tell(session, command.SerializeToString())
+
+    def beats(self, session: Session) -> None:
+        """A heartbeat: the same, but for one that comes while the leader is still being told."""
+        if session.told is None or session.told.done():
+            self.tell_settings(session)
 
     def tell_all(self) -> None:
         """Another node leads: it hears of all clients."""
@@ -252,9 +279,6 @@ class Clients:
         """Tells nobody any more."""
         for task in self._tasks:
             task.cancel()
-
-    async def _tell(self, call: Call, command: bytes) -> None:
-        await self._to_leader(call, command)
 
 
 def _subscriptions(settings: Settings, version: int) -> list[Subscription]:

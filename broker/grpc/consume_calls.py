@@ -25,6 +25,7 @@ from broker.grpc.protocol.service_pb2 import (
     ReceiveMessageRequest,
     ReceiveMessageResponse,
 )
+from broker.grpc.renewals import Renewals
 from broker.grpc.sent_messages import message_of, timestamp
 from broker.grpc.settings import consumes_in_order
 from broker.grpc.statuses import OK, BadCallError
@@ -52,8 +53,9 @@ _RECEIPTS = {
 class ConsumeCalls:
     """Handles the calls of consumers."""
 
-    def __init__(self, context: BrokerContext) -> None:
+    def __init__(self, context: BrokerContext, renewals: Renewals) -> None:
         self._context = context
+        self._renewals = renewals
 
     async def receive(self, call: Call, request: ReceiveMessageRequest) -> Sequence[AnyMessage]:
         """Messages of any queue of this broker, whichever the client names: it shares them with
@@ -63,6 +65,8 @@ class ConsumeCalls:
         if not result.messages:
             nothing = Status(code=Code.MESSAGE_NOT_FOUND, message="no new message")
             return [ReceiveMessageResponse(status=nothing)]
+        if wanted.auto_renew:
+            self._renewals.given(wanted.group, wanted.topic, result.messages)
         topic = request.message_queue.topic
         now = timestamp(result.messages[0].delivered_ms)
         return [
@@ -102,7 +106,7 @@ class ConsumeCalls:
             attempt_id=request.attempt_id,
             client_id=call.client_id,
             auto_renew=request.auto_renew,
-            caller=caller_of(call, knows_accounts=self._context.knows_accounts),
+            caller=caller_of(call),
         )
 
     def _filter(self, given: FilterExpression) -> MessageFilter:

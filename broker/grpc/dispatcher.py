@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
 from google.protobuf.message import DecodeError, Message
@@ -113,7 +113,7 @@ class Dispatcher:
 
     async def _serve(self, call: Call, method: Method, body: bytes) -> Sequence[bytes]:
         request = self.decoded(method.request, body)
-        self.check(call, lambda: method.access(request))
+        call = self.checked(call, lambda: method.access(request))
 
         async def here() -> Sequence[bytes]:
             return [each.SerializeToString() for each in await method.handler(call, request)]
@@ -130,15 +130,16 @@ class Dispatcher:
                     raise
                 repeats -= 1
 
-    def check(self, call: Call, needed: Callable[[], Iterable[Access]]) -> None:
-        """Raises :class:`~broker.errors.AccessDeniedError` for what must not be done, and
-        :class:`~broker.errors.WrongStateError` if nothing can be done here."""
+    def checked(self, call: Call, needed: Callable[[], Iterable[Access]]) -> Call:
+        """The call with its caller. Raises :class:`~broker.errors.AccessDeniedError` for what must
+        not be done, and :class:`~broker.errors.WrongStateError` if nothing can be done here."""
         if self._access is not None:
-            self._access.check(call, needed)
+            call = replace(call, caller=self._access.check(call, needed))
         if self._state_is_wrong():
             raise WrongStateError
         if len(call.client_id) > self._limits.name_size_max:
             raise BadCallError(Code.CLIENT_ID_REQUIRED, "x-mq-client-id is too long")
+        return call
 
     @staticmethod
     def decoded(kind: type[Message], body: bytes) -> Message:

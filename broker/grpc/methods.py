@@ -30,7 +30,7 @@ def service_methods(
     route = RouteCalls(routes, context.config.own.grpc, clients.told_a_route)
     send = SendCalls(context, refusals)
     presence = PresenceCalls(context, clients, renewals)
-    consume = ConsumeCalls(context)
+    consume = ConsumeCalls(context, renewals)
     offsets = OffsetCalls(context)
     return {
         "QueryRoute": Method(pb.QueryRouteRequest, pb.QueryRouteResponse, route.route),

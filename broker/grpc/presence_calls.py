@@ -35,7 +35,7 @@ class PresenceCalls:
         that it still works on its messages."""
         if not call.client_id:
             raise BadCallError(Code.CLIENT_ID_REQUIRED, "x-mq-client-id is missing")
-        session = self._clients.session(call.client_id)
+        session = self._clients.session_of(call)
         if session is None or session.settings is None:
             if name_of(request.group):
                 self._context.batcher.check_serving()
@@ -44,14 +44,14 @@ class PresenceCalls:
             raise BadCallError(
                 Code.UNRECOGNIZED_CLIENT_TYPE, "this broker has no settings of that client"
             )
-        self._clients.tell_settings(session)
+        self._clients.beats(session)
         return [HeartbeatResponse(status=OK)]
 
     async def terminate(
         self, call: Call, _request: NotifyClientTerminationRequest
     ) -> Sequence[AnyMessage]:
         """Whoever goes twice is gone."""
-        session = self._clients.session(call.client_id)
+        session = self._clients.session_of(call)
         if session is not None:
             self._clients.closed(session)
         return [NotifyClientTerminationResponse(status=OK)]

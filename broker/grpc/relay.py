@@ -116,6 +116,7 @@ class _End(asyncio.Protocol):
 
     def __init__(self, other: _End | None = None) -> None:
         self.other = other
+        self._ending: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
@@ -133,10 +134,16 @@ class _End(asyncio.Protocol):
             self.other.transport.resume_reading()
 
     def connection_lost(self, _error: Exception | None) -> None:
-        if self.other is not None:
-            transport = self.other.transport
-            transport.close()  # once it has written what it has
-            asyncio.get_running_loop().call_later(CLOSE_SECONDS, transport.abort)
+        if self._ending is not None:  # the other has gone before
+            self._ending.cancel()
+        elif self.other is not None:
+            self.other.end()
+
+    def end(self) -> None:
+        """The other has gone: closes once it has written what it has."""
+        self.transport.close()
+        loop = asyncio.get_running_loop()
+        self._ending = loop.call_later(CLOSE_SECONDS, self.transport.abort)
 
 
 class _FromClient(_End):

@@ -52,6 +52,10 @@ class RemoteClient:
         """Called when the client is gone."""
         self._on_close.append(callback)
 
+    def reconnected(self, remote_address: str, send: Callable[[TelemetryCommand], None]) -> None:
+        """It has another stream. The end of the one before may not have been noticed yet."""
+        self.remote_address, self._send = remote_address, send
+
     def close(self) -> None:
         """The client is gone: it is forgotten."""
         for nonce in list(self._waiting):

@@ -3,23 +3,26 @@
 The leader looks at them every few seconds, and prolongs those of consumers that are there. That is
 whoever has a Telemetry stream at any broker, and whoever sent a heartbeat a moment ago: some
 clients open a stream again only minutes after their broker died.
+
+A consumer may never have heard of a message that it was to be given: the leader died before its
+answer, or the call ended. It is there, and works on something else. So such a message is prolonged
+for minutes, and not for hours.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
+import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TypeAlias
 
 from broker.grpc.statuses import ANSWERED
-from broker.limits import GRPC
+from broker.limits import GRPC, STATE
 from broker.pop.auto_renewal import AutoRenewal, Renewable
-from broker.pop.renewed_receipts import client_hash
-
-log = logging.getLogger(__name__)
+from broker.pop.pop_request import PoppedMessage
+from broker.pop.renewed_receipts import client_hash, renewed
 
 LOOK_SECONDS = 5.0
 """Pace: between two looks at what is to be prolonged."""
@@ -30,7 +33,10 @@ HEARTBEATS_SECONDS = 35.0
 _Key: TypeAlias = tuple[str, str, int]
 """Group, topic, queue id."""
 
-_Ends: TypeAlias = dict[tuple[_Key, int, int], float]
+_Told: TypeAlias = tuple[_Key, int, int]
+"""A delivery: queue, offset and attempt."""
+
+_Ends: TypeAlias = dict[_Told, float]
 
 
 class Renewals:
@@ -49,7 +55,12 @@ class Renewals:
         self._heard: dict[tuple[str, str], float] = {}
         """By group and client: until when its heartbeat counts."""
         self._ends: _Ends = {}
-        """By queue, offset and attempt: when a delivery is not prolonged any more."""
+        """When a delivery is not prolonged any more. Infinite until it is due for the first time:
+        by then its consumer has been given it."""
+        self._given: set[_Told] = set()
+        self._given_earlier: set[_Told] = set()
+        """Those that this leader has answered with in this minute, and in the one before."""
+        self._minute_ends = 0.0
         self._task: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
@@ -68,6 +79,8 @@ class Renewals:
             self._task = None
         self._ends.clear()
         self._heard.clear()
+        self._given.clear()
+        self._given_earlier.clear()
 
     def heard(self, group: str, client_id: str) -> None:
         """A client that has no stream says that it is there."""
@@ -77,9 +90,24 @@ class Renewals:
         if len(self._heard) < GRPC.streams_max or (group, client_id) in self._heard:
             self._heard[group, client_id] = now + HEARTBEATS_SECONDS
 
+    def given(self, group: str, topic: str, messages: Sequence[PoppedMessage]) -> None:
+        """A call that still goes on is answered with these."""
+        if len(self._given) < STATE.pop_deliveries_max:
+            self._given.update(
+                ((group, topic, each.queue), each.offset, each.delivery_attempt)
+                for each in messages
+            )
+
+    def _next_minute(self) -> None:
+        now = self._loop.time()
+        if now >= self._minute_ends:
+            self._given_earlier, self._given = self._given, set()
+            self._minute_ends = now + GRPC.renewed_seconds
+
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
+            self._next_minute()
             ends: _Ends = {}
             working = self._heard_of()
             whole: set[str] = set()
@@ -99,10 +127,20 @@ class Renewals:
         due: list[Renewable] = []
         for each in self._renewal.deliveries(key, working):
             told = (key, each.offset, each.attempt)
-            until = ends[told] = self._ends.get(told, now + GRPC.renewed_seconds_max)
-            if each.left_ms <= due_ms and now < until:
+            until = self._ends.get(told, math.inf)
+            is_due = each.left_ms <= due_ms
+            if is_due and until == math.inf:
+                age = GRPC.renewed_seconds - each.left_ms / 1000
+                until = now - age + self._seconds_max(told, each.delivery.nonce)
+            ends[told] = until
+            if is_due and now < until:
                 due.append(each)
         await self._renewal.renew(key, due, int(GRPC.renewed_seconds * 1000))
+
+    def _seconds_max(self, told: _Told, nonce: int) -> float:
+        """How long a delivery is prolonged, from its first renewal by this leader on."""
+        answered = told in self._given or told in self._given_earlier or renewed(nonce) == nonce
+        return GRPC.renewed_seconds_max if answered else GRPC.unanswered_seconds_max
 
     def _heard_of(self) -> defaultdict[str, set[int]]:
         """Whose heartbeats count, by group."""

@@ -85,7 +85,7 @@ class SendCalls:
         context = self._context
         now_ms, size_max = context.wall_clock(), context.config.max_message_size
         received = [received_message(each, now_ms, size_max) for each in request.messages]
-        caller = partial(caller_of, call, knows_accounts=context.knows_accounts)
+        caller = partial(caller_of, call)
         owes = self._owes(received, caller)
         with self._held.holding(request.ByteSize()) if owes else nullcontext():
             submitted = [self._submitted(each, call.born_host, caller) for each in received]
@@ -104,7 +104,8 @@ class SendCalls:
         if quotas is None:
             return False
         topics = {each.request.topic for each in messages}
-        return any(quotas.owes(caller(), topic) for topic in topics)
+        owes = [quotas.owes(caller(), topic) for topic in topics]  # each may refuse
+        return any(owes)
 
     def _submitted(
         self, message: Received, born_host: bytes, caller: FindCaller

@@ -63,10 +63,10 @@ class Telemetry:
         try:
             begun = False
             try:
-                self._check(call)
+                session.call = self._checked(call)
                 begun = True
                 async for each in said:
-                    self._take(session, each)
+                    await self._take(session, each)
             except ANSWERED as error:
                 waiting.put_nowait(TelemetryCommand(status=self._dispatcher.refused(error)))
                 if not begun:
@@ -92,26 +92,30 @@ class Telemetry:
         finally:
             self._refused -= 1
 
-    def _check(self, call: Call) -> None:
+    def _checked(self, call: Call) -> Call:
         if self._streams > GRPC.streams_max:
             raise QuotaExceededError(f"{GRPC.streams_max} clients are connected to this broker")
         if not call.client_id:
             raise BadCallError(Code.CLIENT_ID_REQUIRED, "x-mq-client-id is missing")
-        self._dispatcher.check(call, lambda: DESCRIBE)
+        return self._dispatcher.checked(call, lambda: DESCRIBE)
 
-    def _take(self, session: Session, body: bytes) -> None:
+    async def _take(self, session: Session, body: bytes) -> None:
+        """Ends once the leader has heard it: who says much is not read faster than that."""
         said = self._dispatcher.decoded(TelemetryCommand, body)
         assert isinstance(said, TelemetryCommand)  # noqa: S101 - as asked
-        if not said.HasField("settings"):
-            self._clients.tell(session, body)
-            return
-        settings = said.settings
-        told = answered_settings(self._context, settings)
-        self._dispatcher.check(session.call, lambda: _access(settings))
-        session.settings = settings
-        self._clients.opened(session)
-        self._clients.tell_settings(session)
-        session.send(TelemetryCommand(status=OK, settings=told))
+        if said.HasField("settings"):
+            if len(body) > GRPC.settings_bytes_max:
+                raise BadCallError(
+                    Code.BAD_REQUEST,
+                    f"the settings have {len(body)} bytes, at most {GRPC.settings_bytes_max} fit",
+                )
+            settings = said.settings
+            told = answered_settings(self._context, settings)
+            session.call = self._dispatcher.checked(session.call, lambda: _access(settings))
+            session.settings = settings
+            self._clients.opened(session)
+            session.send(TelemetryCommand(status=OK, settings=told))
+        await self._clients.pass_on(session, body)
 
 
 def _access(settings: Settings) -> Iterable[Access]:

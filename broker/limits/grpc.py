@@ -22,6 +22,9 @@ class GrpcLimits:
     commands_max: int = 64
     """That wait for one client, which does not read its stream."""
 
+    settings_bytes_max: int = 128 << 10
+    """Bytes of a client's settings, which are kept as long as its stream."""
+
     connection_streams_max: int = 1_024
     """Calls and streams of one connection; further ones wait in the client."""
     connections_max: int = 4_096
@@ -67,6 +70,10 @@ class GrpcLimits:
 
     renewed_seconds_max: float = 3 * 3600.0
     """It is not prolonged beyond this, as in RocketMQ's proxy."""
+
+    unanswered_seconds_max: float = 600.0
+    """The same of one that may never have reached its consumer: the leader died, or the call ended,
+    at that moment."""
 
     routes_max: int = 1_024
     """Routes of other groups that are remembered."""

@@ -32,6 +32,12 @@ class AdminLimits:
     waiting_listed_max: int = 200
     """Open transactions, and queues with deliveries of POP, that are listed one by one."""
 
+    waiting_read_max: int = 10_000
+    """Waiting messages that are read to tell of which topic they are. Those beyond are counted."""
+
+    waiting_read_bytes_max: int = 64 << 20
+    """Bytes of them that are read."""
+
     audit_files_max: int = 1_000
     """Files of ``audit_dir`` that are looked at for the newest reports."""
 
@@ -62,6 +68,15 @@ class QuotaLimits:
     wait_seconds_max: float = 2.0
     """How long one answer is held back, and after how long a long poll in debt looks again: clients
     of RocketMQ wait for three seconds."""
+
+    debt_seconds_max: float = 10.0
+    """So much may be owed: seconds' worth of a quota that were taken and are not paid. Who sends
+    more is refused, as an answer could not come in time. What wants no answer waits, however long.
+    """
+
+    pause_seconds_max: float = 0.5
+    """For so long nothing is read from a client in debt that waits for an answer. With
+    ``wait_seconds_max`` an answer comes before a client of RocketMQ gives up."""
 
 
 QUOTAS = QuotaLimits()

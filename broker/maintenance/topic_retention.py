@@ -154,7 +154,8 @@ class TopicRetention:
         begin_ms = self._clock.now_ms() - retention_ms
         if oldest[1] < begin_ms - retention_ms // SLACK:
             begin = await self._first_from(queue, key[1], begin_ms)
-            # Reads of the disk lie between; a change that is acknowledged meanwhile holds.
+            # Reads of the disk lie between; a change that is acknowledged meanwhile holds. A topic
+            # that was deleted and made again loses nothing: its offsets go on where they ended.
             topic = self._batcher.topic(key[0])
             if topic is not None and topic.retention_ms == retention_ms:
                 self._batcher.add_command(Trim(*key, begin))

@@ -69,6 +69,7 @@ class MessageRates:
         self._day = wall_clock() // DAY_MS
         self._timer: asyncio.TimerHandle | None = None
         self.topic_metrics = TopicMetrics(loop.time)
+        self._got = self.topic_metrics.got
         self.today = DayStartCounts()
         self.yesterday = DayStartCounts()
 
@@ -87,12 +88,19 @@ class MessageRates:
 
     def pulled(self, topic: str, group: str, messages: int, size: int) -> None:
         """A pull has ended; it brought messages, or none."""
+        stats = self._stats
         if not messages:
-            self._stats.pulls_missed += 1
+            stats.pulls_missed += 1
             return
-        self._stats.get_messages += messages
-        self._stats.pulls_found += 1
-        self.topic_metrics.pulled(topic, group, messages, size)
+        stats.get_messages += messages
+        stats.pulls_found += 1
+        meter = self._got.get((topic, group))
+        if meter is None:
+            meter = self._got.of((topic, group))
+        # Not Meter.add: each pull of a single message comes here.
+        meter.messages += messages
+        meter.bytes += size
+        meter.steps += 1
 
     def tps(self, count: Callable[[Sample], int]) -> str:
         """A second, over the spans, separated by spaces; as far back as there are samples."""

@@ -199,10 +199,6 @@ class TopicMetrics:
         meter.bytes += last + size - first
         meter.steps += 1
 
-    def pulled(self, topic: str, group: str, messages: int, size: int) -> None:
-        """A pull brought messages."""
-        self.got.of((topic, group)).add(messages, size)
-
     def returned(self, topic: str, group: str, size: int) -> None:
         """A message of the topic was sent back by the group."""
         self.sent_back.of((topic, group)).add(1, size)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from dledger.errors import BusyError
+from broker.quotas.quota import OverQuotaError
 
 
 class HeldSends:
@@ -26,12 +26,12 @@ class HeldSends:
     def holding(self, size: int) -> Iterator[None]:
         """Counts a request of ``size`` bytes, whose client is in debt, until it is answered.
 
-        Raises :class:`~dledger.errors.BusyError`.
+        Raises :class:`~broker.quotas.quota.OverQuotaError`.
         """
         if self._requests >= self._requests_max:
-            raise BusyError(self._requests, self._requests_max, "sends beyond a quota wait")
+            raise OverQuotaError(self._requests, self._requests_max, "sends beyond a quota wait")
         if self._requests and self._bytes + size > self._bytes_max:
-            raise BusyError(self._bytes, self._bytes_max, "bytes of sends beyond a quota wait")
+            raise OverQuotaError(self._bytes, self._bytes_max, "bytes of sends beyond a quota wait")
         self._requests += 1
         self._bytes += size
         try:

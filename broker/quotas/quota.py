@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from dledger.errors import BusyError
 from store.quoting import quoted
 
 PREFIX = "quota."
@@ -39,6 +40,10 @@ _RATES = {
 
 class QuotaError(ValueError):
     """A quota that cannot be; says which and why."""
+
+
+class OverQuotaError(BusyError):
+    """Who sends has a quota, and as much of it is owed or waits as may. Nothing was stored."""
 
 
 class Entity(NamedTuple):

@@ -1,9 +1,10 @@
 """Who must wait, and for how long: the quotas of a broker at work.
 
-Nothing that was taken is dropped. Who sends beyond a quota gets its answers later, and nothing is
-read from its connection until the debt is paid. So it cannot send faster, and others do not notice.
-The wait of one answer is bounded: a client takes a silent broker for dead. Who asks for messages
-waits and asks again, up to the end of its long poll.
+Nothing that was taken is dropped. Who sends beyond a quota gets its answers later. The wait of one
+answer is bounded: a client takes a silent broker for dead, and may send again what is stored. So
+who owes too much is refused before anything is stored. Of a client that wants no answers nothing is
+read until its debt is paid. Who asks for messages waits and asks again, up to the end of its long
+poll.
 
 A quota is of one node: of what it takes in as leader, and of what it gives out. Without any
 quota ``active`` is None, and the doors do nothing else.
@@ -12,11 +13,12 @@ quota ``active`` is None, and the doors do nothing else.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import ceil
 from typing import NamedTuple, TypeAlias
 
 from broker.limits import QUOTAS
-from broker.quotas.quota import ACCOUNT, CLIENT, EACH, TOPIC, Entity, Quota
+from broker.quotas.quota import ACCOUNT, CLIENT, EACH, TOPIC, Entity, OverQuotaError, Quota
 from broker.quotas.token_bucket import TokenBucket
 
 
@@ -97,13 +99,24 @@ class Throttle:
         return most
 
     def owes(self, caller: Caller, topic: str) -> bool:
-        """Whether somebody sends who has not paid yet for what it sent before."""
-        now = self._clock()
-        return any(
-            each is not None and each.debt(now) > 0
-            for _entity, buckets in self._of(caller, topic, now)
-            for each in (buckets.produce_messages, buckets.produce_bytes)
-        )
+        """Whether somebody sends who has not paid yet for what it sent before. Nothing is kept of
+        the topic: it may be any text still.
+
+        Raises :class:`~broker.quotas.quota.OverQuotaError` for who owes so much that an answer
+        would not come in time.
+        """
+        now, owes = self._clock(), False
+        for entity in _entities(caller, topic):
+            buckets = self._buckets.get(entity)
+            if buckets is None:
+                continue
+            both = buckets.produce_messages, buckets.produce_bytes
+            debt = max((each.debt(now) for each in both if each is not None), default=0.0)
+            if debt >= QUOTAS.debt_seconds_max:
+                what = f"seconds' worth of the quota of {entity.type} {entity.name} are owed"
+                raise OverQuotaError(ceil(debt), int(QUOTAS.debt_seconds_max), what)
+            owes |= debt > 0
+        return owes
 
     def consumes(self, caller: Caller, topic: str) -> float:
         """Somebody asks for messages; returns the seconds after which the request may ask again, 0
@@ -133,13 +146,10 @@ class Throttle:
 
     def _of(self, caller: Caller, topic: str, now: float) -> Iterable[tuple[Entity, _Buckets]]:
         """The buckets that a request takes from."""
-        for type_, name in ((TOPIC, topic), (ACCOUNT, caller.account), (CLIENT, caller.client_id)):
-            if not name:
-                continue
-            entity = Entity(type_, name)
+        for entity in _entities(caller, topic):
             buckets = self._buckets.get(entity)
             if buckets is None:
-                quota = self._quotas.get(entity) or self._quotas.get(Entity(type_, EACH))
+                quota = self._quotas.get(entity) or self._quotas.get(Entity(entity.type, EACH))
                 if quota is None:
                     continue
                 buckets = self._add(entity, quota, now)
@@ -164,6 +174,13 @@ class Throttle:
 
     def _is_idle(self, entity: Entity, now: float) -> bool:
         return self._buckets[entity].is_idle(now)
+
+
+def _entities(caller: Caller, topic: str) -> Iterator[Entity]:
+    """Whose quotas may count for a request."""
+    for type_, name in ((TOPIC, topic), (ACCOUNT, caller.account), (CLIENT, caller.client_id)):
+        if name:
+            yield Entity(type_, name)
 
 
 def _take(bucket: TokenBucket | None, units: int, now: float) -> float:

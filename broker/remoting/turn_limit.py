@@ -112,7 +112,7 @@ class TurnLimit:
             self.left -= half
             self.ends_at -= half_seconds
             self._serve(self._light, share)
-            self.left += half
+            self.left = max(self.left, 0) + half  # a large frame may have taken more
             self.ends_at = max(ends_at, self.clock() + half_seconds)
             self._serve(self._heavy, share)
         self._serve(self._light, share)

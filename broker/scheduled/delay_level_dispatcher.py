@@ -6,14 +6,21 @@ delivery.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 
 from broker.delivery.message_reader import rows
-from broker.scheduled.dispatcher import DISPATCH_BYTES, Dispatcher, DispatcherContext, DueMessage
+from broker.scheduled.dispatcher import (
+    DISPATCH_BYTES,
+    Dispatcher,
+    DispatcherContext,
+    DueMessage,
+    Queues,
+)
 from broker.state.broker_state import BrokerState
 from broker.state.commands import Schedule
 from store.index.consume_queue import ConsumeQueue
-from store.message.scheduled_topics import SCHEDULE_TOPIC
+from store.message.scheduled_topics import LEVEL_MAX, SCHEDULE_TOPIC
 
 
 class DelayLevelDispatcher(Dispatcher):
@@ -64,3 +71,13 @@ class DelayLevelDispatcher(Dispatcher):
 def first_undelivered_offset(state: BrokerState, queue: ConsumeQueue, level: int) -> int:
     """The offset of the first message of a level that is not delivered."""
     return max(state.schedule.get(level, 0), queue.first_offset)
+
+
+def undelivered_of_levels(machine: Queues) -> Iterator[tuple[int, ConsumeQueue, int]]:
+    """Each delay level at which messages wait, its queue, and the offset of the first of them."""
+    for level in range(1, LEVEL_MAX + 1):
+        queue = machine.queue(SCHEDULE_TOPIC, level - 1)
+        if queue is not None:
+            offset = first_undelivered_offset(machine.state, queue, level)
+            if offset < queue.end_offset:
+                yield level, queue, offset

@@ -9,7 +9,7 @@ delivery passes the time of a message in flight (:mod:`broker.scheduled.in_fligh
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Container
+from collections.abc import Container, Iterator
 from functools import partial
 from heapq import heappop, heappush
 from typing import NamedTuple
@@ -33,6 +33,7 @@ from broker.scheduled.timer_wheel import (
 from broker.state.broker_state import TimerProgress
 from broker.state.commands import Timer
 from broker.state.recalled_messages import TimedKey
+from store.index.consume_queue import ConsumeQueue
 from store.message.scheduled_topics import TIMER_TOPIC
 
 SCAN_ROWS = 2048
@@ -199,13 +200,23 @@ def oldest_timer_position(machine: Queues) -> int | None:
 
     It may be a delivered one, in the present slot.
     """
+    positions = [
+        position
+        for _, queue, offset, _ in undelivered_of_wheel(machine)
+        for position, _, _ in rows(queue.read(offset, 1))
+    ]
+    return min(positions, default=None)
+
+
+def undelivered_of_wheel(
+    machine: Queues,
+) -> Iterator[tuple[int, ConsumeQueue, int, tuple[int, int]]]:
+    """Each queue of the wheel in which messages may wait, its id, and the offset from which on they
+    do. In the present slot those up to a mark, their time and offset, are delivered."""
     mark = machine.state.timer
     if not mark.waiting:
-        return None
-    positions = []
+        return
     for number in range(SLOTS):
         queue = machine.queue(TIMER_TOPIC, number)
         if queue is not None:
-            first = first_of_slot(queue, slot_of(mark.deliver_ms))
-            positions += [position for position, _, _ in rows(queue.read(first, 1))]
-    return min(positions, default=None)
+            yield number, queue, first_of_slot(queue, slot_of(mark.deliver_ms)), _key(mark)

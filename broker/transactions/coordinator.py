@@ -85,10 +85,10 @@ class CheckPolicy:
 
 @dataclass(slots=True)
 class _Ending:
-    """An end request in progress, and its waiter."""
+    """An end in progress, and the waiters of its requests."""
 
     commit: bool
-    waiting: list[tuple[May, Ended]] = field(default_factory=list)
+    waiting: list[Ended] = field(default_factory=list)
 
 
 class TransactionCoordinator:
@@ -181,6 +181,38 @@ class TransactionCoordinator:
         send: the transaction is still open.
         """
         self._batcher.check_serving()
+        self._check_open(offset, position, group)
+        term = self._term
+
+        def loaded(data: Bytes, error: StoreError | None) -> None:
+            try:
+                if error is not None:
+                    raise error
+                if self._term is None or self._term != term:
+                    raise UnavailableError("another leader has served meanwhile")
+                self._check_open(offset, position, group)
+                record = decode_record(data)
+                if not is_named(record, message_id):
+                    raise TransactionMismatchError(
+                        f"The message id wrong: {message_id} is that of another message"
+                    )
+                if not may(real_queue(record.properties)[0]):
+                    raise AccessDeniedError(
+                        "the transaction is of a topic to which you may not send"
+                    )
+                self._end(offset, record, _Ending(commit, [ended]))
+            except REFUSALS as refusal:
+                ended(refusal)
+            except StoreError as fault:
+                # Not in the words for an ended transaction: it is open, and another try may read
+                # it.
+                ended(UnavailableError(f"the half message cannot be read now: {fault}"))
+
+        # Nothing of the request counts before it is known to be its producer's: it would keep the
+        # producer from ending the transaction meanwhile.
+        self._lookup.record(position, loaded)
+
+    def _check_open(self, offset: int, position: int, group: str) -> None:
         transaction = self._machine.state.transactions.get(offset)
         if transaction is None:
             raise TransactionMismatchError(
@@ -195,39 +227,13 @@ class TransactionCoordinator:
             raise TransactionMismatchError(
                 f"The commit log offset wrong: {position} is that of another message"
             )
+
+    def _end(self, offset: int, record: MessageRecord, ending: _Ending) -> None:
         under_way = self._ending.get(offset)
         if under_way is not None:
-            if under_way.commit is not commit:
+            if under_way.commit is not ending.commit:
                 raise TransactionMismatchError("the transaction is being ended the other way")
-            under_way.waiting.append((may, ended))
-            return
-        ending = self._ending[offset] = _Ending(commit, [(may, ended)])
-
-        def loaded(data: Bytes, error: StoreError | None) -> None:
-            try:
-                if error is not None:
-                    raise error
-                self._end(offset, decode_record(data), message_id, ending)
-            except REFUSALS as refusal:
-                self._ended(offset, ending, refusal)
-            except StoreError as fault:
-                # Not in the words for an ended transaction: it is open, and another try may read
-                # it.
-                unreadable = UnavailableError(f"the half message cannot be read now: {fault}")
-                self._ended(offset, ending, unreadable)
-
-        self._lookup.record(position, loaded)
-
-    def _end(self, offset: int, record: MessageRecord, message_id: str, ending: _Ending) -> None:
-        if self._ending.get(offset) is not ending:  # another term has begun: it may have ended
-            raise UnavailableError("another leader has served meanwhile")
-        if not is_named(record, message_id):
-            raise TransactionMismatchError(
-                f"The message id wrong: {message_id} is that of another message"
-            )
-        self._refuse_strangers(real_queue(record.properties)[0], ending)
-        if not ending.waiting:
-            del self._ending[offset]
+            under_way.waiting += ending.waiting
             return
         publication = [committed_message(record, self._batcher.topic)] if ending.commit else []
         self._batcher.add_in_one_entry(
@@ -235,20 +241,12 @@ class TransactionCoordinator:
             (EndTransaction(offset, record.position),),
             partial(self._ended, offset, ending),
         )
-
-    @staticmethod
-    def _refuse_strangers(topic: str, ending: _Ending) -> None:
-        asked, ending.waiting = ending.waiting, []
-        for may, ended in asked:
-            if may(topic):
-                ending.waiting.append((may, ended))
-            else:
-                ended(AccessDeniedError("the transaction is of a topic to which you may not send"))
+        self._ending[offset] = ending
 
     def _ended(self, offset: int, ending: _Ending, error: Refusal | None) -> None:
         if self._ending.get(offset) is ending:
             del self._ending[offset]
-        for _may, ended in ending.waiting:
+        for ended in ending.waiting:
             ended(error)
 
     # --- asking

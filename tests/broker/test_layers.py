@@ -111,8 +111,8 @@ ROOMS: dict[str, frozenset[str]] = {
         # The command line.
         "cli/terminal": "client delivery remoting/protocol security system topics_and_groups",
         "cluster_admin": (
-            "admin cli/terminal client client/consumer client/producer filter limits remoting"
-            " remoting/protocol security topics_and_groups"
+            "admin cli/terminal client client/consumer client/producer filter limits quotas"
+            " remoting remoting/protocol security topics_and_groups"
         ),
         # The console, which a server loads by name when somebody looks at it.
         "console/visits": (
@@ -120,11 +120,12 @@ ROOMS: dict[str, frozenset[str]] = {
             " remoting remoting/protocol security"
         ),
         "console/actions": (
-            "cluster_admin cli/terminal client config console/visits limits topics_and_groups"
+            "cluster_admin cli/terminal client config console/visits limits quotas"
+            " topics_and_groups"
         ),
         "console/pages": (
             "admin cluster_admin cli/terminal client console/actions console/visits http limits"
-            " metrics remoting/protocol topics_and_groups"
+            " metrics quotas remoting/protocol topics_and_groups"
         ),
         "console": "admin cli/terminal console/actions console/pages console/visits context http",
         "cli/local_cluster": "cluster_admin cli/terminal config remoting/protocol system",

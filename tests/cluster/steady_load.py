@@ -13,6 +13,9 @@ from pathlib import Path
 DLEDGER = (sys.executable, "-m", "broker")
 PAUSE_SECONDS = 0.002
 END_SECONDS = 120.0
+SEND_SECONDS = "30"
+"""After this time a producer gives a message up, and fails. A transfer takes much less, also where
+the machine is busy; a group without a majority takes for ever."""
 
 
 class Load:
@@ -23,13 +26,12 @@ class Load:
         namesrv: str,
         topic: str,
         program: Sequence[str | Path] = DLEDGER,
-        options: Sequence[str] = (),
     ) -> None:
-        """``program`` begins a command line of `dledger`; ``options`` are of `produce`."""
+        """``program`` begins a command line of `dledger`."""
         self.sent = 0
         self._stop = threading.Event()
         self._process = subprocess.Popen(
-            [*program, "produce", topic, "--json", *options],
+            [*program, "produce", topic, "--json", "--timeout", SEND_SECONDS],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

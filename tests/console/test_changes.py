@@ -143,6 +143,48 @@ def test_dead_letters_are_looked_at_sent_again_and_deleted(
     assert shared_cluster.ask("dlq", "list")["groups"] == []
 
 
+def test_a_quota_is_set_changed_and_taken_away(
+    page: Page, address: str, shared_cluster: RunningCluster
+) -> None:
+    page.goto(f"{address}quotas")
+    expect(page.locator("main")).to_contain_text("No quota")
+    page.get_by_role("button", name="Set a quota").click()
+    page.get_by_label("Name").fill("clicks")
+    page.get_by_label("Bytes sent in a second").fill("much")
+    page.get_by_role("button", name="Next").click()
+    expect(page.locator("#dialog").get_by_role("alert")).to_contain_text("such as 65536, 64KiB")
+    page.get_by_label("Bytes sent in a second").fill("1MiB")
+    page.get_by_role("button", name="Next").click()
+    assert asked(page) == "Set the quota of topic clicks?"
+    row = page.locator("#dialog tbody tr td")
+    assert row.all_inner_texts() == ["broker-a", "no quota", "in 1.0 MiB/s"]
+    set_it = ["dledger", "quota", "set", "topic", "clicks"]
+    assert command(page)[:7] == [*set_it, "--produce-bytes", "1MiB"]
+    assert shared_cluster.ask("quota", "list")["quotas"] == [], "nothing is done yet"
+    assert confirm(page, "Set") == "topic clicks: in 1.0 MiB/s, on broker-a."
+    page.get_by_role("button", name="Close").click()
+
+    limited = page.locator("#quota-topic-clicks-")
+    expect(limited.locator("td").first).to_have_text("in 1.0 MiB/s")
+    limited.get_by_role("button", name="Change").click()
+    assert page.get_by_label("Bytes sent in a second").input_value() == "1048576"
+    page.get_by_label("Messages given out in a second").fill("500")
+    page.get_by_role("button", name="Next").click()
+    assert asked(page) == "Set the quota of topic clicks?"
+    confirm(page, "Set")
+    (told,) = shared_cluster.ask("quota", "list")["quotas"]
+    assert (told["produce_bytes"], told["consume_messages"]) == (1 << 20, 500)
+    page.get_by_role("button", name="Close").click()
+
+    limited.get_by_role("button", name="Take away").click()
+    assert asked(page) == "Take the quota of topic clicks away?"
+    assert command(page)[:5] == ["dledger", "quota", "unset", "topic", "clicks"]
+    assert confirm(page, "Take it away") == "topic clicks has no quota any more on broker-a."
+    page.get_by_role("button", name="Close").click()
+    expect(page.locator("main")).to_contain_text("No quota")
+    assert shared_cluster.ask("quota", "list")["quotas"] == []
+
+
 def test_a_mistake_is_told_beside_what_was_filled_in(page: Page, address: str) -> None:
     page.goto(f"{address}topics")
     page.get_by_role("button", name="Create a topic").click()

@@ -18,7 +18,7 @@ TRACED = "7F0000010A5C2B1D4E8F000001020304"
 PATHS = (
     *("", "topics", "topics/seen", "groups", "groups/watchers", "messages?topic=seen"),
     *("message?topic=seen&broker=broker-a&queue=0&offset=0", "dead", "dead/watchers", "waiting"),
-    *("traces", f"traces?id={TRACED}", "members", "findings"),
+    *("traces", f"traces?id={TRACED}", "quotas", "members", "findings"),
 )
 
 
@@ -33,6 +33,8 @@ def filled(shared_cluster: RunningCluster) -> None:
     shared_cluster.dledger("consume", "seen", "--group", "watchers", *FIVE)
     shared_cluster.dledger("topic", "create", "%DLQ%watchers", "--queues", "1")
     shared_cluster.dledger("produce", "%DLQ%watchers", "--batch", "1", stdin="dead\n")
+    shared_cluster.dledger("quota", "set", "topic", "seen", "--produce-bytes", "1GiB")
+    shared_cluster.dledger("quota", "set", "client", "*", "--consume-messages", "1000000")
     now = int(time.time() * 1000)
     sent = (
         "Pub",
@@ -87,6 +89,7 @@ def test_axe_finds_nothing_serious_in_a_dialog(page: Page, address: str) -> None
         ("groups", "#group-watchers td.n"),
         ("groups/watchers", ".figure dd"),
         ("dead", "#dead-watchers td.n"),
+        ("quotas", "#quota-topic-seen- td"),
         ("members", "#member-broker-a-n0 td .tag"),
         ("findings", ".health h2"),
     ],

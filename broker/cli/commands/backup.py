@@ -205,4 +205,4 @@ def prune(*, url: str, keep: int, dry_run: bool, yes: bool, output: Output) -> N
     ):
         for name in old:
             print(f"{name}: {'would be removed' if dry_run else 'removed'}")
-        print(f"{len(kept)} backups stay; {freed:,} bytes are free again")
+        print(f"backups that stay: {len(kept)}; {freed:,} bytes are free again")

@@ -139,8 +139,9 @@ def remove(
         )
     if cluster is None or not retire(cluster, group, node):
         print(
-            f"{name} is no node of a cluster in {data}: its process ends by itself if it runs; "
-            "do not start it again",
+            f"{name} is no node of a cluster in {data}: its process ends by itself once it learns "
+            "of this. One that is down or cut off now may never learn: stop it, and do not start "
+            "it again",
             file=sys.stderr,
         )
     elif purge:

@@ -2,47 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
 
 from broker.cli.terminal.command_error import UsageError
-from broker.cli.terminal.numbers import WholeRange
+from broker.cli.terminal.numbers import WholeRange, byte_size
 from broker.cli.terminal.options import json_option, namesrv_option
 from broker.cli.terminal.output import Output, print_table
 from broker.cli.terminal.program import Group
 from broker.cluster_admin.admin_client import run_admin
-from broker.cluster_admin.settings import change_settings, settings_by_group
-from broker.quotas.quota import (
-    EACH,
-    ENTITY_TYPES,
-    PREFIX,
-    Entity,
-    Quota,
-    QuotaError,
-    parse_entity,
-    parse_quota,
-)
-from store.quoting import quoted
+from broker.cluster_admin.quotas import put_quota, quotas_by_group
+from broker.quotas.quota import EACH, ENTITY_TYPES, Entity, Quota, QuotaError, parse_entity
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-_UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
-_SIZE = re.compile(rf"([0-9]{{1,12}})({'|'.join(_UNITS)})")
 
 command = Group()
 
 group_option = click.option("--group", metavar="NAME", help="A broker group (default: all).")
-
-
-def size(text: str) -> int:
-    """The type of an option that is a number of bytes. Raises ``ValueError``."""
-    found = _SIZE.fullmatch(text)
-    if found is None:
-        raise ValueError(f"{quoted(text)} is not a number of bytes such as 65536, 64KiB or 1MiB")
-    return int(found[1]) * _UNITS[found[2]]
 
 
 def entity_arguments(command: F) -> F:
@@ -59,7 +37,7 @@ def _entity(type_: str, name: str) -> Entity:
 
 
 def _rate(name: str, kind: Callable[[str], int] | WholeRange, what: str) -> Callable[[F], F]:
-    metavar = "BYTES" if kind is size else "N"
+    metavar = "BYTES" if kind is byte_size else "N"
     return click.option(
         name, type=kind, metavar=metavar, help=f"{what} in a second; 0: no limit of that."
     )
@@ -75,9 +53,9 @@ def _rate(name: str, kind: Callable[[str], int] | WholeRange, what: str) -> Call
 )
 @entity_arguments
 @_rate("--produce-messages", WholeRange(0), "Messages sent")
-@_rate("--produce-bytes", size, "Bytes of bodies sent, such as 512KiB,")
+@_rate("--produce-bytes", byte_size, "Bytes of bodies sent, such as 512KiB,")
 @_rate("--consume-messages", WholeRange(0), "Messages given out")
-@_rate("--consume-bytes", size, "Bytes of messages given out, such as 2MiB,")
+@_rate("--consume-bytes", byte_size, "Bytes of messages given out, such as 2MiB,")
 @group_option
 @namesrv_option
 @json_option
@@ -106,8 +84,7 @@ def unset(*, type_: str, name: str, group: str | None, namesrv: str, output: Out
 
 
 def _change(entity: Entity, quota: Quota, group: str | None, namesrv: str, output: Output) -> None:
-    changes = {entity.setting: str(quota)}
-    groups = run_admin(namesrv, lambda admin: change_settings(admin, group, changes))
+    groups = run_admin(namesrv, lambda admin: put_quota(admin, group, entity, quota))
     document = {**entity._asdict(), **quota._asdict(), "groups": groups}
     if not output.document(document):
         for each in groups:
@@ -120,13 +97,7 @@ def _change(entity: Entity, quota: Quota, group: str | None, namesrv: str, outpu
 @json_option
 def list_quotas(group: str | None, namesrv: str, output: Output) -> None:
     """The quotas of running groups."""
-    settings = run_admin(namesrv, lambda admin: settings_by_group(admin, group))
-    found = [
-        (name, parse_entity(key), parse_quota(value))
-        for name, each in settings.items()
-        for key, value in each.items()
-        if key.startswith(PREFIX)
-    ]
+    found = run_admin(namesrv, lambda admin: quotas_by_group(admin, group))
     quotas = [
         {"group": name, **entity._asdict(), **quota._asdict()} for name, entity, quota in found
     ]

@@ -23,7 +23,7 @@ from broker.cli.terminal.output import Output
 from broker.cli.terminal.program import Group
 from broker.cli.terminal.progress import waiting
 from broker.cluster_admin.admin_client import run_on_leaders
-from broker.cluster_admin.topic_move import Place, Remaining, TopicMove
+from broker.cluster_admin.topic_move import Place, Remaining, TopicMove, Waiting
 
 SETTLE_SECONDS = 35.0
 """Pace: clients of RocketMQ ask for routes every 30 s. Until then they know of no new target, and
@@ -97,7 +97,8 @@ def move(
     topic_move = TopicMove(name, source, target, in_order=in_order)
     at_source, at_target, remaining = run_on_leaders(namesrv, topic_move.look)
     if dry_run:
-        _tell_plan(topic_move, at_source, at_target, remaining, output)
+        waiting_there = run_on_leaders(namesrv, topic_move.waiting)
+        _tell_plan(topic_move, at_source, at_target, (remaining, waiting_there), output)
         return
     tell = _teller(output)
     if at_source.config:
@@ -135,7 +136,8 @@ def _drained(
         remaining = run_on_leaders(namesrv, topic_move.remaining)
         if remaining.drained:
             if not yes:
-                _refuse_loss(name, source, remaining)
+                waiting_there = run_on_leaders(namesrv, topic_move.waiting)
+                _refuse_loss(name, source, remaining, waiting_there)
             return remaining
         behind = ", ".join(f"{group} {lag}" for group, lag in remaining.lags.items() if lag)
         if not waits:
@@ -147,28 +149,40 @@ def _drained(
             time.sleep(LOOK_SECONDS)
 
 
-def _refuse_loss(name: str, source: str, remaining: Remaining) -> None:
+def _refuse_loss(name: str, source: str, remaining: Remaining, waiting_there: Waiting) -> None:
     if not remaining.lags and remaining.messages:
         raise CommandError(
             f"no group has a place in {name} on {source}, and its {remaining.messages} messages "
             "would be deleted unread; --yes does it all the same"
         )
-    if remaining.undelivered:
+    if waiting_there.messages:
         raise CommandError(
-            f"{remaining.undelivered} scheduled messages or open transactions wait on {source}, "
-            f"and those of {name} would be lost; run this again later, or with --yes if it has none"
+            f"{waiting_there.messages} scheduled messages or open transactions of {name} wait on "
+            f"{source} and would be lost; run this again later, or with --yes"
+        )
+    if waiting_there.unread:
+        raise CommandError(
+            f"{waiting_there.unread} scheduled messages or open transactions wait on {source} of "
+            f"which it is not known whether they are of {name}, and then they would be lost; run "
+            "this again later, or with --yes if it has none"
         )
 
 
 def _tell_plan(
-    topic_move: TopicMove, source: Place, target: Place, remaining: Remaining, output: Output
+    topic_move: TopicMove,
+    source: Place,
+    target: Place,
+    left: tuple[Remaining, Waiting],
+    output: Output,
 ) -> None:
+    remaining, waiting_there = left
     in_order = topic_move.keeps_order(source, target)
     document = {
         "in_order": in_order,
         "from": asdict(source),
         "to": asdict(target),
         "remaining": asdict(remaining),
+        "waiting": asdict(waiting_there),
     }
     if output.document(document):
         return
@@ -181,9 +195,14 @@ def _tell_plan(
         print(f"would take messages on {target.group} once {source.group} is read")
     for group, lag in remaining.lags.items():
         print(f"would wait for {group}, which has {lag} messages to consume")
-    if remaining.undelivered:
+    if waiting_there.messages:
         print(
-            f"cannot know how many of the {remaining.undelivered} scheduled messages and open "
+            f"would wait for {waiting_there.messages} scheduled messages and open transactions of "
+            f"the topic on {source.group}, or delete them with --yes"
+        )
+    if waiting_there.unread:
+        print(
+            f"cannot know how many of {waiting_there.unread} other scheduled messages and open "
             f"transactions on {source.group} are of the topic"
         )
     for group in remaining.broadcast:

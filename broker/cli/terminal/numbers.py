@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import click
@@ -13,6 +14,9 @@ from store.text_numbers import decimal_number, whole_number
 PORT_MAX = 65_535
 COUNT_MAX = (1 << 31) - 1
 """The largest i32, as RocketMQ's fields have it."""
+
+_SIZE_UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+_SIZE = re.compile(rf"([0-9]{{1,12}})({'|'.join(_SIZE_UNITS)})")
 
 
 class WholeRange(click.IntRange):
@@ -54,3 +58,11 @@ def positive(text: str | float, what: str) -> float:
 def seconds(text: str) -> float:
     """The type of an option that is a time to wait. Raises ``ValueError``."""
     return positive(text, "seconds")
+
+
+def byte_size(text: str) -> int:
+    """The type of an option that is a number of bytes. Raises ``ValueError``."""
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{quoted(text)} is not a number of bytes such as 65536, 64KiB or 1MiB")
+    return int(found[1]) * _SIZE_UNITS[found[2]]

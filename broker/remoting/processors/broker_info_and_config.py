@@ -1,4 +1,7 @@
-"""Requests of operators and tools: 25, 26, 28, 43, 202.
+"""Requests of operators and tools: 25, 26, 28, 43, 202, and 9010 of our own.
+
+9010  GET_WAITING_OF_TOPIC: ``topic``; a JSON body ``{"messages", "unread"}``
+      (:class:`~broker.admin.waiting_of_topic.WaitingOfTopic`)
 
 Apache's tools write some maps with JSON objects as keys, which only their own reader accepts. They
 are reproduced here because those tools need them.
@@ -6,11 +9,14 @@ are reproduced here because those tools need them.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 
 from broker.admin.broker_properties import broker_properties
 from broker.admin.runtime_info import runtime_info
 from broker.admin.topic_contents import queue_ranges
+from broker.admin.waiting_messages import undelivered_count
+from broker.admin.waiting_of_topic import waiting_of_topic
 from broker.config.dynamic_settings import SettingError, changed_settings
 from broker.context import BrokerContext
 from broker.delivery.store_times import Place, store_times
@@ -37,6 +43,7 @@ class BrokerInfoProcessor:
         self._earliest: tuple[int, int] | None = None
         """The position to which the log had expired, and the store time of its first message
         then."""
+        self._looking: asyncio.Task[None] | None = None
 
     def runtime_info(self, connection: Connection, request: Frame) -> None:
         """Code 28."""
@@ -148,6 +155,18 @@ class BrokerInfoProcessor:
             connection.respond(request, body=(b'{"offsetTable":%b}' % self._by_queue(stats),))
 
         store_times(self._context.lookup, list(newest.values()), found)
+
+    def waiting_of_topic(self, connection: Connection, request: Frame) -> None:
+        """Code 9010. One at a time: each may read much."""
+        if self._looking is not None and not self._looking.done():
+            raise RequestError(ResponseCode.SYSTEM_BUSY, "another look at what waits is under way")
+        context, topic = self._context, ext_str(request, "topic")
+
+        async def look() -> None:
+            found = await waiting_of_topic(context, topic, undelivered_count(context))
+            connection.respond(request, body=(encode_json(found._asdict()),))
+
+        self._looking = context.loop.create_task(look())
 
     def _by_queue(self, stats: Iterable[tuple[tuple[str, int], Mapping[str, int]]]) -> bytes:
         broker = self._context.config.group

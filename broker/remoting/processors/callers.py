@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from broker.context import BrokerContext
+from broker.limits import QUOTAS
 from broker.quotas.throttle import Caller
 from broker.remoting.access_guard import caller_of
 from broker.remoting.connection import Connection
@@ -29,9 +30,11 @@ class Callers:
         )
 
 
-def hold(connection: Connection, request: Frame, seconds: float) -> None:
-    """Reads nothing from the client for so long. Another broker's connection, which many clients
+def hold(connection: Connection, request: Frame, debt: float) -> None:
+    """Reads nothing from a client that has ``debt`` seconds of debt: until it is paid, or not for
+    long, so that what it waits for comes in time. Another broker's connection, which many clients
     share, is read on: that broker holds the one client."""
+    seconds = debt if request.is_one_way else min(debt, QUOTAS.pause_seconds_max)
     if seconds <= 0:
         return
     if isinstance(request, ForwardedFrame):

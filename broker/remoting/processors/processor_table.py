@@ -108,6 +108,7 @@ def broker_handlers(context: BrokerContext, retention: Retention) -> Mapping[int
         RequestCode.QUERY_MESSAGE: messages.query_message,
         RequestCode.GET_CONSUMER_GROUPS: linearizable(context, groups.consumer_groups),
         RequestCode.GET_GROUP_MEMBERS: members.members,
+        RequestCode.GET_WAITING_OF_TOPIC: linearizable(context, admin.waiting_of_topic),
         RequestCode.CHANGE_GROUP_MEMBERS: members.change,
         RequestCode.TRANSFER_LEADERSHIP: members.transfer,
         RequestCode.GET_BROKER_RUNTIME_INFO: admin.runtime_info,

@@ -149,6 +149,7 @@ BROKER_ACCESS: Mapping[int, Classifier] = {
     RequestCode.QUERY_MESSAGE: _consume_topic,
     RequestCode.GET_CONSUMER_GROUPS: _DESCRIBE,
     RequestCode.GET_GROUP_MEMBERS: _DESCRIBE,
+    RequestCode.GET_WAITING_OF_TOPIC: _DESCRIBE,
     RequestCode.CHANGE_GROUP_MEMBERS: _ADMINISTER,
     RequestCode.TRANSFER_LEADERSHIP: _ADMINISTER,
     RequestCode.FORWARD_GRPC: _ADMINISTER,  # as the next one

@@ -12,7 +12,9 @@ from struct import pack
 
 from broker.context import BrokerContext
 from broker.group_commit.pending_batch import StoredEarlier
-from broker.quotas.throttle import Caller
+from broker.limits import QUOTAS
+from broker.quotas.quota import OverQuotaError
+from broker.quotas.throttle import Caller, Throttle
 from broker.remoting.connection import Connection
 from broker.remoting.error_responses import respond_refusal
 from broker.remoting.forwarded_frame import client_host_bytes
@@ -83,6 +85,8 @@ class SendMessageProcessor:
                 return
             sent = read_header(request, names)
         answer = _Answer(self, connection, request)
+        if self._ingest.quotas is not None:
+            self._admit(self._ingest.quotas, sent.topic, answer)
         host = client_host_bytes(connection, request)
         waits = self._ingest.submit(sent, request.body, host, answer)
         if waits:
@@ -91,10 +95,23 @@ class SendMessageProcessor:
     def _send_batch(self, connection: Connection, request: Frame, names: HeaderNames) -> None:
         sent = read_header(request, names)
         answer = _Answer(self, connection, request)
+        if self._ingest.quotas is not None:
+            self._admit(self._ingest.quotas, sent.topic, answer)
         host = client_host_bytes(connection, request)
         waits = self._ingest.submit_batch(sent, request.body, host, answer)
         if waits:
             hold(connection, request, waits)
+
+    def _admit(self, quotas: Throttle, topic: str, answer: _Answer) -> None:
+        """Refuses who owes too much, and makes it wait before it tries again. What wants no answer
+        is taken: its sender would not learn that it was not."""
+        if answer.request.is_one_way:
+            return
+        try:
+            quotas.owes(answer.caller(), topic)
+        except OverQuotaError:
+            hold(answer.connection, answer.request, QUOTAS.debt_seconds_max)
+            raise
 
 
 class _Answer:

@@ -91,11 +91,9 @@ def rolled_back_message_published(patch: Patch) -> None:
     """A half message is published even if its producer rolls it back."""
     end = TransactionCoordinator._end
 
-    def generous(
-        service: TransactionCoordinator, offset: int, record: Any, name: str, ending: Any
-    ) -> None:
+    def generous(service: TransactionCoordinator, offset: int, record: Any, ending: Any) -> None:
         ending.commit = True
-        end(service, offset, record, name, ending)
+        end(service, offset, record, ending)
 
     patch.set(TransactionCoordinator, "_end", generous)
 

@@ -10,7 +10,7 @@ import pytest
 
 from broker.cli.terminal.command_error import CommandError
 from broker.cluster_admin.admin_client import AdminClient, NoTopicError, RefusedError, TopicRoute
-from broker.cluster_admin.topic_move import TopicMove
+from broker.cluster_admin.topic_move import TopicMove, Waiting
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.frame import Frame
 
@@ -28,11 +28,19 @@ class TwoGroups(AdminClient):
     """What the leaders of two broker groups would answer; notes what changes them."""
 
     def __init__(
-        self, *, lag: int | None = 0, undelivered: int = 0, **topics: Mapping[str, Any]
+        self,
+        *,
+        lag: int | None = 0,
+        waiting: int = 0,
+        unread: int = 0,
+        earlier: bool = False,
+        **topics: Mapping[str, Any],
     ) -> None:
+        """``earlier``: they do not know of which topic messages are that wait."""
         self.topics: dict[str, dict[str, Any]] = {name: dict(each) for name, each in topics.items()}
         self.lag = lag
-        self.undelivered = undelivered
+        self.waiting = {"messages": waiting, "unread": unread}
+        self.earlier = earlier
         self.changes: list[str] = []
 
     async def masters(self, cluster: str | None = None) -> dict[str, str]:
@@ -77,8 +85,12 @@ class TwoGroups(AdminClient):
                 topics = [{"topic": ext["topic"], "lag": self.lag}]
                 return answer({"groups": [{"group": ext["group"], "topics": topics}]})
             case RequestCode.GET_BROKER_RUNTIME_INFO:
-                told = {"raftNode": "n0", "undeliveredMessages": str(self.undelivered)}
+                told = {"raftNode": "n0", "undeliveredMessages": str(self.waiting["unread"])}
                 return answer({"table": told})
+            case RequestCode.GET_WAITING_OF_TOPIC:
+                if self.earlier:
+                    raise RefusedError(address, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "")
+                return answer(self.waiting)
             case RequestCode.GET_MIN_OFFSET:
                 return answer({}, offset="3")
             case RequestCode.GET_MAX_OFFSET:
@@ -161,6 +173,14 @@ async def test_it_is_drained_once_each_group_has_read_all_that_the_source_has() 
     assert (remaining.messages, remaining.lags, remaining.drained) == (14, {"g": 2}, False)
     broadcast = await move.remaining(TwoGroups(a=SOURCE, lag=None))
     assert (broadcast.lags, broadcast.broadcast, broadcast.drained) == ({}, ("g",), True)
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+async def test_what_waits_there_is_known_as_far_as_the_source_knows_it(earlier: bool) -> None:
+    groups = TwoGroups(a=SOURCE, waiting=2, unread=5, earlier=earlier)
+    move = TopicMove("orders", "a", "b", in_order=None)
+    assert await move.waiting(groups) == Waiting(0 if earlier else 2, 5)
+    assert await move.waiting(TwoGroups(b=SOURCE, waiting=2)) == Waiting(0, 0)
 
 
 async def test_what_cannot_be_moved_is_said() -> None:

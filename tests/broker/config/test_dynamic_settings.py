@@ -110,6 +110,8 @@ def test_a_checkpoint_holds_what_was_changed() -> None:
     [
         ("", "the body changes nothing"),
         ("flushDiskType=ASYNC_FLUSH", "flushDiskType cannot be changed while the broker runs"),
+        ("fileReservedTim=3", "did you mean fileReservedTime?"),
+        (f"{'x' * 50_000}=3", "'xxx"),
         ("autoCreateTopicEnable", "'autoCreateTopicEnable' is not name=value"),
         ("autoCreateTopicEnable=maybe", "is true or false, not 'maybe'"),
         ("fileReservedTime=-1", "a number of hours from 0 to 1000000, not '-1'"),

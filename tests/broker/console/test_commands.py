@@ -51,6 +51,14 @@ FILLED: dict[str, list[Values]] = {
         {"group": "billing", "last": "5"},
     ],
     "dead-purge": [{"group": "billing"}],
+    "quota-set": [
+        {"type": "topic", "name": "clicks", "produce_bytes": "1MiB"},
+        {"type": "client", "name": "*", "consume_messages": "5", "group": "broker-a"},
+    ],
+    "quota-unset": [
+        {"type": "topic", "name": "clicks"},
+        {"type": "client", "name": "*", "group": "broker-a"},
+    ],
     "member-transfer": [{"group": "broker-a", "node": "n1"}],
     "member-add": [
         {"group": "broker-a", "node": "n3", "address": "10.0.0.4:10911"},
@@ -77,6 +85,12 @@ BAD: list[tuple[str, Values]] = [
     ("group-reset", {"group": "a", "to": "latest"}),
     ("dead-resend", {"group": "a", "id": "12"}),
     ("dead-resend", {"group": "a", "last": "0"}),
+    ("quota-set", {"type": "topic", "name": "clicks"}),
+    ("quota-set", {"type": "topic", "name": "clicks", "produce_messages": "0"}),
+    ("quota-set", {"type": "topic", "name": "clicks", "produce_bytes": "much"}),
+    ("quota-set", {"type": "topic", "produce_bytes": "1MiB"}),
+    ("quota-set", {"type": "planet", "name": "mars", "produce_bytes": "1MiB"}),
+    ("quota-unset", {"type": "client", "name": "a b"}),
     ("member-add", {"group": "a", "node": "x", "address": "1.2.3.4:5"}),
     ("member-add", {"group": "a", "node": "n3", "address": "http://x"}),
 ]

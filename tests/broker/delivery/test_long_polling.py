@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
+from struct import pack
 
-from broker.delivery.long_polling import RUNS_IN_A_TURN, HeldPull, LongPolling
+from broker.delivery.long_polling import LOOKS_IN_A_TURN, RUNS_IN_A_TURN, HeldPull, LongPolling
 from tests.support.virtual_network import NetworkedLoop, turns
 
 MANY = 10 * RUNS_IN_A_TURN
@@ -49,6 +51,21 @@ async def test_pulls_with_one_deadline_leave_turns_to_others(loop: NetworkedLoop
     assert len(runs.polling) == 0
 
 
+async def test_a_pull_whose_client_goes_after_it_was_woken_does_not_run(
+    loop: NetworkedLoop,
+) -> None:
+    runs, gone = Runs(loop), list[str]()
+    runs.hold(MANY, loop.time() + 9)
+    pull = HeldPull("orders", 0, None, lambda: gone.append("read for nobody"))
+    assert runs.polling.hold(pull, loop.time() + 9)
+    runs.polling.wake("orders", 0)
+    await turns(2)
+    runs.polling.drop(pull)
+    await turns(15)
+    assert sum(runs.in_turn) == MANY
+    assert not gone
+
+
 async def test_a_pull_that_fails_does_not_keep_the_others_from_running(
     loop: NetworkedLoop,
 ) -> None:
@@ -65,3 +82,50 @@ async def test_a_pull_that_fails_does_not_keep_the_others_from_running(
     await turns(5)
     assert sum(runs.in_turn) == 3
     assert len(failures) == 1
+
+
+class CountedTags(frozenset[int]):
+    """Counts how often it is compared."""
+
+    compared = 0
+
+    def isdisjoint(self, other: Iterable[object], /) -> bool:
+        CountedTags.compared += 1
+        return super().isdisjoint(other)
+
+
+async def test_one_message_is_compared_with_the_pulls_of_its_queue_over_many_turns(
+    loop: NetworkedLoop,
+) -> None:
+    """Sixty thousand of them wait for another tag, and nobody else has the turn."""
+    polling, ran = LongPolling(loop), list[int]()
+    count = 10 * LOOKS_IN_A_TURN
+
+    def hold(tag: int) -> None:
+        pull = HeldPull("orders", 0, CountedTags([tag]), lambda: ran.append(tag))
+        assert polling.hold(pull, loop.time() + 900)
+
+    def arrived(tag: int) -> None:
+        polling.arrived("orders", 0, pack(">qiq", 0, 100, tag))
+
+    for number in range(count):
+        hold(number % 2)
+    most = CountedTags.compared = 0
+    arrived(5)
+    for turn in range(60):
+        before = CountedTags.compared
+        await turns(1)
+        most = max(most, CountedTags.compared - before)
+        if turn == 3:
+            hold(5)  # after that message
+            arrived(6)
+        if turn == 5:
+            arrived(1)  # what has been looked at already is looked at once more
+    assert 0 < most <= LOOKS_IN_A_TURN
+    assert ran == [1] * (count // 2)
+    assert len(polling) == count // 2 + 1
+    arrived(5)
+    await turns(20)
+    assert ran[-1] == 5
+    polling.close()
+    assert len(polling) == 0

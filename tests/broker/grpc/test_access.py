@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 from broker.grpc.call import Call
@@ -16,16 +17,24 @@ from tests.broker.remoting.test_access import guarded, put_account
 from tests.broker.single_broker import running_broker
 from tests.support.virtual_network import NetworkedLoop
 
+
+def signed_by(key: str, secret: str) -> dict[str, str]:
+    """The metadata of a call of client-1."""
+    signature = hmac.digest(secret.encode(), b"now", "sha1").hex()
+    return METADATA | {
+        "x-mq-date-time": "now",
+        "authorization": f"MQv2-HMAC-SHA1 Credential={key}, SignedHeaders=x-mq-date-time, "
+        f"Signature={signature}",
+    }
+
+
 KEY, SECRET = "thief-1234", "thief-secret"
-SIGNATURE = hmac.digest(SECRET.encode(), b"now", "sha1").hex()
-SIGNED = METADATA | {
-    "x-mq-date-time": "now",
-    "authorization": f"MQv2-HMAC-SHA1 Credential={KEY}, SignedHeaders=x-mq-date-time, "
-    f"Signature={SIGNATURE}",
-}
+SIGNED = signed_by(KEY, SECRET)
 
 
-async def said_settings(service: SingleService, settings: df.Settings) -> int:
+async def said_settings(
+    service: SingleService, settings: df.Settings, metadata: Mapping[str, str] = SIGNED
+) -> int:
     """Says them, and goes. Returns the code of the answer."""
     telemetry = Telemetry(service.context, service.service.dispatcher, service.service.clients)
     written: list[pb.TelemetryCommand] = []
@@ -36,7 +45,7 @@ async def said_settings(service: SingleService, settings: df.Settings) -> int:
     async def write(body: bytes) -> None:
         written.append(pb.TelemetryCommand.FromString(body))
 
-    await telemetry.serve(Call("Telemetry", SIGNED, CLIENT), said(), write)
+    await telemetry.serve(Call("Telemetry", metadata, CLIENT), said(), write)
     return written[0].status.code
 
 
@@ -57,3 +66,51 @@ async def test_a_member_of_a_group_needs_the_group_whatever_it_subscribes_to(
             )
             assert await said_settings(service, settings) == code, group
         assert "readers" not in broker.broker.context.machine.state.groups
+
+
+async def test_the_stream_of_a_client_is_nobody_elses(loop: NetworkedLoop, tmp_path: Path) -> None:
+    """Who took its id would be asked about its transactions, with the messages. Ids are no secret:
+    each account may list the clients."""
+    async with running_broker(loop, tmp_path, **guarded()) as broker, service_of(broker) as service:
+        clients = service.service.clients
+        payer = signed_by("payer-1234", "payer-secret")
+        for key, secret, topic in (
+            (KEY, SECRET, "mine"),
+            ("payer-1234", "payer-secret", "payments"),
+        ):
+            await broker.create_topic(topic)
+            made = await put_account(broker, key, secretKey=secret, topicPerms=f"{topic}=PUB")
+            assert made.code == 0
+        settings = {
+            topic: df.Settings(
+                client_type=df.ClientType.PRODUCER,
+                publishing=df.Publishing(topics=[df.Resource(name=topic)]),
+            )
+            for topic in ("mine", "payments")
+        }
+        telemetry = Telemetry(service.context, service.service.dispatcher, clients)
+
+        async def stays() -> AsyncIterator[bytes]:
+            yield pb.TelemetryCommand(settings=settings["payments"]).SerializeToString()
+            await asyncio.sleep(10)
+
+        async def write(_body: bytes) -> None: ...
+
+        stream = loop.create_task(telemetry.serve(Call("Telemetry", payer, CLIENT), stays(), write))
+        await asyncio.sleep(1)
+        session = clients.session("client-1")
+        assert session is not None
+        assert await said_settings(service, settings["mine"]) == Code.FORBIDDEN
+        goodbye, beat = pb.NotifyClientTerminationRequest(), pb.HeartbeatRequest()
+        service.metadata = SIGNED
+        await service.ask("NotifyClientTermination", goodbye, pb.NotifyClientTerminationResponse)
+        refused = await service.ask("Heartbeat", beat, pb.HeartbeatResponse)
+        assert refused.status.code == Code.UNRECOGNIZED_CLIENT_TYPE
+        await asyncio.sleep(1)
+        assert clients.session("client-1") is session
+        assert set(service.context.clients.producers) == {"payments"}
+        service.metadata = payer
+        assert (await service.ask("Heartbeat", beat, pb.HeartbeatResponse)).status.code == Code.OK
+        await service.ask("NotifyClientTermination", goodbye, pb.NotifyClientTerminationResponse)
+        assert clients.session("client-1") is None
+        await stream

@@ -96,6 +96,82 @@ async def test_commands_for_a_client_that_does_not_read_are_dropped(service: Sin
     assert telemetry.streams == 0
 
 
+async def test_what_a_client_says_is_read_as_fast_as_the_leader_hears_it(
+    service: SingleService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each command may have megabytes, and would wait here."""
+    telemetry = Telemetry(service.context, service.service.dispatcher, service.service.clients)
+    heard = 0
+    most = 0
+
+    async def slow_leader(_call: Call, _command: bytes) -> None:
+        nonlocal heard
+        await asyncio.sleep(1)
+        heard += 1
+
+    async def write(_body: bytes) -> None: ...
+
+    async def said() -> AsyncIterator[bytes]:
+        nonlocal most
+        settings = pb.TelemetryCommand()
+        settings.settings.client_type = ClientType.PRODUCER
+        yield settings.SerializeToString()
+        for number in range(20):
+            most = max(most, number - heard)
+            answer = pb.TelemetryCommand()
+            answer.thread_stack_trace.nonce = str(number)
+            yield answer.SerializeToString()
+
+    monkeypatch.setattr(service.service.clients, "_to_leader", slow_leader)
+    await telemetry.serve(Call("Telemetry", METADATA, CLIENT), said(), write)
+    assert heard == 21
+    assert most < 2
+
+
+async def test_heartbeats_without_end_repeat_the_settings_one_at_a_time(
+    service: SingleService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    telemetry = Telemetry(service.context, service.service.dispatcher, service.service.clients)
+    heard = 0
+
+    async def slow_leader(_call: Call, _command: bytes) -> None:
+        nonlocal heard
+        heard += 1
+        await asyncio.sleep(1)
+
+    async def write(_body: bytes) -> None: ...
+
+    async def said() -> AsyncIterator[bytes]:
+        settings = pb.TelemetryCommand()
+        settings.settings.client_type = ClientType.PRODUCER
+        yield settings.SerializeToString()
+        for _ in range(40):
+            await service.ask("Heartbeat", pb.HeartbeatRequest(), pb.HeartbeatResponse)
+            await asyncio.sleep(0.1)
+        assert heard == 1 + 4
+
+    monkeypatch.setattr(service.service.clients, "_to_leader", slow_leader)
+    await telemetry.serve(Call("Telemetry", METADATA, CLIENT), said(), write)
+
+
+async def test_settings_that_are_too_long_to_keep_are_refused(service: SingleService) -> None:
+    telemetry = Telemetry(service.context, service.service.dispatcher, service.service.clients)
+    written: list[pb.TelemetryCommand] = []
+
+    async def write(body: bytes) -> None:
+        written.append(pb.TelemetryCommand.FromString(body))
+
+    async def said() -> AsyncIterator[bytes]:
+        settings = pb.TelemetryCommand()
+        settings.settings.client_type = ClientType.PRODUCER
+        settings.settings.user_agent.hostname = "h" * GRPC.settings_bytes_max
+        yield settings.SerializeToString()
+
+    await telemetry.serve(Call("Telemetry", METADATA, CLIENT), said(), write)
+    assert [each.status.code for each in written] == [Code.BAD_REQUEST]
+    assert len(service.service.clients) == 0
+
+
 @pytest.mark.parametrize("ended_by", ["a refusal", "a half-close"])
 async def test_a_stream_is_written_to_once_at_a_time_and_not_after_its_end(
     service: SingleService, ended_by: str

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import ssl
+import weakref
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -112,6 +114,27 @@ async def dial(port: int, files: TlsFiles | None = None) -> Any:
     reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=own)
     DIALLED.append(writer)
     return reader, writer
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+def test_nothing_is_kept_of_a_connection_that_is_over(
+    run: Callable[[Scenario], None], files: TlsFiles, monkeypatch: pytest.MonkeyPatch, *, tls: bool
+) -> None:
+    """A quarter of a megabyte with TLS, for each of those that come and go."""
+    monkeypatch.setattr("broker.grpc.relay.CLOSE_SECONDS", 60.0)
+
+    async def scenario(relay: Relay, port: int, behind: Behind) -> None:
+        reader, writer = await dial(port, files if tls else None)
+        writer.write(b"x")
+        await reader.readexactly(6)
+        (to_grpc,) = relay._carried.values()
+        transport = weakref.ref(to_grpc.transport)
+        del to_grpc
+        writer.close()
+        await until(lambda: bool(behind.ended) and not len(relay))
+        await until(lambda: gc.collect() >= 0 and transport() is None)
+
+    run(scenario)
 
 
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])

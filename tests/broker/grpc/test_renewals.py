@@ -107,6 +107,53 @@ async def test_the_same_attempt_brings_again_what_was_prolonged(
         assert answer.status.code == Code.OK
 
 
+@pytest.mark.parametrize("lost_by", ["the leader died", "the call ended"])
+async def test_what_may_never_have_reached_its_consumer_comes_again_after_minutes(
+    loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost_by: str
+) -> None:
+    """The consumer is there, and asks for others by other attempts. A leader cannot know."""
+    if lost_by == "the leader died":
+        async with running_service(loop, tmp_path, clock_runs=True) as service:
+            await service.broker.create_topic("orders", queues=1)
+            await service.send(message())
+            assert len((await received(service, auto_renew=True))[1]) == 1
+        now_ms = service.broker.wall_ms()
+    async with running_service(loop, tmp_path, clock_runs=True) as service:
+        if lost_by == "the leader died":
+            service.broker.now_ms = now_ms
+        else:
+            await service.broker.create_topic("orders", queues=1)
+            await service.send(message())
+            with monkeypatch.context() as end:
+                end.setattr("broker.grpc.consume_calls.Renewals.given", _ends_the_call)
+                with pytest.raises(asyncio.CancelledError):
+                    await received(service, auto_renew=True)
+        await works(service, GRPC.unanswered_seconds_max - GRPC.renewed_seconds)
+        assert (await received(service))[0] == Code.MESSAGE_NOT_FOUND
+        await works(service, 2 * GRPC.renewed_seconds + 2 * LOOK_SECONDS)
+        assert len((await received(service))[1]) == 1
+
+
+def _ends_the_call(*_given: object) -> None:
+    raise asyncio.CancelledError
+
+
+async def test_what_an_earlier_leader_has_prolonged_is_prolonged_for_hours(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    async with running_service(loop, tmp_path, clock_runs=True) as service:
+        await service.broker.create_topic("orders", queues=1)
+        await service.send(message())
+        service.service.renewals._members = lambda _group: {"client-1"}
+        await received(service, auto_renew=True)
+        await asyncio.sleep(2 * GRPC.renewed_seconds)
+    now_ms = service.broker.wall_ms()
+    async with running_service(loop, tmp_path, clock_runs=True) as service:
+        service.broker.now_ms = now_ms
+        await works(service, 2 * GRPC.unanswered_seconds_max)
+        assert (await received(service))[0] == Code.MESSAGE_NOT_FOUND
+
+
 async def test_a_heartbeat_counts_for_its_client_and_for_a_while(
     loop: NetworkedLoop, tmp_path: Path
 ) -> None:

@@ -1,10 +1,12 @@
-"""Producers of gRPC are asked about the transactions of their own topics."""
+"""Producers of gRPC are asked about the transactions of their own topics, where they are."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+
+import pytest
 
 from broker.grpc.call import Call
 from broker.grpc.protocol import definition_pb2 as df
@@ -51,3 +53,40 @@ async def test_nobody_is_asked_about_a_topic_that_only_a_group_is_named_after(
         await service.send(message(message_type=df.MessageType.TRANSACTION))
         await stream
         assert asked == ["orders"]
+
+
+@pytest.mark.parametrize("overlap", [2, 0], ids=["noticed late", "in one turn"])
+async def test_a_client_that_opened_its_stream_again_is_asked_there(
+    loop: NetworkedLoop, tmp_path: Path, overlap: int
+) -> None:
+    """The broker notices late that the first one is dead: the network lost its end. Or it notices
+    both in one turn of the event loop."""
+    async with running_service(loop, tmp_path, clock_runs=True) as service:
+        telemetry = Telemetry(service.context, service.service.dispatcher, service.service.clients)
+        asked: list[str] = []
+
+        async def said(seconds: float) -> AsyncIterator[bytes]:
+            settings = df.Settings(
+                client_type=df.ClientType.PRODUCER,
+                publishing=df.Publishing(topics=[df.Resource(name="orders")]),
+            )
+            yield pb.TelemetryCommand(settings=settings).SerializeToString()
+            await asyncio.sleep(seconds)
+
+        def stream(name: str, seconds: float) -> asyncio.Task[None]:
+            async def write(body: bytes) -> None:
+                command = pb.TelemetryCommand.FromString(body)
+                if command.HasField("recover_orphaned_transaction_command"):
+                    asked.append(name)
+
+            call = Call("Telemetry", METADATA, CLIENT)
+            return loop.create_task(telemetry.serve(call, said(seconds), write))
+
+        await service.broker.create_topic("orders")
+        first = stream("first", 3)
+        await asyncio.sleep(3 - overlap)
+        second = stream("second", 30)
+        await service.send(message(message_type=df.MessageType.TRANSACTION))
+        await first
+        await second
+        assert set(asked) == {"second"}

@@ -114,6 +114,30 @@ async def test_a_look_under_way_heeds_a_change_that_is_acknowledged_meanwhile(
     assert await bounds(broker) == (0, 4)
 
 
+async def test_a_look_under_way_takes_nothing_of_a_topic_that_was_made_again(
+    broker: SingleBroker,
+) -> None:
+    """The offset that it found belongs to the deleted one, whose retention was the same."""
+    await create(broker, "+retention.ms=120000")
+    await send_each_minute(broker, 4)
+    retention = broker.broker.context.topic_retention
+    find = retention._first_from
+
+    async def make_again(*given: Any) -> int:
+        offset = await find(*given)
+        answer = await broker.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "orders"})
+        assert answer.code == ResponseCode.SUCCESS
+        await create(broker, "+retention.ms=120000")
+        await broker.send("orders", 0, b"new")
+        return offset
+
+    with patch.object(retention, "_first_from", side_effect=make_again) as found:
+        await looked(broker)
+        found.assert_called_once()
+    assert await bounds(broker) == (4, 5)
+    assert [each.body for each in messages(await broker.pull("orders", 0, 4))] == [b"new"]
+
+
 async def test_a_clock_that_is_far_ahead_for_a_while_takes_nothing(broker: SingleBroker) -> None:
     await create(broker, "+retention.ms=120000")
     await send_each_minute(broker, 2)

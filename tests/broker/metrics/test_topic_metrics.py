@@ -48,7 +48,7 @@ def test_windows_hold_what_came_in_their_time() -> None:
     clock = Clock()
     meters = TopicMetrics(clock.time)
     for _ in range(6 * 60 * 3):
-        meters.pulled("orders", "readers", 5, 100)
+        meters.got.of(("orders", "readers")).add(5, 100)
         run_for(meters, clock, SAMPLE_SECONDS)
     meter = meters.got["orders", "readers"]
 
@@ -64,7 +64,7 @@ def test_what_was_not_put_away_yet_counts_already() -> None:
     clock = Clock()
     meters = TopicMetrics(clock.time)
     clock.now += 4
-    meters.pulled("orders", "readers", 8, 10)
+    meters.got.of(("orders", "readers")).add(8, 10)
     assert meters.rate("orders", "readers") == 2.0
     assert meters.rate("orders", "others") == 0.0
 

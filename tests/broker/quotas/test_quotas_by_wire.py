@@ -10,11 +10,11 @@ from broker.config.security_config import PERMISSIVE
 from broker.grpc.protocol.definition_pb2 import Code
 from broker.remoting.protocol.codes import RequestCode
 from tests.broker.grpc.single_service import SingleService, message, service_of
-from tests.broker.http.site import HOST
+from tests.broker.http.site import HOST, Site
 from tests.broker.http.test_access import PRODUCE, WRITER, basic, guarded_site
 from tests.broker.pop.pop_client import Member, sent
 from tests.broker.quotas.test_quotas_at_the_doors import set_quota
-from tests.broker.single_broker import ADDRESS, SingleBroker, send_ext
+from tests.broker.single_broker import ADDRESS, SingleBroker, messages, send_ext
 from tests.support.virtual_network import NetworkedLoop
 
 
@@ -56,6 +56,20 @@ async def test_a_client_of_grpc_waits_for_its_answer(service: SingleService) -> 
     assert broker.loop.time() - began < 0.1
 
 
+async def test_who_owes_too_much_is_refused_over_each_wire(
+    broker: SingleBroker, service: SingleService, site: Site
+) -> None:
+    await broker.create_topic("orders", queues=1)
+    await set_quota(broker, "topic.orders=produceBytes=100")
+    for size, expected in ((1000, 200), (1000, 200), (1, 503)):
+        status, told = await site.post("orders", {"body": "x" * size, "queue_id": 0})
+        assert status == expected
+    assert "the quota of topic orders are owed" in str(told)
+    answer = await service.send(message(message_id="0123456789"))
+    assert answer.status.code == Code.TOO_MANY_REQUESTS
+    assert len(messages(await broker.pull("orders", 0, 0))) == 2
+
+
 async def test_who_receives_by_pop_waits_for_what_it_was_given_before(
     broker: SingleBroker,
 ) -> None:
@@ -86,3 +100,21 @@ async def test_a_name_that_nobody_checked_has_no_quota(loop: NetworkedLoop, tmp_
             assert answer.status.code == Code.OK
         assert loop.time() - began < 0.1
         await liar.close()
+
+
+async def test_who_is_allowed_by_its_address_uses_up_nobodys_quota(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    """Nobody looks whether the account that it names is its own."""
+    async with guarded_site(loop, tmp_path) as site, service_of(site.broker) as service:
+        broker = site.broker
+        await set_quota(broker, f"account.{WRITER.access_key}=produceMessages=1")
+        change = RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG
+        assert (await broker.ask(change, {"globalWhiteAddrs": "127.0.0.1"})).code == 0
+        signed = f"MQv2-HMAC-SHA1 Credential={WRITER.access_key}, SignedHeaders=x-mq-date-time, "
+        service.metadata = {"authorization": f"{signed}Signature=00", "x-mq-date-time": "now"}
+        began = loop.time()
+        for number in range(5):
+            answer = await service.send(message(message_id=f"{number:010}"))
+            assert answer.status.code == Code.OK
+        assert loop.time() - began < 0.1

@@ -162,3 +162,15 @@ def test_a_flood_of_client_ids_forgives_no_debt_and_is_seldom_looked_through(pau
             sizes.append(len(throttle._buckets))
     assert throttle.produced(NOBODY, "slow", 1, 1) > 0
     assert sizes[7:12] == [5, 6, 7, 8, 5]
+
+
+def test_to_ask_whether_somebody_owes_keeps_nothing_of_names_that_may_be_any_text() -> None:
+    throttle = Throttle(Clock())
+    for entity_type in ("topic", "client"):
+        throttle.put(Entity(entity_type, "*"), Quota(produce_messages=10))
+    for number in range(3):
+        assert not throttle.owes(Caller(client_id=f"c{number}"), "x" * 100 + str(number))
+    assert not throttle._buckets
+    throttle.produced(NOBODY, "t", 11, 1)
+    assert throttle.owes(NOBODY, "t")
+    assert not throttle.owes(NOBODY, "other")

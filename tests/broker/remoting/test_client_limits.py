@@ -288,10 +288,10 @@ def test_what_is_counted_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     meters = TopicMetrics(lambda: 1.0)
     for group in groups(5):
-        meters.pulled("t", group, 1, 10)
+        meters.got.of(("t", group)).add(1, 10)
         meters.returned("t", group, 10)
     assert (len(meters.got), len(meters.sent_back)) == (2, 2)
-    meters.pulled("t", "g0", 1, 10)
+    meters.got.of(("t", "g0")).add(1, 10)
     assert meters.got["t", "g0"].messages == 2
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from itertools import pairwise
 
+import pytest
+
 from broker.limits import RemotingLimits
 from broker.remoting.connection import Connection
 from broker.remoting.protocol.frame import (
@@ -208,14 +210,19 @@ async def test_who_is_light_stays_so_while_its_requests_take_several_turns(
 class Asking(Peer):
     """It sends the next request when it has an answer to one of number 2."""
 
+    def __init__(self, body: bytes) -> None:
+        super().__init__()
+        self.body = body
+
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if self.frames[-1].opaque == 2:
-            self.request(opaque=2)
+            self.request(opaque=2, body=self.body)
 
 
+@pytest.mark.parametrize("body_size", [0, 1 << 20], ids=["small", "larger than a turn"])
 async def test_who_asks_much_has_half_of_the_time_however_many_ask_little(
-    loop: NetworkedLoop,
+    loop: NetworkedLoop, body_size: int
 ) -> None:
     """A connection with many clients behind it would stand still."""
     clock = StallingClock()
@@ -229,7 +236,7 @@ async def test_who_asks_much_has_half_of_the_time_however_many_ask_little(
 
     limits = RemotingLimits(turn_seconds=0.01)
     server = RemotingServer(loop, "10.0.0.1", 10911, dispatch, limits, clock=clock)
-    light = [Asking() for _ in range(40)]
+    light = [Asking(bytes(body_size)) for _ in range(40)]
     for peer in light:
         loop.join(peer, server.accept())
     await turns()
@@ -241,7 +248,7 @@ async def test_who_asks_much_has_half_of_the_time_however_many_ask_little(
         heavy.request(opaque=1)
     await turns(10)  # it is known for what it is
     for peer in light:
-        peer.request(opaque=2)
+        peer.request(opaque=2, body=peer.body)
     before = seconds[1]
     await turns(200)
     assert seconds[1] - before > seconds[2] / 2 > 0.1

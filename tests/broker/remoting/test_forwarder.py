@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from broker.limits import ForwardingLimits, RemotingLimits
+from broker.limits import QUOTAS, ForwardingLimits, RemotingLimits
 from broker.remoting.client import RemotingClient
 from broker.remoting.connection import Connection, Handler
 from broker.remoting.dispatch import dispatch_by_code
@@ -160,7 +160,7 @@ async def test_who_is_beyond_a_quota_is_held_where_it_is_connected(loop: Network
         await other.invoke(address(1), SEND, {"b": "T"}, (b"of another",), timeout=10)
         assert loop.time() - began < 0.1
         await second
-        assert loop.time() - began == pytest.approx(1.5)
+        assert loop.time() - began == pytest.approx(QUOTAS.pause_seconds_max)
         assert [stored[0] for stored in leader.stored] == [b"first", b"of another", b"second"]
         first.cancel()
         await other.close()

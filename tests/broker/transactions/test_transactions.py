@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from broker.errors import RefusedError
 from broker.limits import STATE
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.topics_and_groups import HALF_TOPIC
@@ -31,7 +33,7 @@ from tests.broker.transactions.transaction_client import (
     open_offsets,
     received,
 )
-from tests.support.virtual_network import NetworkedLoop
+from tests.support.virtual_network import NetworkedLoop, turns
 
 # --- the outcome
 
@@ -159,6 +161,39 @@ async def test_the_end_of_one_that_cannot_be_read_may_be_tried_again(
     assert open_offsets(broker) == [0]
     assert (await end(broker, sent, outcome)).code == ResponseCode.SUCCESS
     assert open_offsets(broker) == []
+
+
+@pytest.mark.parametrize(
+    ("message_id", "commit"), [("U1", False), ("U1", True), ("U2", False), ("U2", True)]
+)
+async def test_who_may_not_end_it_does_not_keep_its_producer_from_that_meanwhile(
+    broker: SingleBroker, monkeypatch: pytest.MonkeyPatch, message_id: str, *, commit: bool
+) -> None:
+    """Somebody who asks again and again, while the half message is read from the disk."""
+    context, held, refusals = broker.broker.context, list[Callable[[], None]](), list[object]()
+    read = context.lookup.record
+
+    def slow(position: int, done: Callable[[Bytes, StoreError | None], None]) -> None:
+        held.append(partial(read, position, done))
+
+    await broker.create_topic("orders")
+    sent = await half(broker)
+    offset, position = int(str(sent.ext["queueOffset"])), int(str(sent.ext["msgId"])[16:], 16)
+    with monkeypatch.context() as disk:
+        disk.setattr(context.lookup, "record", slow)
+        context.transactions.end(
+            *(offset, position, "payers", message_id),
+            commit=commit,
+            ended=refusals.append,
+            may=lambda _topic: False,
+        )
+        asked = asyncio.ensure_future(end(broker, sent, COMMIT))
+        await turns(20)
+        for go_on in held:
+            go_on()
+        assert (await asked).code == ResponseCode.SUCCESS
+    assert isinstance(refusals[0], RefusedError)
+    assert await received(broker) == [b"paid"]
 
 
 async def test_a_late_commit_does_not_touch_the_next_transaction(broker: SingleBroker) -> None:

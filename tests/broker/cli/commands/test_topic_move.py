@@ -91,10 +91,13 @@ class ReadBySteps(TwoGroups):
 def test_what_waits_for_its_time_is_not_lost_without_a_word(
     move: Move, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    groups = TwoGroups(a=CLOSED, b=SOURCE, undelivered=3)
-    assert move(groups, code=1) == []
-    assert "3 scheduled messages or open transactions wait on a" in capsys.readouterr().err
-    assert move(groups, "--yes") == ["35 s", "a deleted"]
+    for groups, told in (
+        (TwoGroups(a=CLOSED, b=SOURCE, waiting=3), "3 scheduled messages or open transactions of"),
+        (TwoGroups(a=CLOSED, b=SOURCE, unread=4), "4 scheduled messages or open transactions wait"),
+    ):
+        assert move(groups, code=1) == []
+        assert told in capsys.readouterr().err
+        assert move(groups, "--yes") == ["35 s", "a deleted"]
 
 
 def test_what_comes_while_the_command_waits_for_an_answer_is_seen(

@@ -1,0 +1,103 @@
+"""How many of the messages that wait belong to one topic: their records say to which.
+
+Scheduled messages, retries and half messages of all topics wait in the same queues. So this reads
+their records, as many as a limit allows, and tells how many more there are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from broker.context import BrokerContext
+from broker.delivery.message_reader import LogRange, row_range, rows
+from broker.limits import ADMIN
+from broker.scheduled.delay_level_dispatcher import undelivered_of_levels
+from broker.scheduled.system_properties import REAL_TOPIC
+from broker.scheduled.timer_dispatcher import undelivered_of_wheel
+from broker.topics_and_groups import HALF_TOPIC
+from store.errors import StoreError
+from store.index.consume_queue import ConsumeQueue
+from store.io.filesystem import Bytes
+from store.message.properties import find_property
+from store.message.record import decode_record
+
+_ROWS = 256
+"""Of a queue, read at a time."""
+
+_AT_ONCE = 32
+"""Records that are read at a time."""
+
+log = logging.getLogger(__name__)
+
+
+class WaitingOfTopic(NamedTuple):
+    """What was found."""
+
+    messages: int
+    """They wait, and are of the topic."""
+    unread: int
+    """They wait, and nobody has looked of which topic they are."""
+
+
+async def waiting_of_topic(context: BrokerContext, topic: str, unread: int) -> WaitingOfTopic:
+    """``unread``: how many wait of all topics."""
+    name = topic.encode()
+    found = size = 0
+    records = islice(_records(context), ADMIN.waiting_read_max)
+    try:
+        while some := [*islice(records, _AT_ONCE)]:
+            size += sum(each.size for each in some)
+            if size > ADMIN.waiting_read_bytes_max:
+                break
+            for part in await _load(context, some):
+                properties = bytes(decode_record(part).properties)
+                found += find_property(properties, REAL_TOPIC) == name
+            unread -= len(some)
+    except StoreError as error:  # some are damaged, or expired just now
+        log.debug("cannot look of which topic a waiting message is: %s", error)
+    return WaitingOfTopic(found, max(unread, 0))
+
+
+async def _load(context: BrokerContext, ranges: Sequence[LogRange]) -> Sequence[Bytes]:
+    loaded: asyncio.Future[Sequence[Bytes]] = context.loop.create_future()
+
+    def done(parts: Sequence[Bytes], error: StoreError | None) -> None:
+        if loaded.done():
+            return
+        if error is None:
+            loaded.set_result(parts)
+        else:
+            loaded.set_exception(error)
+
+    context.reader.load(ranges, done)
+    await asyncio.sleep(0)  # others have their turn, also while all is in memory
+    return await loaded
+
+
+def _records(context: BrokerContext) -> Iterator[LogRange]:
+    machine = context.machine
+    for level, queue, offset in undelivered_of_levels(machine):
+        yield from _rows(queue, level - 1, offset)
+    for queue_id, queue, offset, mark in undelivered_of_wheel(machine):
+        yield from _rows(queue, queue_id, offset, mark)
+    half = machine.queue(HALF_TOPIC, 0)
+    if half is not None:
+        for offset in [*machine.state.transactions]:
+            for position, size, _ in rows(half.read(offset, 1)):
+                yield row_range(half, 0, offset, position, size)
+
+
+def _rows(
+    queue: ConsumeQueue, queue_id: int, offset: int, mark: tuple[int, int] = (-1, -1)
+) -> Iterator[LogRange]:
+    """The rows from ``offset`` on. The third field of a row is when its message is due: those up to
+    ``mark``, a time and an offset, are delivered."""
+    while data := queue.read(offset, _ROWS):
+        for at, (position, size, due_ms) in enumerate(rows(data), offset):
+            if (due_ms, at) > mark:
+                yield row_range(queue, queue_id, at, position, size)
+        offset = at + 1
