@@ -24,6 +24,7 @@ from broker.quotas.throttle import Throttle
 from broker.remoting.clients_at_other_members import ClientsAtOtherMembers
 from broker.remoting.connected_clients import ConnectedClients
 from broker.remoting.protocol.addresses import host_bytes
+from broker.scheduled.recalls import Recalls
 from broker.scheduled.scheduled_message_service import ScheduledMessageService
 from broker.security.access_control import AccessControl
 from broker.state.state_machine import BrokerStateMachine
@@ -53,6 +54,7 @@ class BrokerContext:
     stats: BrokerMetrics
     rates: MessageRates
     scheduled_messages: ScheduledMessageService
+    recalls: Recalls
     transactions: TransactionCoordinator
     proofs: StateProofs
     access: AccessControl | None

@@ -112,7 +112,6 @@ class StateProofs:
         Raises :class:`~dledger.errors.InvariantError` for a proof that cannot be read.
         """
         self._keep(index, digests)
-        self._node.features.used(STATE_PROOF, index)
         if proof.point >= 0:
             try:
                 verdict = judge(unpack_reports(proof.reports))

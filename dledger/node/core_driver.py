@@ -22,6 +22,7 @@ from dledger.node.member_features import MemberFeatures
 from dledger.node.member_removal import MemberRemoval
 from dledger.node.membership_changes import Membership
 from dledger.node.peer_calls import PeerCalls
+from dledger.node.peer_links import PeerLinks
 from dledger.node.snapshot_receiver import SnapshotReceiver
 from dledger.node.snapshot_sender import SnapshotSender
 from dledger.node.state_divergence import StateDivergence
@@ -63,6 +64,7 @@ class CoreDriver:
         reads: LinearizableReads,
         health: HealthMonitor,
         features: MemberFeatures,
+        links: PeerLinks,
         divergence: LogDivergence,
         snapshot_sender: SnapshotSender,
         snapshot_receiver: SnapshotReceiver,
@@ -84,6 +86,7 @@ class CoreDriver:
         self._reads = reads
         self._health = health
         self._features = features
+        self._links = links
         self._divergence = divergence
         self._snapshot_sender = snapshot_sender
         self._snapshot_receiver = snapshot_receiver
@@ -148,6 +151,7 @@ class CoreDriver:
         """See :class:`~dledger.wire.transport.TransportHandler`."""
         if self._lifecycle.alive:
             self._features.announced(peer, features)
+            self._links.connected(peer)
             self._health.greet(peer)
             self._removal.greet(peer)
             self.core.peer_connected(peer, self._loop.time())
@@ -159,6 +163,7 @@ class CoreDriver:
             self.core.peer_lost(peer, self._loop.time())
             self._health.lost(peer)
             self._features.lost(peer)
+            self._links.lost(peer)
             self.advance()
 
     def _service_message(self, sender: str, message: ServiceMessage) -> None:

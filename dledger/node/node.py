@@ -32,6 +32,7 @@ from dledger.node.member_removal import MemberRemoval
 from dledger.node.membership_changes import Membership
 from dledger.node.online_snapshot import OnlineSnapshots
 from dledger.node.peer_calls import PeerCalls
+from dledger.node.peer_links import PeerLinks
 from dledger.node.proposals import Proposals
 from dledger.node.recovered_core import recovered_core
 from dledger.node.scrubber import Scrubber
@@ -121,6 +122,7 @@ class Node:
             members=lambda: core.configuration.members,
             members_at=lambda index: core.configurations.at(index).members,
         )
+        self.links = PeerLinks(loop)
         calls = PeerCalls(send=send, loop=loop, lifecycle=life)
         self.state_divergence = StateDivergence(
             core=core,
@@ -263,6 +265,7 @@ class Node:
             reads=self.reads,
             health=self.health,
             features=self.features,
+            links=self.links,
             divergence=self.divergence,
             snapshot_sender=self.snapshot_sender,
             snapshot_receiver=self.snapshot_receiver,

@@ -15,13 +15,16 @@ ACCESS_CONTROL = "access-control"
 POP = "pop"
 """The commands of POP, whose names begin with ``pop-``."""
 
+RECALL = "recall"
+"""The command ``recall``."""
+
 STATE_PROOF = "state-proof"
 """The command ``proof``, and the message :class:`~dledger.wire.service_messages.StateReport`."""
 
 TOPIC_RETENTION = "topic-retention"
 """The commands ``topic-retention`` and ``trim``."""
 
-FEATURES: tuple[str, ...] = (ACCESS_CONTROL, POP, STATE_PROOF, TOPIC_RETENTION)
+FEATURES: tuple[str, ...] = (ACCESS_CONTROL, POP, RECALL, STATE_PROOF, TOPIC_RETENTION)
 """What this program knows; sorted."""
 
 FEATURES_MAX = 64

@@ -1,4 +1,4 @@
-"""A client that sends scheduled messages."""
+"""A client that sends scheduled messages, and takes some of those with a time back."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 from random import Random
 
 from broker.client.errors import ClientError
-from broker.client.message import Message
+from broker.client.message import Message, SendResult
 from broker.client.producer.producer import Producer
 from broker.remoting.protocol.errors import CallError
 from simulator.hosts.client_host import ClientHost
@@ -19,6 +19,9 @@ from simulator.workload.producer import DEADLINE_SECONDS, note_outcome, producer
 LEVELS = (1, 1, 2)
 DELAY_MS_MAX = 4000
 PAUSE_MAX = 0.2
+RECALLED_SHARE = 0.3
+RECALL_SECONDS_MAX = 1.2 * DELAY_MS_MAX / 1000
+"""So some recalls come when the message is due, and some too late."""
 
 
 class ScheduledMessagesProducer:
@@ -31,14 +34,18 @@ class ScheduledMessagesProducer:
         history: History,
         rng: Random,
         *,
+        recalling: Random,
         pause_max: float = PAUSE_MAX,
         bursts: Sequence[int] = (1,),
     ) -> None:
-        """``bursts``: the numbers of messages at the same instant, one of these each time."""
+        """``recalling`` decides what is taken back, and when. ``bursts``: the numbers of messages
+        at the same instant, one of these each time."""
         self._name_servers = name_servers
         self._topic = topic
         self._history = history
         self._rng = rng
+        self._recalling = recalling
+        self._tasks: set[asyncio.Task[None]] = set()
         self._pause_max = pause_max
         self._bursts = bursts
         self._working = True
@@ -66,7 +73,7 @@ class ScheduledMessagesProducer:
         except (ClientError, CallError) as error:
             self._history.fail(sent, f"{type(error).__name__}: {error}", unknown=False)
         else:
-            answer.add_done_callback(partial(note_outcome, self._history, [sent]))
+            answer.add_done_callback(partial(self._answered, producer, sent))
 
     def _message(self, sent: Sent, born_ms: int) -> Message:
         rng, content = self._rng, content_of(sent.number, born_ms)
@@ -76,3 +83,23 @@ class ScheduledMessagesProducer:
         delay = {"TIMER_DELAY_MS": str(rng.randrange(20, DELAY_MS_MAX))}
         content = content._replace(properties={**content.properties, **delay})
         return message_of(self._topic, sent, content)
+
+    def _answered(self, producer: Producer, sent: Sent, answer: asyncio.Future[SendResult]) -> None:
+        note_outcome(self._history, [sent], answer)
+        if answer.exception() is not None:
+            return
+        result = answer.result()
+        if result.recall_handle and self._recalling.random() < RECALLED_SHARE:
+            task = asyncio.get_running_loop().create_task(self._recall(producer, sent, result))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _recall(self, producer: Producer, sent: Sent, result: SendResult) -> None:
+        await asyncio.sleep(self._recalling.uniform(0, RECALL_SECONDS_MAX))
+        try:
+            await producer.recall(result)
+        except (ClientError, CallError) as error:
+            # It is delivered already, or nobody knows: the log says which of both came first.
+            self._history.note(sent.client, f"message {sent.number} is not recalled: {error}")
+        else:
+            self._history.recall(sent, result.queue)

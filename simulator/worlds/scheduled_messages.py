@@ -1,4 +1,4 @@
-"""Scheduled messages: delay levels and delivery times."""
+"""Scheduled messages: delay levels and delivery times, some of them recalled."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ class ScheduledMessages(Workload):
             TOPIC,
             self.later,
             cluster.streams.stream("delaying"),
+            recalling=cluster.streams.stream("recalling"),
             pause_max=cluster.settings.added_pauses * PAUSE_MAX,
             bursts=cluster.settings.delaying_bursts,
         )
@@ -46,7 +47,7 @@ class ScheduledMessages(Workload):
             self._receiver,
         ]
         self.clients, self.histories = [delaying], [self.later]
-        self.waited = MessagesInTime(TOPIC)
+        self.waited = MessagesInTime(TOPIC, cluster.trace.coverage_mark)
         self._skipped = NothingSkipped(GROUP)
         content = MessageContentKept((TOPIC,), DELAY_PROPERTIES)
         self.later.listeners += [self.waited, content, self._skipped]

@@ -13,7 +13,8 @@ offsets       ``[group, topic, queue id, offset]``; of POP ``[group, topic, queu
 queues        ``[topic, queue id, first offset, end offset]`` of each ConsumeQueue
 transactions  ``[offset of the half message, position, group, stored ms, immunity ms, checks,
               checked ms]`` of each that is open
-waiting       ``[delay level, offset]``; ``[deliver ms, offset, waiting]`` of the timer, if any
+waiting       ``[delay level, offset]``; ``[deliver ms, offset, waiting]`` of the timer, if any;
+              ``[deliver ms, offset, "recalled"]`` of each timed message that was taken back
 requests      ``[bytes, CRC32C]`` of the recent requests, if any
 settings      ``[name, value]`` of each setting; ``[name, definition]`` of each account
 log           ``[expired position, newest store time ms]``; ``[start of a segment, store time ms]``
@@ -111,7 +112,11 @@ def digests_of(machine: MachineState) -> bytes:
                     array(row, 2) for row in array(parts.get("transactions", []))
                 )
             ],
-            [*array(parts.get("schedule", [])), *([timer] if timer else [])],
+            [
+                *array(parts.get("schedule", [])),
+                *([timer] if timer else []),
+                *[(*array(row, 2), "recalled") for row in array(parts.get("recalled", []))],
+            ],
             [requests_item(requests)] if requests else [],
             [*array(parts.get("settings", [])), *array(parts.get("access", []))],
             [(machine.expired_position, stored_ms), *machine.segment_times.items()],

@@ -27,6 +27,7 @@ from broker.remoting.protocol.addresses import parse_name_servers
 from broker.remoting.protocol.frame import decode_header
 from broker.remoting.protocol.java_json import decode_json
 from broker.remoting.protocol.register_broker_body import decode_data_version, decode_topic_table
+from broker.scheduled.recall_handle import parse_recall_handle
 from broker.scheduled.system_properties import with_properties
 from broker.security.accounts import unpack_account, unpack_white_list
 from broker.security.key_sealing import parse_cluster_secrets
@@ -190,6 +191,11 @@ DECODERS = [
         "receipt handle",
         text(lambda handle: parse_handle(handle, "b")),
         [(b"", b"1 ", b""), (b"1 2 3 4 0 ", b"b", b" 0 0")],
+    ),
+    Decoder(
+        "recall handle",
+        text(lambda handle: parse_recall_handle(handle, "t", "b")),
+        [(b"", b"AA==", b""), (b"", b"IHYx", b""), (b"djEg", b"IDEg", b"")],
     ),
     Decoder(
         "subscription",

@@ -12,6 +12,7 @@ from broker.scheduled.scheduled_message_service import ScheduledMessageService
 from broker.scheduled.timer_dispatcher import TimerDispatcher
 from broker.state.broker_state import BrokerState, TimerProgress
 from broker.state.commands import Command, Schedule, Timer
+from broker.state.recalled_messages import RecalledMessages, TimedKey
 from dledger.node.state_machine import Leadership
 from simulator.bugs.broker.entries_apart import in_two_entries
 from simulator.bugs.broker.lost_state import not_in_checkpoints
@@ -135,6 +136,25 @@ def waiting_messages_expire(patch: Patch) -> None:
         return stats[-1].end if stats else 0
 
 
+def recalled_message_delivered(patch: Patch) -> None:
+    """A message that its producer has taken back is delivered when its time comes."""
+    patch.set(TimerDispatcher, "_is_recalled", lambda _timers, _key: False)
+
+
+def message_on_its_way_recalled(patch: Patch) -> None:
+    """A message is taken back though its delivery is in progress."""
+
+    @patch.instead(ScheduledMessageService, "is_over")
+    def is_over(delivery: ScheduledMessageService, key: TimedKey) -> bool:
+        applied = delivery._within.machine.state.timer
+        return key <= (applied.deliver_ms, applied.offset)
+
+
+def recalls_not_in_the_checkpoint(patch: Patch) -> None:
+    """The recalled messages are not in the state that a restart begins with."""
+    not_in_checkpoints(patch, "recalled", RecalledMessages)
+
+
 _bug = BugsOf(WAITING, seconds=8.0)
 
 
@@ -162,4 +182,14 @@ BUGS = (
     _bug("N30x", level_not_dispatched_by_a_new_leader, "not within", 10, *LEADERS),
     _bug("N31x", deposed_leader_delivers_on, AGAIN, 40, *LEADERS),
     _bug("N32x", waiting_messages_expire, "is removed up to", 5, "expiry"),
+    _bug("N56x", recalled_message_delivered, "of them recalled", 5),
+    _bug("N54x", message_on_its_way_recalled, "and not the log", 20),
+    _bug(
+        "N55x",
+        recalls_not_in_the_checkpoint,
+        f"of them recalled | {OTHER_STATE}",
+        10,
+        "stop",
+        "crash",
+    ),
 )
