@@ -21,9 +21,10 @@ from broker.maintenance.topic_retention import TopicRetention
 from broker.metrics.broker_metrics import BrokerMetrics, MessageRates
 from broker.pop.pop import Pop
 from broker.quotas.throttle import Throttle
+from broker.remoting.clients_at_other_members import ClientsAtOtherMembers
 from broker.remoting.connected_clients import ConnectedClients
-from broker.remoting.elsewhere_clients import ElsewhereClients
 from broker.remoting.protocol.addresses import host_bytes
+from broker.scheduled.recalls import Recalls
 from broker.scheduled.scheduled_message_service import ScheduledMessageService
 from broker.security.access_control import AccessControl
 from broker.state.state_machine import BrokerStateMachine
@@ -48,11 +49,12 @@ class BrokerContext:
     waiting_since: WaitingSince
     pop: Pop
     clients: ConnectedClients
-    elsewhere: ElsewhereClients
+    elsewhere: ClientsAtOtherMembers
     settings: DynamicSettings
     stats: BrokerMetrics
     rates: MessageRates
     scheduled_messages: ScheduledMessageService
+    recalls: Recalls
     transactions: TransactionCoordinator
     proofs: StateProofs
     access: AccessControl | None

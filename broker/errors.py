@@ -93,6 +93,14 @@ class TransactionMismatchError(RefusedError):
     """The named transaction is none of the producer's open ones."""
 
 
+class RecallHandleError(RefusedError):
+    """What should name a message that waits is no recall handle, or one of another topic."""
+
+
+class NothingToRecallError(RefusedError):
+    """The message to be recalled does not wait: it has been delivered, or there is none."""
+
+
 class UnavailableError(RefusedError):
     """It is impossible now. Another try may succeed, here or on another node."""
 

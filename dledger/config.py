@@ -7,14 +7,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PeerLimits:
-    """What others may make of the peer port. A *stranger* is who is no member, as far as is known:
-    it may be about to be added, or lead by an entry that has not arrived here yet."""
+    """What peers may cost at the peer port. A *stranger* is a peer that is no member as far as this
+    node knows. It may be about to be added, or may lead by an entry that has not arrived here
+    yet."""
 
     strangers_max: int = 8
-    """Strangers that are linked at a time; one that has been for long gives way to the next."""
+    """Strangers that are linked at a time. One that was linked for long gives way to the next."""
 
     stranger_seconds: float = 10.0
-    """For so long none does."""
+    """For so long a stranger gives way to nobody."""
 
     strangers_per_second: float = 1.0
     """Strangers that are let in, beyond :attr:`strangers_max` at once."""
@@ -33,33 +34,33 @@ class PeerLimits:
     """Connections that have not said yet whose they are; of more, the oldest is closed."""
 
     greeting_seconds: float = 5.0
-    """From the connection to the greeting, whichever side dials."""
+    """From the connection to the greeting, whichever side dialled."""
 
     greeting_bytes_max: int = 1024
 
     message_seconds: float = 60.0
-    """In which a message that was begun must be whole."""
+    """How long a message may take to arrive once it has begun."""
 
 
 @dataclass(frozen=True, slots=True)
 class RaftConfig:
     """Times are seconds. Every queue has a bound.
 
-    ``election_seconds`` is the shortest election timeout; each one is drawn between it and its
-    double. ``lost_leader_seconds`` is drawn from instead when the link to the leader breaks: a
-    process that dies closes its sockets, and pre-vote makes a false alarm harmless. It doubles with
-    each vain try until a leader is heard. A leader whose
-    disk ends no write for ``disk_stall_seconds`` gives way. A change of the voters that is not
-    committed within ``change_seconds`` is cancelled; who is to become a voter may lack
-    ``promote_lag_entries`` at most. ``preferred_leader`` is handed the leadership when it keeps up.
+    ``election_seconds`` is the shortest election timeout; each timeout is drawn between it and its
+    double. When the link to the leader breaks, it is drawn from ``lost_leader_seconds`` instead: a
+    process that dies closes its sockets, and pre-vote makes a false alarm harmless. That time
+    doubles with each failed election until a leader is heard. A leader hands over if its disk ends
+    no write for ``disk_stall_seconds``. A change of the voters is cancelled if it is not committed
+    within ``change_seconds``. A learner may become a voter if it lacks at most
+    ``promote_lag_entries``. ``preferred_leader`` gets the leadership when it keeps up.
 
-    ``lease_reads`` answers reads without asking a majority, as long as one was heard within the
-    shortest election timeout less ``lease_drift`` of it. That is right only where no clock runs
-    faster than another's by more than that share, and is paid for: followers then hold no election
-    before the timeout, whatever became of the link to their leader.
+    With ``lease_reads`` a leader answers reads without a round of heartbeats, if a majority
+    answered within the shortest election timeout less the share ``lease_drift`` of it. That is
+    right only if no clock runs faster than another's by more than that share. It has a price:
+    followers hold no election before the timeout, even if the link to their leader breaks.
 
     A node that refills gets ``snapshot_bytes_per_second`` from each of its peers.
-    What is at rest is read again at ``scrub_bytes_per_second``, with a rest between two passes.
+    The scrub reads data at rest at ``scrub_bytes_per_second``, with a pause between two passes.
     """
 
     heartbeat_seconds: float = 0.1

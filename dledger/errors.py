@@ -38,7 +38,7 @@ class NotServingError(ProposeError):
 
 
 class BusyError(ProposeError):
-    """As much waits as may wait; nothing was written. It passes by itself."""
+    """Too much waits already; nothing was written. The same request may succeed later."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class NoRoomError(ProposeError):
 
 
 class OutcomeUnknownError(ProposeError):
-    """Leadership ended before a majority confirmed: the entry may be kept or dropped."""
+    """The leadership ended before a majority confirmed the entry. It may be kept or dropped."""
 
     def __init__(self, index: int, term: int) -> None:
         self.index = index
@@ -87,11 +87,11 @@ class OutcomeUnknownError(ProposeError):
 
 
 class ReopenError(DLedgerError):
-    """The node must be opened anew with what is on its disk now; not a failure."""
+    """The node must be opened again with what is on its disk now. This is no failure."""
 
 
 class SnapshotInstalledError(ReopenError):
-    """The node got another log from its peers, or wanted to and found no room to note that."""
+    """The node got another log from its peers, or had no room on the disk to finish that."""
 
 
 class StateDivergedError(ReopenError):
@@ -114,7 +114,7 @@ class PeerError(DLedgerError):
 
 
 class DamagedFrameError(PeerError):
-    """A frame came otherwise than it was sent."""
+    """A frame arrived with other bytes than were sent."""
 
     def __init__(self, size: int, found: int, expected: int) -> None:
         super().__init__(
@@ -138,9 +138,8 @@ class SafetyProperty(Enum):
 
 
 class InvariantError(DLedgerError):
-    """A rule that guards data is broken; the node must stop rather than go on.
-
-    Its text begins with the promise that would be broken next.
+    """A rule that protects data is broken, so the node must stop. The text begins with the promise
+    that would be broken next.
     """
 
     def __init__(self, promise: SafetyProperty, what: str) -> None:

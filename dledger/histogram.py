@@ -15,7 +15,7 @@ LATENCY_SECONDS = (
     *(0.1, 0.25, 0.5),
     *(1.0, 2.5, 5.0, 10.0),
 )
-"""Upper bounds, from what memory takes to what makes people wait."""
+"""Upper bounds in seconds, from a read of memory to a wait that people notice."""
 
 
 class Histogram:

@@ -1,11 +1,11 @@
-"""Making ConsumeQueues and key index again from the log, if they are lost as a whole.
+"""Rebuilds ConsumeQueues and key index from the log, if they are lost as a whole.
 
-The rows lie ready made in the entries (``store/message/batch.py``), so this is reading the log
-once. What is made is what the newest checkpoint covers; the entries behind it are applied as at any
-start. Memory is bounded: rows are written whenever enough of them are gathered.
+The entries contain the rows (``store/message/batch.py``), so the log is read once. The files are
+rebuilt up to the newest checkpoint; the entries behind it are applied as at any start. Memory is
+bounded: rows are written whenever enough of them are collected.
 
-An entry that is damaged is passed over. Its rows are missing: their blocks are unsealed, and the
-scrub makes them again once the entry is whole.
+A damaged entry is skipped. Its rows are missing: their blocks are unsealed, and the scrub rebuilds
+them once the entry is whole.
 """
 
 from __future__ import annotations

@@ -73,12 +73,12 @@ class ReplicaStore(ReplicaReads):
 
     @staticmethod
     def open(fs: FileSystem, directory: str, config: StoreConfig) -> ReplicaStore:
-        """Opens the replica in ``directory``, making a new one where there is none, and recovers.
+        """Opens the replica in ``directory``, making a new one if there is none, and recovers.
 
-        Raises :class:`~store.errors.DataLockedError` where another process has it open,
-        :class:`~store.errors.DataFormatError` where it is another node's or of another version,
-        :class:`~store.errors.DamagedError` where bytes that were durable are wrong, and
-        :class:`~store.errors.FatalDiskError` where the disk fails.
+        Raises :class:`~store.errors.DataLockedError` if another process has it open,
+        :class:`~store.errors.DataFormatError` if it is another node's or of another version,
+        :class:`~store.errors.DamagedError` if bytes that were durable are wrong, and
+        :class:`~store.errors.FatalDiskError` if the disk fails.
         """
         recovery = Recovery(fs, directory, config)
         if recovery.hole is not None:
@@ -91,7 +91,7 @@ class ReplicaStore(ReplicaReads):
     def save_hard_state(self, term: int, vote: str) -> None:
         """Durably replaces term and vote.
 
-        Raises :class:`~store.errors.StoreError` where the term would fall.
+        Raises :class:`~store.errors.StoreError` if the term would fall.
         """
         self._check_usable()
         if term < self._term:
@@ -122,12 +122,11 @@ class ReplicaStore(ReplicaReads):
     def begin_append(
         self, entries: Sequence[Entry], then: Callable[[BaseException | None], None]
     ) -> bool:
-        """Begins what :meth:`append` and :meth:`sync` do, where the disk can do it meanwhile.
-
-        May be called by any thread, while the storage thread has nothing to do; that must stay so
-        until ``then`` is told, in the same thread, that all is durable (``None``), that it failed,
-        or with a ``BlockingIOError`` that :meth:`append` and :meth:`sync` must do it. Returns false
-        where nothing was begun. Raises what :meth:`append` raises, and nothing was begun.
+        """Begins what :meth:`append` and :meth:`sync` do, if the system can do it without a thread.
+        Any thread may call it while the storage thread has nothing to do. That must stay so until
+        ``then`` is called in the same thread: with ``None`` if all is durable, with an error, or
+        with a ``BlockingIOError`` if :meth:`append` and :meth:`sync` must do it. Returns false if
+        nothing was begun. Raises what :meth:`append` raises, and nothing was begun.
         """
         self._check_usable()
         rows, term = self._rows_of(entries)
@@ -162,7 +161,7 @@ class ReplicaStore(ReplicaReads):
     def truncate(self, first_index: int) -> None:
         """Drops the entries from ``first_index`` on; durable on return.
 
-        Raises :class:`~store.errors.StoreError` where that would drop an entry that is committed.
+        Raises :class:`~store.errors.StoreError` if that would drop an entry that is committed.
         """
         self._check_usable()
         if first_index > self.last_index:
@@ -261,8 +260,8 @@ class ReplicaStore(ReplicaReads):
             raise self._fail("expiring", error) from error
 
     def _beginning_at(self, position: int, last_index: int) -> int:
-        """The entry that begins there: by the rows, as the log itself may be damaged; where one of
-        them has rotted, by those of which the log says the same."""
+        """The entry that begins there: by the rows, as the log may be damaged. If a row is corrupt,
+        by the rows that agree with the log."""
         with suppress(DamagedError):
             place = index_at(self._index, position, last_index)
             if self._index.row(place).position == position:
@@ -277,7 +276,7 @@ class ReplicaStore(ReplicaReads):
     def begin_snapshot(self, target: str, time_ms: int) -> SnapshotWriter:
         """A snapshot as of the newest checkpoint, to be made in the directory ``target``.
 
-        Raises :class:`~store.errors.SnapshotError` where there is nothing to take one of.
+        Raises :class:`~store.errors.SnapshotError` if there is nothing to take one of.
         """
         checkpoint = self.checkpoints.newest
         if checkpoint is None or checkpoint.index < self.first_index:
@@ -297,9 +296,8 @@ class ReplicaStore(ReplicaReads):
         return self._log.needs_preallocation
 
     def preallocate_next(self) -> None:
-        """Fills what the log will use next with synced zeros; takes long, and stops at a close.
-
-        A full disk is no error here: :meth:`has_room` tells it before it matters.
+        """Fills what the log will use next with synced zeros. It takes long, and stops when the
+        store is closed. A full disk is no error here: :meth:`has_room` reports it in time.
         """
         self._check_usable()
         try:
@@ -321,7 +319,7 @@ class ReplicaStore(ReplicaReads):
         """Puts a peer's entry in the place of a damaged one; see :mod:`store.log.entry_repair`.
 
         Background thread, and committed entries only. Raises :class:`~store.errors.StoreError`
-        where it does not fit, and :class:`FatalDiskError`.
+        if it does not fit, and :class:`FatalDiskError`.
         """
         self._check_usable()
         try:
@@ -378,8 +376,8 @@ class ReplicaStore(ReplicaReads):
     def close(self) -> None:
         """Closes all files, then gives up the lock. No other call may be under way or follow.
 
-        Nothing is synced: what must be durable was synced before. What somebody tries to write
-        after this is refused, or it would open files that are no longer this process's.
+        Nothing is synced: what must be durable was synced before. A later write is refused; it
+        would open files that are no longer this process's.
         """
         if self._failure is None:
             self._failure = FatalDiskError(f"{self._directory}: the store is closed")

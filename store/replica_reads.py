@@ -80,7 +80,7 @@ class ReplicaReads:
         """The entry that has the byte at ``position``, or the last one before it, of those up to
         ``last_index``.
 
-        Raises :class:`~store.errors.OutOfRangeError` where none begins there or before.
+        Raises :class:`~store.errors.OutOfRangeError` if none begins there or before.
         """
         return entry_at(self._log, self._index, position, last_index)
 
@@ -92,7 +92,7 @@ class ReplicaReads:
         """Bytes of the log as they are, unchecked; they must lie within one segment.
 
         Raises :class:`~store.errors.OutOfRangeError` for bytes that the log does not hold, and
-        :class:`~store.errors.DamagedError` where the disk cannot give what the log holds.
+        :class:`~store.errors.DamagedError` if the disk cannot give what the log holds.
         """
         return self._log.read(position, size)
 
@@ -100,7 +100,7 @@ class ReplicaReads:
         """The entries from ``first_index`` to ``last_index``, as many as ``max_bytes`` hold.
 
         At least one, whatever its size. Every entry is checked against its CRC, its row in the
-        entry index and the entry before it. Raises :class:`~store.errors.OutOfRangeError` where
+        entry index and the entry before it. Raises :class:`~store.errors.OutOfRangeError` if
         the log does not hold all of them, and :class:`~store.errors.DamagedError`.
         """
         while True:

@@ -1,12 +1,13 @@
 """A snapshot of a replica that goes on working: the same files in another directory.
 
-What never changes any more is linked: closed segments, full files of the entry index and of
-ConsumeQueues, key index files, the checkpoint. Of what still grows, the bytes below the snapshot's
-end are copied, in steps between which other work gets its turn: they are committed, so they stay
-as they are. ``manifest.json`` comes last; a directory without it is no snapshot.
+Files that never change any more are linked: closed segments, full files of the entry index and of
+ConsumeQueues, key index files, the checkpoint. Of files that still grow, the bytes below the
+snapshot's end are copied. They are committed, so they do not change. Copying goes in steps, and
+other work gets its turn between them. ``manifest.json`` comes last; a directory without it is no
+snapshot.
 
-A linked file is the live replica's own: whoever wants to change a snapshot copies it first. Where
-the file systems differ, and nothing can be linked, everything is copied.
+A linked file is the live replica's own, so copy a snapshot before you change it. If the file
+systems differ and nothing can be linked, everything is copied.
 """
 
 from __future__ import annotations

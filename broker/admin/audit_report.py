@@ -44,7 +44,7 @@ class AuditReport(NamedTuple):
 
 
 def newest_reports(directory: str) -> list[AuditReport]:
-    """The newest first; none where there is no directory yet. Raises ``OSError`` if the directory
+    """The newest first; none if there is no directory yet. Raises ``OSError`` if the directory
     cannot be read."""
     try:
         found = sorted(_reports(Path(directory)), reverse=True)[: ADMIN.audit_reports_max]

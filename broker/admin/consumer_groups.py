@@ -88,7 +88,7 @@ class TopicProgress:
 
     @property
     def lag(self) -> int | None:
-        """The sum over all queues; None where it is not known here.
+        """The sum over all queues; None if it is not known here.
 
         Takes a step for each committed offset, so that a list of many groups does not take one for
         each queue of each group.

@@ -57,7 +57,7 @@ def own_address(config: NodeConfig) -> MemberAddress:
 
 
 def grpc_address(config: NodeConfig) -> str:
-    """Where this node serves gRPC; empty where it does not."""
+    """Where this node serves gRPC; empty if it does not."""
     return "" if config.own.grpc is None else str(config.own.grpc)
 
 

@@ -75,7 +75,7 @@ class NodeStatus:
     own: MemberAddress
     """This node's own addresses; others may say something else."""
     grpc: str
-    """Where it serves gRPC; empty where it does not."""
+    """Where it serves gRPC; empty if it does not."""
 
     @classmethod
     def of(cls, context: BrokerContext) -> NodeStatus:

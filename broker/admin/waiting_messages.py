@@ -46,7 +46,7 @@ async def waiting_messages(context: BrokerContext) -> dict[str, Any]:
     return {
         "now_ms": context.wall_clock(),
         "transactions": {"count": len(state.transactions), "listed": transactions},
-        "delayed": {"levels": _levels(context), "timed": state.timer.waiting},
+        "delayed": {"levels": _levels(context), "timed": state.timed_waiting},
         "popped": await _popped(context),
     }
 
@@ -57,7 +57,7 @@ def undelivered_count(context: BrokerContext) -> int:
         queue.end_offset - offset for _, queue, offset in undelivered_of_levels(context.machine)
     )
     state = context.machine.state
-    return delayed + state.timer.waiting + len(state.transactions)
+    return delayed + state.timed_waiting + len(state.transactions)
 
 
 def _levels(context: BrokerContext) -> list[dict[str, Any]]:

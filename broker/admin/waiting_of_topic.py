@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -82,8 +82,9 @@ def _records(context: BrokerContext) -> Iterator[LogRange]:
     machine = context.machine
     for level, queue, offset in undelivered_of_levels(machine):
         yield from _rows(queue, level - 1, offset)
+    recalled = frozenset(machine.state.recalled)
     for queue_id, queue, offset, mark in undelivered_of_wheel(machine):
-        yield from _rows(queue, queue_id, offset, mark)
+        yield from _rows(queue, queue_id, offset, mark, recalled)
     half = machine.queue(HALF_TOPIC, 0)
     if half is not None:
         for offset in [*machine.state.transactions]:
@@ -92,12 +93,16 @@ def _records(context: BrokerContext) -> Iterator[LogRange]:
 
 
 def _rows(
-    queue: ConsumeQueue, queue_id: int, offset: int, mark: tuple[int, int] = (-1, -1)
+    queue: ConsumeQueue,
+    queue_id: int,
+    offset: int,
+    mark: tuple[int, int] = (-1, -1),
+    recalled: Container[tuple[int, int]] = (),
 ) -> Iterator[LogRange]:
     """The rows from ``offset`` on. The third field of a row is when its message is due: those up to
-    ``mark``, a time and an offset, are delivered."""
+    ``mark``, a time and an offset, are delivered; ``recalled`` ones will never be."""
     while data := queue.read(offset, _ROWS):
         for at, (position, size, due_ms) in enumerate(rows(data), offset):
-            if (due_ms, at) > mark:
+            if (due_ms, at) > mark and (due_ms, at) not in recalled:
                 yield row_range(queue, queue_id, at, position, size)
         offset = at + 1

@@ -9,58 +9,35 @@ from random import Random
 from typing import cast
 
 from broker.bench.floor_relay import DurableCounts
-from broker.bench.jobs import FloorJob
-from broker.bench.process_usage import usage
-from broker.bench.produce import percentiles_ms
+from broker.bench.jobs import FloorJob, LoadShape
+from broker.bench.produce import measure
 from broker.bench.results import Round
 from dledger.wire.endpoint import Endpoint
 
 
 async def send_to_floor(job: FloorJob, rng: Random) -> list[Round]:
-    """Measures round after round, as :func:`~broker.bench.produce.produce` does."""
+    """Measures as :func:`~broker.bench.produce.measure` says."""
     host, port = Endpoint.parse(job.address)
     loop = asyncio.get_running_loop()
     transport, load = await loop.create_connection(
-        lambda: FloorLoad(rng.randbytes(job.shape.batch * job.size), job.shape.in_flight),
+        lambda: FloorLoad(rng.randbytes(job.shape.batch * job.size), job.shape),
         host,
         port,
     )
     try:
-        await load.run(job.warm_up_seconds)
-        return [await _round(load, job) for _ in range(job.rounds)]
+        return await measure(load, job)
     finally:
         transport.close()
-
-
-async def _round(load: FloorLoad, job: FloorJob) -> Round:
-    load.latencies.clear()
-    servers, client_cpu = usage(job.pids), time.process_time()
-    began = time.perf_counter()
-    messages = await load.run(job.seconds) * job.shape.batch
-    seconds = time.perf_counter() - began
-    client_cpu = time.process_time() - client_cpu
-    servers = usage(job.pids).since(servers)
-    p50, p99 = percentiles_ms(load.latencies)
-    return Round(
-        messages,
-        seconds,
-        client_cpu,
-        servers.cpu_seconds,
-        p50,
-        p99,
-        messages * job.size,
-        servers.written_bytes,
-    )
 
 
 class FloorLoad(asyncio.Protocol):
     """A closed loop of requests that are nothing but bytes."""
 
-    def __init__(self, request: bytes, in_flight: int) -> None:
+    def __init__(self, request: bytes, shape: LoadShape) -> None:
         self.latencies: list[float] = []
         """Of each request, in seconds."""
         self._request = request
-        self._in_flight = in_flight
+        self._shape = shape
         self._sent_at: deque[float] = deque()
         self._durable_requests = 0
         self._stop_at = 0.0
@@ -76,18 +53,14 @@ class FloorLoad(asyncio.Protocol):
             self._ended.set_exception(error or ConnectionResetError("the floor's relay has ended"))
 
     async def run(self, seconds: float) -> int:
-        """Sends for so long; how many requests became durable, which is all of them."""
+        """Sends for so long; how many messages became durable, which is all of them."""
         before = self._durable_requests
         self._ended = asyncio.get_running_loop().create_future()
         self._stop_at = time.perf_counter() + seconds
-        for _ in range(self._in_flight):
+        for _ in range(self._shape.in_flight):
             self._send()
         await self._ended
-        return self._durable_requests - before
-
-    def stop(self) -> None:
-        """No more are sent; :meth:`run` returns when all are durable."""
-        self._stop_at = time.perf_counter()
+        return (self._durable_requests - before) * self._shape.batch
 
     def data_received(self, data: bytes) -> None:
         durable = self._counts.last(data)

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import cycle
 from random import Random
+from typing import Protocol
 
-from broker.bench.jobs import FillJob, LoadShape, ProduceJob
+from broker.bench.jobs import FillJob, FloorJob, LoadShape, ProduceJob
 from broker.bench.process_usage import usage
 from broker.bench.results import Round
 from broker.client.message import Message, SendResult
@@ -17,21 +18,35 @@ from broker.client.producer.producer import Producer
 
 
 async def produce(producer: Producer, job: ProduceJob, rng: Random) -> list[Round]:
+    """See :func:`measure`."""
+    return await measure(ClosedLoop(producer, job.topics, job.shape, rng.randbytes(job.size)), job)
+
+
+class Load(Protocol):
+    """What sends messages over and over."""
+
+    latencies: list[float]
+    """Of each acknowledged request, in seconds."""
+
+    async def run(self, seconds: float) -> int:
+        """Sends for so long; returns how many messages were acknowledged, which is all of them."""
+
+
+async def measure(load: Load, job: ProduceJob | FloorJob) -> list[Round]:
     """Warms up, then measures round after round without a pause between them."""
-    loop = ClosedLoop(producer, job.topics, job.shape, rng.randbytes(job.size))
-    await loop.run(job.warm_up_seconds)
-    return [await _round(loop, job) for _ in range(job.rounds)]
+    await load.run(job.warm_up_seconds)
+    return [await _round(load, job) for _ in range(job.rounds)]
 
 
-async def _round(loop: ClosedLoop, job: ProduceJob) -> Round:
-    loop.latencies.clear()
+async def _round(load: Load, job: ProduceJob | FloorJob) -> Round:
+    load.latencies.clear()
     servers, client_cpu = usage(job.pids), time.process_time()
     began = time.perf_counter()
-    messages = await loop.run(job.seconds)
+    messages = await load.run(job.seconds)
     seconds = time.perf_counter() - began
     client_cpu = time.process_time() - client_cpu
     servers = usage(job.pids).since(servers)
-    p50, p99 = percentiles_ms(loop.latencies)
+    p50, p99 = percentiles_ms(load.latencies)
     return Round(
         messages,
         seconds,

@@ -193,7 +193,7 @@ class CertificateReport:
 def look_at(files: SecurityFiles, now: datetime) -> tuple[list[CertificateReport], list[str]]:
     """The certificates, and what is wrong with the other files.
 
-    Raises :class:`SecurityDirectoryError` where there is no authority.
+    Raises :class:`SecurityDirectoryError` if there is no authority.
     """
     try:
         trusted = x509.load_pem_x509_certificates(read_bounded(files.ca, PEM_BYTES_MAX))

@@ -101,6 +101,6 @@ class ConsumerConfig:
 
 
 def security_of(config: ProducerConfig | ConsumerConfig) -> ClientSecurity:
-    """Raises :class:`~broker.security.credentials.CredentialsError` where the environment names
+    """Raises :class:`~broker.security.credentials.CredentialsError` if the environment names
     files that cannot be used."""
     return security_from(os.environ) if config.security is None else config.security

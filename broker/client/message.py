@@ -118,6 +118,9 @@ class SendResult(NamedTuple):
     joined_message_ids: str
     """As the broker answers them; :attr:`message_ids` takes them apart."""
     first_unique_key: str
+    recall_handle: str = ""
+    """Of a message that waits for a time: by it the producer takes it back. Empty if the answer got
+    lost, and the producer found that the message is stored."""
 
     @property
     def message_ids(self) -> list[str]:

@@ -79,7 +79,7 @@ async def reseal_accounts(admin: AdminClient) -> int:
 async def remove_account(admin: AdminClient, access_key: str) -> None:
     """Removes an account from every group that has it.
 
-    Raises :class:`~broker.cli.terminal.command_error.CommandError` where none has it.
+    Raises :class:`~broker.cli.terminal.command_error.CommandError` if none has it.
     """
     holding = [
         name

@@ -27,7 +27,7 @@ class ProgressView:
     offset: int
     lag: int
     lag_ms: int | None = None
-    """For how long the next message has waited; None where that is not known, as of brokers of
+    """For how long the next message has waited; None if that is not known, as of brokers of
     0.1.0."""
 
 
@@ -50,7 +50,7 @@ class ConsumerGroupView:
 
     @property
     def lag_ms(self) -> int | None:
-        """For how long the oldest of them has waited; None where that is not known."""
+        """For how long the oldest of them has waited; None if that is not known."""
         if not self.lag:
             return 0
         return max((ms for each in self.queues if (ms := each.lag_ms) is not None), default=None)

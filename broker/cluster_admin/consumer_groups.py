@@ -47,7 +47,7 @@ async def put_group(
 
 
 async def group_configs(admin: AdminClient, name: str) -> dict[str, dict[str, Any] | None]:
-    """The group's settings by leader, None where it has none."""
+    """The group's settings by leader, None if it has none."""
     found: dict[str, dict[str, Any] | None] = {}
     for address in (await admin.masters()).values():
         answer = await admin.ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)

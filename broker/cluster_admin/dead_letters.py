@@ -35,7 +35,7 @@ async def find_dead_letters(
     admin: AdminClient, group: str, window: Window, ids: Collection[str] = ()
 ) -> list[ReceivedMessage]:
     """Those in the window; with ``ids`` only these. Raises :class:`CommandError` for an id that is
-    not among them, and where there is no such group."""
+    not among them, and if there is no such group."""
     return [message async for message in dead_letters(admin, group, window, ids)]
 
 

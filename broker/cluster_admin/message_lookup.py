@@ -30,7 +30,7 @@ EVENTS = {
 
 
 async def trace_events(admin: AdminClient, message_id: str) -> list[TraceEvent]:
-    """What clients have told of a message, by time; raises :class:`CommandError` where that cannot
+    """What clients have told of a message, by time; raises :class:`CommandError` if that cannot
     be read."""
     told = await find_by_key(
         admin, TRACE_TOPIC, message_id, count=QUERY_MESSAGES, since=0, until=INT64_MAX

@@ -38,7 +38,7 @@ class ConfigKind(Generic[Config]):
 
 @dataclass(frozen=True, slots=True)
 class Loaded(Generic[Config]):
-    """``config`` is None where there are problems. ``path`` is that of the file."""
+    """``config`` is None if there are problems. ``path`` is that of the file."""
 
     kind: ConfigKind[Config]
     path: str
@@ -89,7 +89,7 @@ def load(
 ) -> Loaded[Config]:
     """Reads and checks a file; an empty path: only environment and options.
 
-    Raises :class:`~broker.config.setting_checks.ConfigError` where it cannot be read.
+    Raises :class:`~broker.config.setting_checks.ConfigError` if it cannot be read.
     """
     text = ""
     try:
@@ -140,7 +140,7 @@ def required_config(loaded: Loaded[Config]) -> Config:
 
 
 def refuse_exposed(config: NodeConfig | NameServerConfig) -> None:
-    """Raises :class:`~broker.config.setting_checks.ConfigError` where other machines reach a port,
+    """Raises :class:`~broker.config.setting_checks.ConfigError` if other machines reach a port,
     nothing protects it, and ``insecure`` does not say that it shall be so."""
     if not config.exposed or config.insecure:
         return
@@ -226,7 +226,7 @@ KINDS: Mapping[str, ConfigKind[Any]] = MappingProxyType({"node": NODE, "namesrv"
 def wanted_kind(path: str) -> ConfigKind[Any]:
     """The kind that a file looks like: a NameServer's names no group, node, members or NameServers.
 
-    An empty path is a node's. Raises :class:`~broker.config.setting_checks.ConfigError` where the
+    An empty path is a node's. Raises :class:`~broker.config.setting_checks.ConfigError` if the
     file cannot be read.
     """
     if not path:

@@ -71,7 +71,7 @@ def vip_address(of: Endpoint) -> Endpoint:
 
 
 def check_distinct(members: Mapping[str, Member], vip: Endpoint | None) -> None:
-    """Raises :class:`~broker.config.setting_checks.ConfigError` where two ports are one."""
+    """Raises :class:`~broker.config.setting_checks.ConfigError` if two ports are one."""
     seen: dict[Endpoint, str] = {}
     for node, member in members.items():
         for key, endpoint in member.endpoints.items():

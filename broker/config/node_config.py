@@ -201,7 +201,7 @@ class NodeConfig:
     )
     drain_seconds: int = setting(
         35,
-        "How long a leader hands over and forwards at SIGTERM.",
+        "How long a node waits at SIGTERM for its clients to go; a leader hands over and forwards.",
         unit="s",
         allowed=between(0, 3600),
         reload=True,

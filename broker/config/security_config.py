@@ -88,7 +88,7 @@ class SecurityFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecurityConfig:
-    """The settings of ``[security]``. ``directory`` is absolute, or empty where all is off."""
+    """The settings of ``[security]``. ``directory`` is absolute, or empty if all is off."""
 
     directory: str = ""
     peers: str = OFF

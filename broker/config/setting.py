@@ -11,8 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from dledger.wire.endpoint import Endpoint
-
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
@@ -54,7 +52,7 @@ class Setting:
 
     ``item`` is the kind of the items of a list; ``allowed`` is asked about each of them. ``doc`` is
     a sentence. ``reload``: SIGHUP has it read again. ``example`` is for a file that is written
-    for people, where there is no default.
+    for people, if there is no default.
     """
 
     key: str
@@ -139,10 +137,3 @@ def settings_of(config: type[DataclassInstance]) -> tuple[Setting, ...]:
             key = f"{each.name}.{one.key}" if one.key else each.name
             found.append(replace(one, key=key))
     return tuple(found)
-
-
-def shown_kind(one: Setting) -> str:
-    """The type of a setting, for people."""
-    if one.kind is tuple:
-        return "list of host:port" if one.item is Endpoint else "list of strings"
-    return {str: "string", int: "integer", bool: "true or false", Endpoint: "host:port"}[one.kind]

@@ -60,11 +60,8 @@ class HeldPull:
 class LongPolling:
     """All pulls that wait on this node."""
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, held_max: int = CONSUME.held_pulls_max
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._held_max = held_max
         self._by_queue: dict[tuple[str, int], dict[HeldPull, None]] = {}
         self._by_owner: dict[Owner, dict[HeldPull, None]] = {}
         self._woken: deque[HeldPull] = deque()
@@ -82,7 +79,7 @@ class LongPolling:
 
     def hold(self, pull: HeldPull, deadline: float) -> bool:
         """Keeps ``pull`` until then (the loop's time); False if no more can be kept."""
-        if self._count >= self._held_max:
+        if self._count >= CONSUME.held_pulls_max:
             return False
         expression_sizes = self._expression_sizes + pull.expression_size
         if pull.expression_size and expression_sizes > CONSUME.held_expressions_max:

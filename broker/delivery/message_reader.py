@@ -136,7 +136,7 @@ class MessageReader:
     ) -> GetMessageResult:
         """The messages from ``offset`` on whose tags code is among ``codes`` (None: all).
 
-        Raises :class:`~store.errors.DerivedDamageError` where the rows are not whole.
+        Raises :class:`~store.errors.DerivedDamageError` if the rows are not whole.
         """
         queue = self._applied.queue(topic, queue_id)
         first, end = self.offsets(topic, queue_id)

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from broker.errors import RefusedError
 from broker.limits import BODY_LIMITS
-from store.message.java_hash import tags_code
+from store.message.tags_code import tags_code
 from store.quoting import quoted
 from store.text_numbers import whole_number
 

@@ -180,6 +180,9 @@ class Clients:
         self._leader = leader
         self._to_leader = to_leader
         self._sessions: dict[str, Session] = {}
+        self._staying: set[str] = set()
+        self._on_moved: Callable[[], None] | None = None
+        """Not None while this broker leaves."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
@@ -195,13 +198,34 @@ class Clients:
         if known is not None and known.call.caller.name != session.call.caller.name:
             raise AccessDeniedError("a client of another account has this x-mq-client-id")
         self._sessions[session.call.client_id] = session
+        if self._on_moved is not None:
+            self._staying.add(session.call.client_id)
 
     def closed(self, session: Session) -> None:
         """A stream ended."""
         client_id = session.call.client_id
         if self._sessions.get(client_id) is session:
             del self._sessions[client_id]
+            self.told_a_route(client_id)
             self.tell(session, GOODBYE)
+
+    def leave(self, on_moved: Callable[[], None]) -> None:
+        """This broker stops, and routes do not name it any more. ``on_moved`` is told when a client
+        has asked for its route since, or its stream has ended."""
+        self._on_moved = on_moved
+        self._staying = set(self._sessions)
+
+    @property
+    def staying(self) -> bool:
+        """Whether a client may still call this broker that leaves."""
+        return bool(self._staying)
+
+    def told_a_route(self, client_id: str) -> None:
+        """The client calls the nodes of this route from now on."""
+        if client_id in self._staying:
+            self._staying.discard(client_id)
+            if self._on_moved is not None:
+                self._on_moved()
 
     def session(self, client_id: str) -> Session | None:
         """The client's stream, if it is here."""

@@ -20,6 +20,7 @@ from broker.grpc.access import GrpcAccess
 from broker.grpc.call import Call
 from broker.grpc.protocol.definition_pb2 import Code, Status
 from broker.grpc.statuses import ANSWERED, BadCallError, NoAnswerError, status_of
+from broker.leader_wait import LeaderWait
 from broker.limits import GRPC, GrpcLimits
 from broker.security.authorize import DESCRIBE, Access
 from dledger.errors import (
@@ -58,16 +59,7 @@ class Method:
 class Forwarding(Protocol):
     """The used part of :class:`~broker.grpc.forwarding.GrpcForwarder`."""
 
-    async def forward(self, call: Call, body: bytes, waited: Waited) -> Sequence[bytes] | None: ...
-
-
-@dataclass(slots=True)
-class Waited:
-    """For how long a call has waited for a leader; kept over its tries."""
-
-    until: float | None = None
-    repeats: int = 0
-    """The times that its outcome was unknown."""
+    async def forward(self, call: Call, body: bytes) -> Sequence[bytes] | None: ...
 
 
 class Dispatcher:
@@ -77,6 +69,7 @@ class Dispatcher:
         self,
         methods: Mapping[str, Method],
         forwarder: Forwarding,
+        leader_wait: LeaderWait,
         access: GrpcAccess | None,
         state_is_wrong: Callable[[], bool],
         refusals: Counter[str],
@@ -87,6 +80,7 @@ class Dispatcher:
         self.methods = methods
         self.refusals = refusals
         self._forwarder = forwarder
+        self._leader_wait = leader_wait
         self._access = access
         self._state_is_wrong = state_is_wrong
         self._limits = limits
@@ -120,30 +114,21 @@ class Dispatcher:
     async def _serve(self, call: Call, method: Method, body: bytes) -> Sequence[bytes]:
         request = self.decoded(method.request, body)
         call = self.checked(call, lambda: method.access(request))
-        waited = Waited()
+
+        async def here() -> Sequence[bytes]:
+            return [each.SerializeToString() for each in await method.handler(call, request)]
+
+        async def there(_refusal: Exception) -> Sequence[bytes] | None:
+            return await self._forwarder.forward(call, body)
+
+        repeats = REPEATS_MAX if method.repeatable and not call.forwarded else 0
         while True:
             try:
-                return [each.SerializeToString() for each in await method.handler(call, request)]
-            except NOT_HERE as error:
-                if call.forwarded:
+                return await self._leader_wait.here_or_there(here, there, forwarded=call.forwarded)
+            except (OutcomeUnknownError, NoAnswerError):
+                if repeats == 0:
                     raise
-                failed: Exception = error
-            except OutcomeUnknownError as error:
-                if call.forwarded or not method.repeatable or waited.repeats >= REPEATS_MAX:
-                    raise
-                waited.repeats += 1
-                failed = error
-            try:
-                answers = await self._forwarder.forward(call, body, waited)
-            except NoAnswerError as error:
-                if not method.repeatable or waited.repeats >= REPEATS_MAX:
-                    raise
-                waited.repeats += 1
-                failed, answers = error, None
-            if answers is not None:
-                return answers
-            if waited.until is None:
-                raise failed
+                repeats -= 1
 
     def checked(self, call: Call, needed: Callable[[], Iterable[Access]]) -> Call:
         """The call with its caller. Raises :class:`~broker.errors.AccessDeniedError` for what must

@@ -5,14 +5,14 @@ So they have TLS and the cluster's signature as any request between brokers. Wir
 ``{"method", "client", "metadata", "seconds"}``. The body of the answer holds the encoded answers,
 each behind its size as u32. The account that signed the call is checked again by the leader.
 
-Without a known leader a call waits for one, for as long as an election takes. A receiver never
-forwards again, so there are no loops.
+A receiver never forwards again, so there are no loops. Without a known leader a call waits for one
+(:mod:`broker.leader_wait`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from struct import Struct
 from typing import Any
 
@@ -20,7 +20,7 @@ import orjson
 
 from broker.errors import NOT_HERE
 from broker.grpc.call import Call
-from broker.grpc.dispatcher import Dispatcher, Waited
+from broker.grpc.dispatcher import Dispatcher
 from broker.grpc.statuses import ANSWERED, NoAnswerError
 from broker.limits import FORWARDING, ForwardingLimits
 from broker.remoting.client import RemotingClient
@@ -64,7 +64,6 @@ class GrpcForwarder:
         """``leader_address``: of the member that leads, as ``host:port``; None while none is
         known. ``on_command`` takes what the leader sends to a client of this broker, code
         :data:`RequestCode.GRPC_COMMAND`."""
-        self._loop = loop
         self._own_address = own_address
         self._leader_address = leader_address
         self._limits = limits
@@ -73,55 +72,23 @@ class GrpcForwarder:
         )
         self.forwarded = 0
         """How many calls went to the leader since the start."""
-        self._waiting = 0
-        self._changed: asyncio.Future[None] = loop.create_future()
 
-    @property
-    def leads_elsewhere(self) -> bool:
-        """Whether another node leads whose address is known."""
-        return self._leader_address() not in (None, self._own_address)
-
-    def leadership_changed(self) -> None:
-        """Waiting calls are tried again."""
-        changed, self._changed = self._changed, self._loop.create_future()
-        if not changed.done():
-            changed.set_result(None)
-
-    async def forward(self, call: Call, body: bytes, waited: Waited) -> Sequence[bytes] | None:
-        """The answers of the leader. None: the call is to be tried here again, or, if
-        ``waited.until`` is None then, no leader came in time.
+    async def forward(self, call: Call, body: bytes) -> Sequence[bytes] | None:
+        """The answers of the leader. None: no other node is known to lead, it does not, or nothing
+        listens there.
 
         Raises :class:`~broker.grpc.statuses.NoAnswerError` where the leader did not answer.
         """
-        if waited.until is None:
-            waited.until = self._loop.time() + self._limits.wait_seconds
         address = self._leader_address()
-        if address is not None and address != self._own_address:
-            answers = await self._ask(address, call, body)
-            if answers is not None:
-                return answers
-        await self._wait(waited)
-        return None
+        if address is None or address == self._own_address:
+            return None
+        return await self._ask(address, call, body)
 
     async def close(self) -> None:
         """Ends the connections. The outcome of what was passed on is unknown."""
         await self._client.close()
 
-    async def _wait(self, waited: Waited) -> None:
-        assert waited.until is not None  # noqa: S101 - the caller has set it
-        left = waited.until - self._loop.time()
-        if left <= 0 or self._waiting >= self._limits.waiting_max:
-            waited.until = None
-            return
-        self._waiting += 1
-        try:
-            # A node hears of a leader, and may lead, some time before it serves.
-            await asyncio.wait({self._changed}, timeout=min(left, _LOOK_SECONDS))
-        finally:
-            self._waiting -= 1
-
     async def _ask(self, address: str, call: Call, body: bytes) -> Sequence[bytes] | None:
-        """None: that node does not lead, or nothing listens there."""
         seconds = self._limits.answer_seconds
         if call.seconds is not None:
             seconds = max(call.seconds + MARGIN_SECONDS, seconds)
@@ -141,9 +108,6 @@ class GrpcForwarder:
         return _unpack_answers(answer.body)
 
 
-_LOOK_SECONDS = 0.05
-
-
 class ForwardedCalls:
     """Serves the calls that other brokers forward, code :data:`RequestCode.FORWARD_GRPC`."""
 
@@ -151,7 +115,7 @@ class ForwardedCalls:
         self,
         loop: asyncio.AbstractEventLoop,
         dispatcher: Dispatcher,
-        on_telemetry: Callable[[Connection, Call, bytes], Sequence[bytes]],
+        on_telemetry: Callable[[Connection, Call, bytes], Awaitable[Sequence[bytes]]],
     ) -> None:
         """``on_telemetry`` takes what a client of another broker says in its Telemetry stream."""
         self._loop = loop
@@ -187,7 +151,7 @@ class ForwardedCalls:
     async def _serve(self, connection: Connection, request: Frame, call: Call) -> None:
         try:
             if call.method == TELEMETRY:
-                answers = self._on_telemetry(connection, call, request.body)
+                answers = await self._on_telemetry(connection, call, request.body)
             else:
                 answers = await self._dispatcher.serve(call, request.body)
         except NOT_HERE as error:

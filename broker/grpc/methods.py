@@ -27,7 +27,8 @@ def service_methods(
 ) -> Mapping[str, Method]:
     """By name. Telemetry is none of them: it is a stream both ways. ``refusals`` counts by
     reason."""
-    route, send = RouteCalls(routes, context.config.own.grpc), SendCalls(context, refusals)
+    route = RouteCalls(routes, context.config.own.grpc, clients.told_a_route)
+    send = SendCalls(context, refusals)
     presence = PresenceCalls(context, clients, renewals)
     consume = ConsumeCalls(context, renewals)
     offsets = OffsetCalls(context)
@@ -105,6 +106,10 @@ def service_methods(
             pb.QueryOffsetRequest, pb.QueryOffsetResponse, offsets.query, repeatable=True
         ),
         "RecallMessage": Method(
-            pb.RecallMessageRequest, pb.RecallMessageResponse, send.recall, topic_access
+            pb.RecallMessageRequest,
+            pb.RecallMessageResponse,
+            send.recall,
+            topic_access,
+            repeatable=True,
         ),
     }

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 from google.protobuf.message import Message as AnyMessage
 
 from broker.context import BrokerContext
 from broker.delivery.fetch import Fetched, FetchRequest, fetch_limits
-from broker.errors import RefusedError
 from broker.filter.subscription import ALL
 from broker.grpc.access import consumes
 from broker.grpc.call import Call, name_of
@@ -41,7 +41,7 @@ from broker.remoting.protocol.errors import RequestError
 from broker.remoting.protocol.frame import Frame
 from broker.security.authorize import Access
 from dledger.errors import NotServingError
-from store.errors import StoreError
+from dledger.settle import settle
 from store.io.filesystem import Bytes
 from store.message.record import iter_records
 
@@ -171,16 +171,7 @@ class OffsetCalls:
 
     async def _fetched(self, wanted: FetchRequest) -> Fetched:
         answer: asyncio.Future[Fetched] = self._context.loop.create_future()
-
-        def done(fetched: Fetched | None, error: RefusedError | StoreError | None) -> None:
-            if answer.done():
-                return
-            if fetched is not None:
-                answer.set_result(fetched)
-            elif error is not None:
-                answer.set_exception(error)
-
-        fetch = self._context.delivery.fetch(wanted, done)
+        fetch = self._context.delivery.fetch(wanted, partial(settle, answer))
         try:
             return await answer
         finally:

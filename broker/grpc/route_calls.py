@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from google.protobuf.message import Message as AnyMessage
 
@@ -49,19 +49,18 @@ _ALL_TYPES = (MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageTy
 class RouteCalls:
     """Handles questions for routes. Any broker answers them."""
 
-    def __init__(self, routes: Routes, own: Endpoint | None) -> None:
-        """``own``: where this node serves gRPC."""
+    def __init__(self, routes: Routes, own: Endpoint | None, told: Callable[[str], None]) -> None:
+        """``own``: where this node serves gRPC. ``told`` hears which client has asked."""
         self._routes = routes
         self._own = own
+        self._told = told
 
     async def route(self, call: Call, request: QueryRouteRequest) -> Sequence[AnyMessage]:
         """All queues of the topic in all groups. Each group's endpoints are those of all its nodes:
         each of them answers, or forwards."""
-        queues = [
-            queue
-            for route in await self._find(call, request.topic)
-            for queue in _queues(route, request.topic)
-        ]
+        routes = await self._find(call, request.topic)
+        self._told(call.client_id)
+        queues = [queue for route in routes for queue in _queues(route, request.topic)]
         return [QueryRouteResponse(status=OK, message_queues=queues)]
 
     async def assignment(self, call: Call, request: QueryAssignmentRequest) -> Sequence[AnyMessage]:
@@ -71,15 +70,17 @@ class RouteCalls:
         check_group_name(name_of(request.group))
         assignments = [
             Assignment(message_queue=_queue(route, request.topic, ANY_QUEUE, Permission.READ))
-            for route in await self._find(call, request.topic)
+            for route in await self._find(call, request.topic, lasting=True)
             if route.topic.readable
         ]
         return [QueryAssignmentResponse(status=OK, assignments=assignments)]
 
-    async def _find(self, call: Call, topic: Resource) -> list[TopicRoute]:
+    async def _find(
+        self, call: Call, topic: Resource, *, lasting: bool = False
+    ) -> list[TopicRoute]:
         if not name_of(topic):
             raise BadCallError(Code.ILLEGAL_TOPIC, "no topic is named")
-        routes = await self._routes.find(name_of(topic))
+        routes = await self._routes.find(name_of(topic), lasting=lasting)
         language = call.metadata.get("x-mq-language")
         if language not in DIALS_ONE and not (call.tls and language in CHECKS_ONE):
             return routes

@@ -25,6 +25,9 @@ from dledger.wire.endpoint import Endpoint
 
 log = logging.getLogger(__name__)
 
+GONE_SECONDS = 40.0
+"""Pace: clients ask for routes every 30 s. A member is named again so long after it was gone."""
+
 USUAL_QUEUES = 4
 """Of a topic that its first message makes."""
 
@@ -46,10 +49,13 @@ class Routes:
         self._addresses: tuple[float, dict[str, Endpoint]] = (0.0, {})
         """gRPC addresses by remoting address, and until when they are believed."""
         self._elsewhere: dict[str, tuple[float, list[TopicRoute]]] = {}
+        self.leaving = False
+        """This node stops: clients go to the others."""
 
-    async def find(self, name: str) -> list[TopicRoute]:
+    async def find(self, name: str, *, lasting: bool = False) -> list[TopicRoute]:
         """The topic in each group that has it. A topic that its first message would make has the
-        queues that it would get, here.
+        queues that it would get, here. ``lasting``: with all members, whether they are there or
+        not.
 
         Raises :class:`~broker.errors.UnknownTopicError` and
         :class:`~broker.topics_and_groups.NameRefusedError`.
@@ -61,8 +67,8 @@ class Routes:
         here = [] if found is None else [found]
         if not here and not elsewhere:
             here = [self._made(name)]
-        own = [TopicRoute(context.config.group, each, await self._own_endpoints()) for each in here]
-        return own + elsewhere
+        endpoints = await self._own_endpoints(lasting=lasting)
+        return [TopicRoute(context.config.group, each, endpoints) for each in here] + elsewhere
 
     async def close(self) -> None:
         """Ends the connections to the NameServers."""
@@ -79,14 +85,30 @@ class Routes:
         queues = min(USUAL_QUEUES, template.write_queues)
         return TopicConfig(name, queues, queues, template.perm & ~PERM_INHERIT)
 
-    async def _own_endpoints(self) -> tuple[Endpoint, ...]:
-        """Those of all members: by the settings, and by what others have registered."""
-        members = self._context.config.members
-        known = [member.grpc for member in members.values() if member.grpc is not None]
+    async def _own_endpoints(self, *, lasting: bool) -> tuple[Endpoint, ...]:
+        """Those of the members, by the settings and by what others have registered.
+
+        Members that are gone are left out of routes, where this node can tell, and for so long that
+        each client has a route without them: with other endpoints it opens its Telemetry stream
+        again. With the same ones Apache's Python client notices only after minutes that it has
+        ended. Assignments name all: with other endpoints a push consumer takes the queue for
+        another one, and forgets by which attempt id it gets again what it has not heard.
+        """
+        known = {name: at.grpc for name, at in self._context.config.members.items()}
         remote = (await self._grpc_addresses()).get
-        current = self._context.node.core.configuration
-        added = [remote(each.client) for each in current.addresses.values()]
-        return tuple(dict.fromkeys([*known, *(each for each in added if each is not None)]))
+        for name, at in self._context.node.core.configuration.addresses.items():
+            known[name] = known.get(name) or remote(at.client)
+        members = {name: at for name, at in known.items() if at is not None}
+        there = [at for name, at in members.items() if not lasting and self._is_there(name)]
+        return tuple(dict.fromkeys(there or members.values()))
+
+    def _is_there(self, member: str) -> bool:
+        node = self._context.node
+        if node.leadership.leader is None:
+            return True  # this node may be the one that is cut off
+        if member == self._context.config.node:
+            return not self.leaving
+        return node.links.is_steady(member, GONE_SECONDS)
 
     async def _others(self, name: str) -> list[TopicRoute]:
         """In other groups; none if no NameServer answers."""

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from functools import partial
+from typing import NamedTuple
 
 from google.protobuf.message import Message as AnyMessage
 
@@ -20,6 +21,7 @@ from broker.grpc.protocol.service_pb2 import (
     EndTransactionRequest,
     EndTransactionResponse,
     RecallMessageRequest,
+    RecallMessageResponse,
     SendMessageRequest,
     SendMessageResponse,
     SendResultEntry,
@@ -30,8 +32,16 @@ from broker.grpc.statuses import ANSWERED, OK, BadCallError, status_of
 from broker.limits import GRPC
 from broker.quotas.held_sends import HeldSends
 from broker.quotas.throttle import FindCaller
+from broker.scheduled.recall_handle import RecallHandle
 from broker.security.authorize import Access
 from dledger.errors import OutcomeUnknownError, ProposeError
+from dledger.settle import settle
+
+
+class _Place(NamedTuple):
+    offset: int
+    position: int
+    recall_handle: str
 
 
 class _Stored:
@@ -39,15 +49,17 @@ class _Stored:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, find_caller: FindCaller) -> None:
         self.caller = find_caller
-        self.done: asyncio.Future[tuple[int, int]] = loop.create_future()
-        """Offset and position."""
+        self.done: asyncio.Future[_Place] = loop.create_future()
         self.queue_id = -1
+        self.recall_handle: RecallHandle | None = None
 
     def stored(
         self, first_offset: int, positions: Sequence[int], _earlier: StoredEarlier | None = None
     ) -> None:
         if not self.done.done():
-            self.done.set_result((first_offset, positions[0]))
+            handle = self.recall_handle
+            recall_handle = "" if handle is None else handle.at(positions[0])
+            self.done.set_result(_Place(first_offset, positions[0], recall_handle))
 
     def failed(self, error: ProposeError) -> None:
         if not self.done.done():
@@ -98,7 +110,7 @@ class SendCalls:
 
     def _submitted(
         self, message: Received, born_host: bytes, caller: FindCaller
-    ) -> asyncio.Future[tuple[int, int]]:
+    ) -> asyncio.Future[_Place]:
         waiter = _Stored(self._context.loop, caller)
         try:
             self._context.ingest.submit(message.request, message.body, born_host, waiter)
@@ -106,14 +118,16 @@ class SendCalls:
             waiter.done.set_exception(error)
         return waiter.done
 
-    def _entry(self, message: Received, result: tuple[int, int] | BaseException) -> SendResultEntry:
+    def _entry(self, message: Received, result: _Place | BaseException) -> SendResultEntry:
         if isinstance(result, ANSWERED):
             self._refusals[reason_of(result)] += 1
             return SendResultEntry(status=status_of(result), message_id=message.message_id)
         if isinstance(result, BaseException):
             raise result
-        offset, position = result
-        entry = SendResultEntry(status=OK, message_id=message.message_id, offset=offset)
+        offset, position, handle = result
+        entry = SendResultEntry(
+            status=OK, message_id=message.message_id, offset=offset, recall_handle=handle
+        )
         if message.half:
             entry.transaction_id = transaction_id(offset, position)
         return entry
@@ -130,29 +144,31 @@ class SendCalls:
         if request.resolution == TransactionResolution.TRANSACTION_RESOLUTION_UNSPECIFIED:
             return [EndTransactionResponse(status=OK)]
         ended: asyncio.Future[None] = self._context.loop.create_future()
-
-        def done(error: Exception | None) -> None:
-            if ended.done():
-                return
-            if error is None:
-                ended.set_result(None)
-            else:
-                ended.set_exception(error)
-
         self._context.transactions.end(
             *named,
             name_of(request.topic),
             request.message_id,
             commit=request.resolution == TransactionResolution.COMMIT,
-            ended=done,
+            ended=partial(settle, ended, None),
             may=lambda topic: topic == name_of(request.topic),  # as was checked
         )
         await ended
         return [EndTransactionResponse(status=OK)]
 
-    async def recall(self, _call: Call, _request: RecallMessageRequest) -> Sequence[AnyMessage]:
-        """Timed messages cannot be taken back, so no send gives a recall handle."""
-        raise BadCallError(Code.UNSUPPORTED, "timed messages cannot be taken back on this broker")
+    async def recall(self, _call: Call, request: RecallMessageRequest) -> Sequence[AnyMessage]:
+        """Takes a timed message back."""
+        recalled: asyncio.Future[str] = self._context.loop.create_future()
+
+        def done(message_id: str, error: Exception | None) -> None:
+            if recalled.done():
+                return
+            if error is None:
+                recalled.set_result(message_id)
+            else:
+                recalled.set_exception(error)
+
+        self._context.recalls.recall(name_of(request.topic), request.recall_handle, done)
+        return [RecallMessageResponse(status=OK, message_id=await recalled)]
 
 
 def send_access(request: SendMessageRequest) -> Iterable[Access]:

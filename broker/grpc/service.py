@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from broker.context import BrokerContext
-from broker.errors import NOT_HERE
 from broker.grpc.access import GrpcAccess
 from broker.grpc.call import Call
 from broker.grpc.clients import GOODBYE, Clients, LeaderClients
-from broker.grpc.dispatcher import Dispatcher, Waited
+from broker.grpc.dispatcher import Dispatcher
 from broker.grpc.forwarding import ForwardedCalls, GrpcForwarder
 from broker.grpc.methods import service_methods
 from broker.grpc.renewals import Renewals
 from broker.grpc.routes import Routes
 from broker.grpc.statuses import ANSWERED
-from broker.remoting.connection import Handler
+from broker.leader_wait import LeaderWait
+from broker.remoting.connection import Connection, Handler
 from broker.remoting.protocol.codes import RequestCode
 from broker.remoting.protocol.errors import RequestError
 from broker.security.credentials import ClientSecurity
@@ -50,17 +50,19 @@ class GrpcService:
             on_command=self.clients.command,
             security=security,
         )
+        self._leader_wait = LeaderWait(loop, context.config.node, lambda: context.node.leadership)
         refusals: Counter[str] = Counter()
         methods = service_methods(context, self.routes, self.clients, self.renewals, refusals)
         access = None if context.access is None else GrpcAccess(context.access)
         self.dispatcher = Dispatcher(
             methods,
             self.forwarder,
+            self._leader_wait,
             access,
             lambda: bool(context.node.state_divergence.wrong),
             refusals,
         )
-        self._forwarded = ForwardedCalls(loop, self.dispatcher, self.leader_clients.told)
+        self._forwarded = ForwardedCalls(loop, self.dispatcher, self._told)
         self.handlers: Mapping[int, Handler] = {RequestCode.FORWARD_GRPC: self._forwarded.serve}
 
     def leadership_changed(self) -> None:
@@ -70,8 +72,13 @@ class GrpcService:
         else:
             self.leader_clients.leads_no_more()
             self.renewals.stop()
-        self.forwarder.leadership_changed()
+        self._leader_wait.leadership_changed()
         self.clients.tell_all()
+
+    def leave(self, on_moved: Callable[[], None]) -> None:
+        """Tells clients to go to the other nodes (:meth:`~broker.grpc.clients.Clients.leave`)."""
+        self.routes.leaving = True
+        self.clients.leave(on_moved)
 
     async def close(self) -> None:
         """Ends the connections to other servers."""
@@ -87,24 +94,29 @@ class GrpcService:
 
     async def _to_leader(self, call: Call, command: bytes) -> None:
         """Passes on what a client of this broker says. A heartbeat repeats what got lost."""
-        waited = Waited()
-        while True:
+
+        async def here() -> Sequence[bytes]:
             session = self.clients.session(call.client_id)
             if session is None and command != GOODBYE:
-                return  # its stream has ended meanwhile
+                return ()  # its stream has ended meanwhile
             send = None if session is None else session.send
-            try:
-                self.leader_clients.told(None, call, command, send)
-                return
-            except NOT_HERE:
-                pass
-            except (*ANSWERED, RequestError) as error:
-                log.debug("%s is not registered: %s", call.client, error)
-                return
-            try:
-                answers = await self.forwarder.forward(call, command, waited)
-            except ANSWERED as error:
-                log.debug("%s is not registered: %s", call.client, error)
-                return
-            if answers is not None or waited.until is None:
-                return
+            return self.leader_clients.told(None, call, command, send)
+
+        async def there(_refusal: Exception) -> Sequence[bytes] | None:
+            return await self.forwarder.forward(call, command)
+
+        try:
+            await self._leader_wait.here_or_there(here, there, forwarded=False)
+        except (*ANSWERED, RequestError) as error:
+            log.debug("%s is not registered: %s", call.client, error)
+
+    async def _told(self, connection: Connection, call: Call, command: bytes) -> Sequence[bytes]:
+        """What a client of another broker says."""
+
+        async def here() -> Sequence[bytes]:
+            return self.leader_clients.told(connection, call, command)
+
+        async def nowhere(_refusal: Exception) -> None:
+            return None
+
+        return await self._leader_wait.here_or_there(here, nowhere, forwarded=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import suppress
 
 from broker.context import BrokerContext
 from broker.errors import QuotaExceededError
@@ -18,6 +19,9 @@ from broker.grpc.statuses import ANSWERED, OK, BadCallError
 from broker.limits import GRPC
 from broker.security.authorize import DESCRIBE, Access, consume, consume_as
 
+HEAR_OUT_SECONDS = 1.0
+"""Pace: for what a client says whose stream is refused."""
+
 
 class Telemetry:
     """Serves the streams of one broker."""
@@ -27,6 +31,8 @@ class Telemetry:
         self._dispatcher = dispatcher
         self._clients = clients
         self._streams = 0
+        self._refused = 0
+        """Streams that end when their client has spoken."""
 
     @property
     def streams(self) -> int:
@@ -55,12 +61,16 @@ class Telemetry:
         self._streams += 1
         writer = self._context.loop.create_task(write_commands())
         try:
+            begun = False
             try:
                 session.call = self._checked(call)
+                begun = True
                 async for each in said:
                     await self._take(session, each)
             except ANSWERED as error:
                 waiting.put_nowait(TelemetryCommand(status=self._dispatcher.refused(error)))
+                if not begun:
+                    await self._hear_out(said)
             self._clients.closed(session)
             waiting.put_nowait(None)
             await writer
@@ -68,6 +78,19 @@ class Telemetry:
             self._streams -= 1
             writer.cancel()
             self._clients.closed(session)
+
+    async def _hear_out(self, said: AsyncIterator[bytes]) -> None:
+        """A client that still writes when its stream has ended is told that its write failed, and
+        not why."""
+        if self._refused >= GRPC.refused_streams_max:
+            return
+        self._refused += 1
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(HEAR_OUT_SECONDS):
+                    await anext(aiter(said), None)
+        finally:
+            self._refused -= 1
 
     def _checked(self, call: Call) -> Call:
         if self._streams > GRPC.streams_max:

@@ -34,10 +34,15 @@ class GrpcWire:
         self.handlers: Mapping[int, Handler] = self._service.handlers
         self.refusals: Mapping[str, int] = self._service.dispatcher.refusals
         self.leadership_changed = self._service.leadership_changed
+        self.leave = self._service.leave
 
     def connections(self) -> int:
         """The clients with a Telemetry stream: grpcio does not tell its connections."""
         return self._telemetry.streams
+
+    def has_clients(self) -> bool:
+        """Whether a client may still call this broker that leaves."""
+        return self._service.clients.staying
 
     def forwarded(self) -> int:
         """The calls that went to the leader."""

@@ -32,7 +32,7 @@ DOWN = "down"
 
 
 class ClusterView:
-    """Asks anew each time; nothing is remembered."""
+    """Asks again each time; nothing is remembered."""
 
     def __init__(
         self, context: BrokerContext, names: Names, ask: Ask, limits: AdminLimits = ADMIN

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import cast
 
 from broker.limits import HTTP, HttpLimits
+from dledger.periodic import Periodic
 
 
 class Connections:
@@ -24,24 +25,21 @@ class Connections:
         make: Callable[[], asyncio.Protocol],
     ) -> None:
         """``make`` makes the protocol that serves a connection."""
-        self._loop = loop
         self._limits = limits
         self._make = make
         self._open: set[_Connection] = set()
-        self._timer: asyncio.TimerHandle | None = None
+        self._looks = Periodic(loop, limits.stall_seconds, self._look)
 
     def __len__(self) -> int:
         return len(self._open)
 
     def start(self) -> None:
         """Begins to look after the connections."""
-        self._timer = self._loop.call_later(self._limits.stall_seconds, self._look)
+        self._looks.start()
 
     def stop(self) -> None:
         """Closes them, however much was not taken."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._looks.stop()
         for connection in tuple(self._open):
             connection.abort()
 
@@ -52,7 +50,6 @@ class Connections:
         return _Connection(self._make(), self._open)
 
     def _look(self) -> None:
-        self._timer = self._loop.call_later(self._limits.stall_seconds, self._look)
         for connection in tuple(self._open):
             connection.abort_if_stalled()
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from http import HTTPStatus
 
 from aiohttp import web
 
 from broker.delivery.fetch import MESSAGES_USUAL, Delivery, Fetched, FetchRequest, fetch_limits
 from broker.delivery.message_json import messages_json
-from broker.errors import RefusedError, UnknownQueueError
+from broker.errors import UnknownQueueError
 from broker.http.access import ACCOUNT
 from broker.http.errors import HttpRefusedError, json_response
 from broker.http.memory_budget import HELD
 from broker.limits import CONSUME
 from broker.quotas.throttle import Caller
+from dledger.settle import settle
 from store.errors import StoreError
 from store.text_numbers import whole_number
 
@@ -57,16 +59,7 @@ class ConsumeHandler:
 
     async def _fetched(self, wanted: FetchRequest) -> Fetched:
         answer: asyncio.Future[Fetched] = self._loop.create_future()
-
-        def done(fetched: Fetched | None, error: RefusedError | StoreError | None) -> None:
-            if answer.done():
-                return
-            if fetched is not None:
-                answer.set_result(fetched)
-            elif error is not None:
-                answer.set_exception(error)
-
-        fetch = self._delivery.fetch(wanted, done)
+        fetch = self._delivery.fetch(wanted, partial(settle, answer))
         try:
             return await answer
         finally:

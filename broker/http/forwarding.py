@@ -3,9 +3,7 @@
 The request goes on as it came, also its ``Authorization``, which the leader checks again. It
 knows not the client's address; who is allowed by that alone is told by the follower who leads. The
 field :data:`FORWARDED` keeps its receiver from passing the request on once more, so there are no
-loops. Without a known leader a request waits for one, for as long as an election takes, as one of
-the remoting port does (:mod:`broker.remoting.forwarder`). After that, all are refused at once until
-there is one.
+loops. Without a known leader a request waits for one (:mod:`broker.leader_wait`).
 """
 
 from __future__ import annotations
@@ -17,12 +15,11 @@ import aiohttp
 import orjson
 from aiohttp import hdrs, web
 
-from broker.change_notice import ChangeNotice
 from broker.config.client_security import client_security
 from broker.context import BrokerContext
-from broker.errors import NOT_HERE
 from broker.http.access import ACCOUNT
 from broker.http.errors import NOTHING_DONE, OUTCOME, UNKNOWN, json_response
+from broker.leader_wait import LeaderWait
 from broker.limits import FORWARDING, ForwardingLimits
 
 FORWARDED = "Dledger-Forwarded"
@@ -52,17 +49,11 @@ class HttpForwarder:
         self._leader_address = leader_address
         self._limits = limits
         self._tls = client_security(context.config.security).tls()
-        self._notice = ChangeNotice(context.loop)
+        self._leader_wait = LeaderWait(
+            context.loop, context.config.node, lambda: context.node.leadership, limits
+        )
+        self.leadership_changed = self._leader_wait.leadership_changed
         self._session: aiohttp.ClientSession | None = None
-        self._waiting = 0
-        self._gave_up = False
-        """No leader came in time. Until there is one, requests are refused at once."""
-
-    def leadership_changed(self) -> None:
-        """Requests that wait are tried again."""
-        if self._context.node.leadership.leader is not None:
-            self._gave_up = False
-        self._notice.changed()
 
     async def close(self, _app: web.Application) -> None:
         """Ends the connections. The outcome of what was passed on is unknown."""
@@ -81,35 +72,16 @@ class HttpForwarder:
         Raises what ``here`` raises, where the request may not be forwarded or no leader came in
         time.
         """
-        context = self._context
-        until = None
-        while True:
-            before = context.node.leadership
-            try:
-                return await here()
-            except NOT_HERE:
-                if FORWARDED in request.headers and before.leader != context.config.node:
-                    raise
-                address = self._leader_address()
-                if address is not None:
-                    answer = await self._ask(address, request, body)
-                    if answer is not None:
-                        if _was_allowed_by_address(request, answer.status):
-                            raise
-                        return answer
-                now = context.loop.time()
-                until = now + self._limits.wait_seconds if until is None else until
-                self._gave_up |= now >= until
-                if self._gave_up or self._waiting >= self._limits.waiting_max:
-                    raise
-            await self._wait(before, until - now)
 
-    async def _wait(self, before: object, seconds: float) -> None:
-        self._waiting += 1
-        try:
-            await self._notice.wait_until(lambda: self._context.node.leadership != before, seconds)
-        finally:
-            self._waiting -= 1
+        async def there(refusal: Exception) -> web.Response | None:
+            address = self._leader_address()
+            answer = None if address is None else await self._ask(address, request, body)
+            if answer is not None and _was_allowed_by_address(request, answer.status):
+                raise refusal
+            return answer
+
+        forwarded = FORWARDED in request.headers
+        return await self._leader_wait.here_or_there(here, there, forwarded=forwarded)
 
     async def _ask(
         self, address: str, request: web.Request, body: bytes | bytearray

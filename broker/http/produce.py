@@ -24,6 +24,7 @@ from broker.ingest.send_request import SendRequest
 from broker.limits import HttpLimits
 from broker.quotas.held_sends import HeldSends
 from broker.quotas.throttle import Caller, FindCaller
+from broker.scheduled.recall_handle import RecallHandle
 from dledger.errors import ProposeError
 from store.message.properties import encode_properties
 
@@ -42,6 +43,7 @@ class _Stored:
         self.done: asyncio.Future[tuple[StoredEarlier, int, int]] = loop.create_future()
         """Host and queue, offset, position."""
         self.queue_id = -1
+        self.recall_handle: RecallHandle | None = None
         self._host = host
 
     def stored(

@@ -9,6 +9,7 @@ from broker.group_commit.pending_batch import StoredEarlier
 from broker.ingest.send_request import Sender
 from broker.limits import QUOTAS
 from broker.quotas.throttle import Caller
+from broker.scheduled.recall_handle import RecallHandle
 from dledger.errors import ProposeError
 
 
@@ -35,6 +36,15 @@ class HeldAnswer:
     @queue_id.setter
     def queue_id(self, queue_id: int) -> None:
         self._waiter.queue_id = queue_id
+
+    @property
+    def recall_handle(self) -> RecallHandle | None:
+        """See :class:`~broker.ingest.send_request.Sender`."""
+        return self._waiter.recall_handle
+
+    @recall_handle.setter
+    def recall_handle(self, handle: RecallHandle | None) -> None:
+        self._waiter.recall_handle = handle
 
     def caller(self) -> Caller:
         """See :class:`~broker.ingest.send_request.Sender`."""

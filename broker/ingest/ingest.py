@@ -56,6 +56,7 @@ from broker.retry.retry_and_dead_letter import (
 )
 from broker.retry.send_back import SendBack
 from broker.scheduled.placement import Placement, scheduled_placement
+from broker.scheduled.recall_handle import handle_for
 from broker.scheduled.republisher import REPUBLISHED_TOPICS, check_republished_size
 from broker.scheduled.scheduled_message_service import ScheduledMessageService
 from broker.state.commands import Command
@@ -100,6 +101,7 @@ class Ingest:
         self._scheduled_messages = scheduled_messages
         self._wall_clock = wall_clock
         self._rng = rng
+        self._broker_name = config.group
         self._body_size_max = config.max_message_size
         self._message_builder = MessageBuilder(config.cluster)
         self._batch_message_builder = MessageBuilder(config.cluster, storable_in_batch)
@@ -274,6 +276,10 @@ class Ingest:
                 [QueueMessages(place.topic, place.queue_id, (message,), waiter)], commands
             )
         else:
+            if place.deliver_ms is not None and not request.topic.startswith(RETRY_PREFIX):
+                waiter.recall_handle = handle_for(
+                    request.topic, self._broker_name, place.deliver_ms, properties
+                )
             self._add(place, message, now_ms, waiter)
 
     def _half_message_placement(self, topic: str, queue_id: int, properties: bytes) -> Placement:

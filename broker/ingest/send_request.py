@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol
 
 from broker.group_commit.pending_batch import SendWaiter
 from broker.quotas.throttle import Caller
+from broker.scheduled.recall_handle import RecallHandle
 from broker.topics_and_groups import AUTO_CREATE_TOPIC
 
 
@@ -49,6 +50,9 @@ class Sender(SendWaiter, Protocol):
 
     queue_id: int
     """Set by ingest: the real queue of the message."""
+
+    recall_handle: RecallHandle | None
+    """Set by ingest for a message that waits for a time: by it the sender can take it back."""
 
     def caller(self) -> Caller:
         """Whose request it is. Asked only where there are quotas."""

@@ -181,6 +181,9 @@ class StateLimits:
     transactions_max: int = 65_536
     """Half messages are refused while so many transactions are open."""
 
+    recalled_max: int = 131_072
+    """Timed messages that are taken back and whose time has not come."""
+
     accounts_max: int = 1_000
     account_permissions_max: int = 1_000
     """Of one account for topics, and as many for groups."""

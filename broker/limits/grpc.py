@@ -15,6 +15,10 @@ class GrpcLimits:
     streams_max: int = 4_096
     """Telemetry streams: each client has one. Each takes some 50 KB."""
 
+    refused_streams_max: int = 256
+    """Refused streams that stay until their client has said its first word, which it would else
+    take for lost."""
+
     commands_max: int = 64
     """That wait for one client, which does not read its stream."""
 

@@ -1,7 +1,7 @@
 """Changes of accounts and of the global white list, on the leader.
 
 A change is a command that has the whole new definition, made of the one that is applied. So changes
-are made one after the other. Each seals the secret key anew, so that it is by the newest secret.
+are made one after the other. Each seals the secret key again, so that it is by the newest secret.
 The command is written only where all members of the group know it.
 
 A leader that finds no account at all writes that of its own ``admin.toml``, if it has one: so a

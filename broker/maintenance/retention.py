@@ -23,6 +23,7 @@ from broker.maintenance.retention_clock import RetentionClock
 from broker.state.commands import Expire
 from broker.state.state_machine import BrokerStateMachine
 from dledger.errors import ProposeError
+from dledger.periodic import Periodic
 from store.errors import DiskFullError, OutOfRangeError, StoreError
 from store.io.disk_watermarks import DiskLevel
 from store.log.retention_policy import (
@@ -72,27 +73,21 @@ class Retention:
         self._batcher = batcher
         self._settings = settings
         self._needs = needs
-        self._loop = loop
         self._clock = RetentionClock(wall_clock, loop.time)
         self._fail = fail
-        self._timer: asyncio.Handle | None = None
+        self._looks = Periodic(loop, CHECK_SECONDS, self._check)
 
     def start(self) -> None:
-        self._timer = self._loop.call_later(CHECK_SECONDS, self._check)
+        self._looks.start()
 
     def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._looks.stop()
 
     def check_soon(self) -> None:
         """Looks at once: the disk fills up."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = self._loop.call_soon(self._check)
+        self._looks.hurry()
 
     def _check(self) -> None:
-        self.start()
         self._clock.now_ms()
         if not self._batcher.serving:
             return

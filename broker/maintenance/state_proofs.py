@@ -20,6 +20,7 @@ from broker.state.commands import Proof
 from dledger.errors import InvariantError, ProposeError, SafetyProperty
 from dledger.node.node import Node
 from dledger.node.state_machine import Leadership
+from dledger.periodic import Periodic
 from dledger.wire.features import STATE_PROOF
 from dledger.wire.service_messages import StateReport
 from store.errors import DataFormatError
@@ -69,9 +70,8 @@ class StateProofs:
         self._node = node
         self._machine = machine
         self._batcher = batcher
-        self._loop = loop
         self._seconds = seconds
-        self._timer: asyncio.TimerHandle | None = None
+        self._rounds = Periodic(loop, seconds, self._look)
         self._own: dict[int, bytes] = {}
         self.point = -1
         """The last one; -1 for none since the start."""
@@ -85,9 +85,7 @@ class StateProofs:
 
     def stop(self) -> None:
         """Nothing is proved any more."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._rounds.stop()
 
     def restored(self, digests: bytes) -> None:
         """The state begins with that of the checkpoint."""
@@ -114,7 +112,6 @@ class StateProofs:
         Raises :class:`~dledger.errors.InvariantError` for a proof that cannot be read.
         """
         self._keep(index, digests)
-        self._node.features.used(STATE_PROOF, index)
         if proof.point >= 0:
             try:
                 verdict = judge(unpack_reports(proof.reports))
@@ -139,7 +136,7 @@ class StateProofs:
         self.stop()
         if leadership.serving:
             if self._seconds:
-                self._timer = self._loop.call_later(self._seconds, self._look)
+                self._rounds.start()
         elif leadership.leader is not None:
             self._report()
 
@@ -195,7 +192,6 @@ class StateProofs:
     # --- a leader
 
     def _look(self) -> None:
-        self._timer = self._loop.call_later(self._seconds, self._look)
         if self._staged or self._machine.changed_index <= self._written:
             return
         if len(self._node.core.configuration.members) < 2:  # nobody to agree with

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from struct import Struct
 
 from broker.delivery.message_reader import MessageReader, row_range
@@ -23,6 +24,8 @@ from broker.maintenance.retention_clock import RetentionClock
 from broker.state.commands import PutTopicRetention, Trim
 from broker.state.state_machine import STORE_TIMESTAMP_AT, BrokerStateMachine
 from dledger.errors import ProposeError
+from dledger.periodic import Periodic
+from dledger.settle import settle
 from store.errors import StoreError
 from store.index.consume_queue import ConsumeQueue
 from store.io.filesystem import Bytes
@@ -64,7 +67,7 @@ class TopicRetention:
         self._loop = loop
         self._wall_clock = wall_clock
         self._clock = RetentionClock(wall_clock, loop.time)
-        self._timer: asyncio.TimerHandle | None = None
+        self._looks = Periodic(loop, CHECK_SECONDS, self._check)
         self._look: asyncio.Task[None] | None = None
         self._oldest: dict[tuple[str, int], tuple[int, int]] = {}
         """By topic and queue id: the first offset, and when its message was stored, ms."""
@@ -97,18 +100,15 @@ class TopicRetention:
 
     def start(self) -> None:
         """Begins to look."""
-        self._timer = self._loop.call_later(CHECK_SECONDS, self._check)
+        self._looks.start()
 
     def stop(self) -> None:
         """Ends it."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._looks.stop()
         if self._look is not None:
             self._look.cancel()
 
     def _check(self) -> None:
-        self.start()
         self._clock.now_ms()
         self.look()
 
@@ -179,16 +179,8 @@ class TopicRetention:
             raise StoreError(f"the queue has no offset {offset} any more")
         position, size, _code = QUEUE_ROW.unpack(row)
         read: asyncio.Future[Sequence[Bytes]] = self._loop.create_future()
-
-        def loaded(parts: Sequence[Bytes], error: StoreError | None) -> None:
-            if read.done():
-                return
-            if error is None:
-                read.set_result(parts)
-            else:
-                read.set_exception(error)
-
-        self._reader.load([row_range(queue, queue_id, offset, position, size)], loaded)
+        ranges = [row_range(queue, queue_id, offset, position, size)]
+        self._reader.load(ranges, partial(settle, read))
         (record,) = await read
         (stored_ms,) = _STORE_TIME.unpack_from(record, STORE_TIMESTAMP_AT)
         return int(stored_ms)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from broker.metrics.topic_metrics import SAMPLE_SECONDS, TopicMetrics
+from dledger.periodic import Periodic
 from store.io.filesystem import Bytes
 from store.message.batch import QUEUE_ROW
 
@@ -67,19 +68,17 @@ class MessageRates:
         self._wall_clock = wall_clock
         self._samples = deque([self._sample()], maxlen=SPANS[-1] + 1)
         self._day = wall_clock() // DAY_MS
-        self._timer: asyncio.TimerHandle | None = None
+        self._samplings = Periodic(loop, SAMPLE_SECONDS, self._tick)
         self.topic_metrics = TopicMetrics(loop.time)
         self._got = self.topic_metrics.got
         self.today = DayStartCounts()
         self.yesterday = DayStartCounts()
 
     def start(self) -> None:
-        self._timer = self._loop.call_later(SAMPLE_SECONDS, self._tick)
+        self._samplings.start()
 
     def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._samplings.stop()
 
     def stored(self, topic: str, rows: Bytes) -> None:
         """A run of messages was committed; ``rows`` are those of its ConsumeQueue."""
@@ -114,7 +113,6 @@ class MessageRates:
         return " ".join(parts)
 
     def _tick(self) -> None:
-        self._timer = self._loop.call_later(SAMPLE_SECONDS, self._tick)
         self._samples.append(self._sample())
         self.topic_metrics.sample()
         day = self._wall_clock() // DAY_MS

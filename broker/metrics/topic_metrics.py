@@ -3,7 +3,7 @@
 A meter is added to once for each run of messages in an entry, each pull and each message sent back,
 never for a single message of a batch. It keeps sums of ten seconds, ten minutes and an hour, and
 only those in which something came, so a topic that rests costs nothing. Statistics are no part of
-the replicated state: they begin anew with the process, and with a new leader.
+the replicated state: they begin again with the process, and with a new leader.
 """
 
 from __future__ import annotations

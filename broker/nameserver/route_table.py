@@ -38,7 +38,7 @@ PERM_WRITE = 2
 
 
 class RegisterResult(NamedTuple):
-    """The answer to a follower; empty for the leader, or where there is none."""
+    """The answer to a follower; empty for the leader, or if there is none."""
 
     ha_address: str
     master_address: str

@@ -30,6 +30,7 @@ from broker.system.file_descriptor_limits import (
     connections_of_name_server,
     raise_file_limit,
 )
+from dledger.periodic import Periodic
 from dledger.wire.endpoint import address_host
 from store.quoting import FROM_OUTSIDE, shortened
 
@@ -86,7 +87,7 @@ class NameServer:
         """By their numbers, those over which a broker has registered."""
         self._refused: dict[Connection, str] = {}
         """Why a registration over them was refused last."""
-        self._scan_timer: asyncio.TimerHandle | None = None
+        self._scans = Periodic(loop, SCAN_SECONDS, self._scan)
         self.dispatch: Handler = dispatch_by_code(self._handlers())
         if access is not None:
             self.dispatch = guarded(self.dispatch, access, {}, without=READS)
@@ -104,11 +105,10 @@ class NameServer:
     async def start(self) -> None:
         """Listens. Raises ``OSError`` if the address cannot be used."""
         await self.server.start()
-        self._scan_timer = self._loop.call_later(SCAN_SECONDS, self._scan)
+        self._scans.start()
 
     async def stop(self) -> None:
-        if self._scan_timer is not None:
-            self._scan_timer.cancel()
+        self._scans.stop()
         await self.server.stop()
 
     def _handlers(self) -> dict[int, Handler]:
@@ -136,7 +136,6 @@ class NameServer:
         for address, channel in self.routes.expire():
             logger.warning("%s: dropped: silent for too long", address, extra=FROM_OUTSIDE)
             self._brokers[channel].abort(what="silent for too long")
-        self._scan_timer = self._loop.call_later(SCAN_SECONDS, self._scan)
 
     # Brokers
 

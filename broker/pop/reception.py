@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from struct import Struct
 from typing import NamedTuple
 
@@ -26,7 +27,7 @@ from broker.group_commit.pending_pop import PendingPopQueue
 from broker.limits import CONSUME
 from broker.state.pop_queues import PopDelivery, PopKey
 from broker.state.state_machine import BrokerStateMachine
-from store.errors import StoreError
+from dledger.settle import settle
 from store.io.filesystem import Bytes
 from store.message.batch import QUEUE_ROW
 from store.message.record import record_bounds
@@ -154,16 +155,7 @@ class ReceptionFinder:
         if not ranges:
             return ()
         loaded: asyncio.Future[Sequence[Bytes]] = self._loop.create_future()
-
-        def done(parts: Sequence[Bytes], error: StoreError | None) -> None:
-            if loaded.done():
-                return
-            if error is None:
-                loaded.set_result(parts)
-            else:
-                loaded.set_exception(error)
-
-        self._reader.load(ranges, done)
+        self._reader.load(ranges, partial(settle, loaded))
         return await loaded
 
     @staticmethod

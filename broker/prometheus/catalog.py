@@ -3,7 +3,8 @@
 Names with ``rocketmq_`` are those of RocketMQ 5.x, with its labels, where they mean the same here
 (source: ``BrokerMetricsConstant`` and ``DefaultStoreMetricsConstant`` of RocketMQ 5.3). Each sample
 also has the labels ``cluster``, ``node_type`` and ``node_id`` (the broker name), as RocketMQ's do,
-and ``node``. ``docs/metrics.md`` is made of this file: ``python -m broker.prometheus.reference``.
+and ``node``. ``docs/metrics.md`` is made of this file by
+``python -m tests.broker.prometheus.metrics_page``.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def message_readings(context: BrokerContext) -> Iterator[Reading]:
     waited = context.throttle.throttled_seconds
     yield Reading(catalog.QUOTA_THROTTLED, [(tuple(each), took) for each, took in waited.items()])
     if context.node.serving:
-        yield single(catalog.TIMING_MESSAGES, state.timer.waiting)
+        yield single(catalog.TIMING_MESSAGES, state.timed_waiting)
         yield single(catalog.HALF_MESSAGES, len(state.transactions))
 
 

@@ -34,11 +34,6 @@ FindCaller: TypeAlias = Callable[[], Caller]
 NOBODY = Caller()
 
 
-def nobody() -> Caller:
-    """The caller where nobody is known."""
-    return NOBODY
-
-
 class _Buckets(NamedTuple):
     """Of one entity: of messages and of bytes, in and out; None without a limit."""
 

@@ -42,7 +42,7 @@ class RemotingClient:
         on_lost: Callable[[str], None] | None = None,
         security: ClientSecurity = NO_SECURITY,
     ) -> None:
-        """Raises :class:`~broker.security.credentials.CredentialsError` where ``security`` names an
+        """Raises :class:`~broker.security.credentials.CredentialsError` if ``security`` names an
         authority that cannot be read."""
         self._sign = security.credentials.sign if security.credentials is not None else None
         self._tls = security.tls()

@@ -18,6 +18,7 @@ from broker.limits import CLIENTS
 from broker.remoting.pending_requests import Done
 from broker.remoting.protocol.codes import LanguageCode, RequestCode, ResponseCode
 from broker.remoting.protocol.errors import RequestError
+from dledger.periodic import Periodic
 from store.io.filesystem import Bytes
 
 EXPIRY_SECONDS = 120.0
@@ -126,7 +127,7 @@ class ConnectedClients:
     def __init__(self, loop: asyncio.AbstractEventLoop, notifies: Callable[[str], bool]) -> None:
         self._loop = loop
         self._notifies = notifies
-        self._timer: asyncio.TimerHandle | None = None
+        self._scans = Periodic(loop, SCAN_SECONDS, self._scan)
         self._connected: dict[ClientConnection, _Connected] = {}
         self._memberships = 0
         self._notified = 0
@@ -138,12 +139,10 @@ class ConnectedClients:
 
     def start(self) -> None:
         """Begins to look for clients that fell silent."""
-        self._timer = self._loop.call_later(SCAN_SECONDS, self._scan)
+        self._scans.start()
 
     def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._scans.stop()
 
     def check_room(
         self,
@@ -331,7 +330,6 @@ class ConnectedClients:
                 self._notify(group)
 
     def _scan(self) -> None:
-        self._timer = self._loop.call_later(SCAN_SECONDS, self._scan)
         silent_since = self._loop.time() - EXPIRY_SECONDS
         for group, known in list(self.producers.items()):
             for connection in _silent(known, silent_since):

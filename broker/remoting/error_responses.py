@@ -12,6 +12,8 @@ from broker.errors import (
     NOT_HERE,
     ForbiddenError,
     IllegalMessageError,
+    NothingToRecallError,
+    RecallHandleError,
     Refusal,
     StaleSubscriptionError,
     UnavailableError,
@@ -50,6 +52,8 @@ _CODES: tuple[tuple[type[Exception], ResponseCode], ...] = (
     (StaleSubscriptionError, ResponseCode.SUBSCRIPTION_NOT_LATEST),
     (UnknownGroupError, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
     (ExpressionError, ResponseCode.SUBSCRIPTION_PARSE_FAILED),
+    (RecallHandleError, ResponseCode.ILLEGAL_OPERATION),
+    (NothingToRecallError, ResponseCode.ILLEGAL_OPERATION),
 )
 """The first that fits counts; any other refusal is code 1."""
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TypeAlias
 
 from broker.limits import RemotingLimits
-from broker.remoting.pending_requests import Done, PendingRequests, settle
+from broker.remoting.pending_requests import Done, PendingRequests
 from broker.remoting.protocol.codes import FLAG_ONE_WAY, ResponseCode
 from broker.remoting.protocol.errors import CallError, ConnectionLostError, TooManyRequestsError
 from broker.remoting.protocol.fixed_headers import RequestTemplate, TemplateValues
@@ -19,6 +19,7 @@ from broker.remoting.protocol.frame import (
     encode_request,
     encode_response,
 )
+from dledger.settle import settle
 from store.quoting import FROM_OUTSIDE, shortened
 
 Bytes: TypeAlias = bytes | bytearray | memoryview

@@ -80,13 +80,3 @@ class PendingRequests:
             done(None, RequestTimeoutError(self._address, f"no answer to request {opaque} in time"))
         if self.waiting and self._timer is None:
             self._arm(min(deadline for _, deadline in self.waiting.values()))
-
-
-def settle(future: asyncio.Future[Frame], answer: Frame | None, failure: CallError | None) -> None:
-    """A :data:`Done` of a future, once it is bound to it."""
-    if future.done():  # its caller has given up on it
-        return
-    if failure is not None:
-        future.set_exception(failure)
-    elif answer is not None:
-        future.set_result(answer)

@@ -27,6 +27,7 @@ from broker.scheduled.republisher import republished_to_real_queue
 from broker.scheduled.system_properties import REAL_QUEUE_ID, REAL_TOPIC
 from broker.state.broker_state import BrokerState
 from broker.state.commands import Command
+from broker.state.recalled_messages import TimedKey
 from dledger.errors import ProposeError
 from store.errors import DerivedDamageError, EntryTooLargeError, StoreError
 from store.index.consume_queue import ConsumeQueue
@@ -158,6 +159,10 @@ class Dispatcher:
         """Whether a message that was due at ``own_ms``, before its row says, has to go now."""
         return False
 
+    def _is_recalled(self, key: TimedKey) -> bool:  # noqa: ARG002 - a subclass's
+        """Whether its producer has taken it back."""
+        return False
+
     def _look_soon(self) -> None:
         self._cancel()
         self._timer = self._loop.call_soon(self.look)
@@ -203,7 +208,8 @@ class Dispatcher:
         messages = []
         for each, data in zip(due, records, strict=True):
             record = decode_record(data)
-            self._check_time(each, record)
+            if self._is_recalled((self._checked_time(each, record), each.offset)):
+                continue
             message = republished_to_real_queue(
                 record, self._batcher.topic, _LEFT_OUT.get(record.topic, ())
             )
@@ -216,9 +222,9 @@ class Dispatcher:
                 messages.append(message)
         return messages
 
-    def _check_time(self, due: DueMessage, record: MessageRecord) -> None:
-        """Raises :class:`~store.errors.DerivedDamageError` where a message is not due as its row
-        says; one that only the row has held up goes now."""
+    def _checked_time(self, due: DueMessage, record: MessageRecord) -> int:
+        """When the message is due. Raises :class:`~store.errors.DerivedDamageError` where that is
+        not as its row says; one that only the row has held up goes now."""
         said_ms = due.deliver_ms
         own_ms = row_code(
             record.topic, record.queue_id, record.properties, record.store_timestamp, said_ms
@@ -228,6 +234,7 @@ class Dispatcher:
             if own_ms > said_ms or not self._overdue(due, own_ms):
                 raise wrong
             log.warning("a message that is due is late: %s", wrong)
+        return own_ms
 
     def _delivered(self, error: ProposeError | None) -> None:
         self._committing -= 1

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 
 from broker.delivery.message_reader import MessageReader, rows
+from broker.errors import Refusal
 from broker.group_commit.batcher import Batcher
 from broker.group_commit.pending_batch import SendWaiter
 from broker.scheduled.delay_level_dispatcher import DelayLevelDispatcher, first_undelivered_offset
@@ -15,6 +16,7 @@ from broker.scheduled.in_flight_timers import InFlightTimers
 from broker.scheduled.timer_dispatcher import TimerDispatcher, oldest_timer_position
 from broker.scheduled.timer_wheel import slot_of
 from broker.state.commands import Timer
+from broker.state.recalled_messages import TimedKey
 from broker.state.state_machine import BrokerStateMachine
 from dledger.node.state_machine import Leadership
 from store.errors import DerivedDamageError
@@ -38,6 +40,8 @@ class ScheduledMessageService:
         self._within = DispatcherContext(machine, reader, batcher, loop, fail)
         self.in_flight = InFlightTimers()
         """Timed messages on their way into the log."""
+        self.recalling: dict[TimedKey, list[Callable[[Refusal | None], None]]] = {}
+        """Timed messages that a command in progress takes back, and who waits for that."""
         self.in_flight.on_settled = self._settled
         self._term: int | None = None
         """In which this node serves."""
@@ -56,7 +60,7 @@ class ScheduledMessageService:
         self._levels = [
             DelayLevelDispatcher(level, self._within) for level in range(1, LEVEL_MAX + 1)
         ]
-        self._timers = TimerDispatcher(self._within, self.in_flight)
+        self._timers = TimerDispatcher(self._within, self.in_flight, self.recalling)
         for each in (*self._levels, self._timers):
             each.arrived()
 
@@ -75,6 +79,10 @@ class ScheduledMessageService:
         """The time up to which messages are due; also what this leader's clock, or its mark, says
         to be past."""
         return max(self._within.batcher.now_ms(), self._within.machine.state.timer.deliver_ms)
+
+    def is_over(self, key: TimedKey) -> bool:
+        """Whether a timed message is delivered, is on its way, or is passed over for good."""
+        return self._timers is None or key <= self._timers.mark
 
     def tracked(self, deliver_ms: int, now_ms: int, waiter: SendWaiter) -> SendWaiter:
         """The waiter for a timed message, instead of ``waiter``.

@@ -9,7 +9,7 @@ delivery passes the time of a message in flight (:mod:`broker.scheduled.in_fligh
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from functools import partial
 from heapq import heappop, heappush
 from typing import NamedTuple
@@ -32,6 +32,7 @@ from broker.scheduled.timer_wheel import (
 )
 from broker.state.broker_state import TimerProgress
 from broker.state.commands import Timer
+from broker.state.recalled_messages import TimedKey
 from store.index.consume_queue import ConsumeQueue
 from store.message.scheduled_topics import TIMER_TOPIC
 
@@ -58,9 +59,16 @@ class TimerDispatcher(Dispatcher):
 
     what = "timed messages"
 
-    def __init__(self, within: DispatcherContext, in_flight: InFlightTimers) -> None:
+    def __init__(
+        self,
+        within: DispatcherContext,
+        in_flight: InFlightTimers,
+        recalling: Container[TimedKey],
+    ) -> None:
+        """``recalling``: messages that a command in progress takes back."""
         super().__init__(within)
         self._in_flight = in_flight
+        self._recalling = recalling
         self._began = _key(self._machine.state.timer)
         """No earlier leader delivered messages behind it."""
         self._restart_from_applied()
@@ -76,7 +84,12 @@ class TimerDispatcher(Dispatcher):
         self._seconds: list[int] = []
         """A heap of their keys."""
 
-    def _advance_past(self, mark: tuple[int, int]) -> None:
+    @property
+    def mark(self) -> TimedKey:
+        """Messages up to this one are delivered, or on their way."""
+        return self._mark
+
+    def _advance_past(self, mark: TimedKey) -> None:
         self._mark = mark
 
     def _find(self) -> None:
@@ -119,6 +132,9 @@ class TimerDispatcher(Dispatcher):
                 self._add(_Timed(deliver_ms, offset, position, size))
         self._next_offset = offset + 1 if data else first
         return self._next_offset >= queue.end_offset
+
+    def _is_recalled(self, key: TimedKey) -> bool:
+        return key in self._recalling or key in self._machine.state.recalled
 
     def _overdue(self, due: DueMessage, own_ms: int) -> bool:
         return (own_ms, due.offset) > self._began
@@ -175,7 +191,7 @@ class TimerDispatcher(Dispatcher):
             del self._buckets[heappop(self._seconds)]
 
 
-def _key(of: _Timed | TimerProgress) -> tuple[int, int]:
+def _key(of: _Timed | TimerProgress) -> TimedKey:
     return of.deliver_ms, of.offset
 
 

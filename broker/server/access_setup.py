@@ -17,7 +17,7 @@ from dledger.node.member_features import MemberFeatures
 def make_access_control(
     config: NodeConfig, environment: Environment, machine: BrokerStateMachine
 ) -> AccessControl | None:
-    """None where it is off."""
+    """None if it is off."""
     secrets = environment.secrets
     if secrets is None or config.security.access_control == OFF:
         return None

@@ -28,10 +28,10 @@ from broker.metrics.broker_metrics import BrokerMetrics, MessageRates
 from broker.pop.pop import Pop
 from broker.quotas.throttle import Throttle
 from broker.remoting.access_guard import guarded
+from broker.remoting.clients_at_other_members import ClientsAtOtherMembers
 from broker.remoting.connected_clients import ConnectedClients
 from broker.remoting.connection import Handler
 from broker.remoting.dispatch import dispatch_by_code
-from broker.remoting.elsewhere_clients import ElsewhereClients
 from broker.remoting.forwarder import Forwarder
 from broker.remoting.processors.processor_table import (
     SERVED_WHEN_STATE_DIVERGED,
@@ -41,12 +41,13 @@ from broker.remoting.processors.processor_table import (
 from broker.remoting.processors.request_access import ALWAYS_ENFORCED, BROKER_ACCESS
 from broker.remoting.protocol.addresses import host_bytes
 from broker.remoting.protocol.codes import RequestCode
+from broker.scheduled.recalls import Recalls
 from broker.scheduled.scheduled_message_service import ScheduledMessageService
 from broker.server.access_setup import make_access_control, make_account_changes, server_security
 from broker.server.announcements import Announcements
 from broker.server.draining import Draining
 from broker.server.environment import BrokerLimits, Environment
-from broker.server.quota_doors import QuotaDoors
+from broker.server.quota_setup import QuotaDoors
 from broker.server.raft_settings import raft_config
 from broker.server.retention_setup import make_retention, make_topic_retention
 from broker.state.commands import Proof
@@ -57,7 +58,7 @@ from broker.topics_and_groups import system_topics
 from broker.transactions.coordinator import CheckPolicy, TransactionCoordinator
 from dledger.node.node import Node
 from dledger.node.state_machine import Leadership
-from dledger.wire.features import ACCESS_CONTROL, POP, TOPIC_RETENTION
+from dledger.wire.features import POP, RECALL
 from store.errors import DamagedError
 from store.index.queue_tails import amend_tails
 from store.index_rebuild import rebuild_derived, request_rebuild
@@ -181,7 +182,7 @@ class Broker(StateMachineListener):
             waiting_since=WaitingSince(loop, lookup, environment.wall_clock),
             pop=pop,
             clients=clients,
-            elsewhere=ElsewhereClients(
+            elsewhere=ClientsAtOtherMembers(
                 loop,
                 clients,
                 lambda: peer_addresses(config, node.core.configuration),
@@ -191,6 +192,14 @@ class Broker(StateMachineListener):
             stats=stats,
             rates=rates,
             scheduled_messages=scheduled_messages,
+            recalls=Recalls(
+                machine=machine,
+                batcher=batcher,
+                lookup=lookup,
+                scheduled_messages=scheduled_messages,
+                known_by_all=partial(node.features.known_by_all, RECALL),
+                broker_name=config.group,
+            ),
             transactions=TransactionCoordinator(
                 machine=machine,
                 lookup=lookup,
@@ -340,14 +349,8 @@ class Broker(StateMachineListener):
     def proof_applied(self, index: int, proof: Proof, digests: bytes) -> None:
         self.context.proofs.applied(index, proof, digests)
 
-    def access_changed(self, index: int) -> None:
-        self.context.node.features.used(ACCESS_CONTROL, index)
-
-    def pop_changed(self, index: int) -> None:
-        self.context.node.features.used(POP, index)
-
-    def topic_retention_used(self, index: int) -> None:
-        self.context.node.features.used(TOPIC_RETENTION, index)
+    def feature_used(self, feature: str, index: int) -> None:
+        self.context.node.features.used(feature, index)
 
     def topics_changed(self) -> None:
         self.announcements.refresh()

@@ -7,6 +7,7 @@ assembly.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any, Generic, TypeVar
 
@@ -104,17 +105,24 @@ class BrokerServer(Generic[B]):
 
     async def drain(self) -> None:
         """Lets another member lead, and forwards to it until the clients have moved: for
-        ``drain_seconds`` at most, and not at all where no client can still send here."""
-        broker, remoting = self.broker, self._remoting
-        seconds = broker.context.config.drain_seconds
-        if not await broker.draining.hand_over(seconds):
+        ``drain_seconds`` at most, and not at all where no client can still send here.
+
+        Clients of RocketMQ 4 send to a leader alone, those of RocketMQ 5 to any node.
+        """
+        broker, remoting, grpc = self.broker, self._remoting, self._grpc
+        draining, seconds = broker.draining, broker.context.config.drain_seconds
+        has_clients: list[Callable[[], bool]] = []
+        if await draining.hand_over(seconds):
+            has_clients.append(lambda: broker.forwarder.has_clients(remoting.connections))
+        if grpc is not None and draining.leads_elsewhere():
+            grpc.leave(draining.clients_changed)
+            has_clients.append(grpc.has_clients)
+        if not any(each() for each in has_clients):
             return
         broker.announcements.on_changed = lambda: None
         await self._registrar.stop()
-        remoting.on_closed = broker.draining.clients_changed
-        await broker.draining.wait_for_clients(
-            lambda: broker.forwarder.has_clients(remoting.connections), seconds
-        )
+        remoting.on_closed = draining.clients_changed
+        await draining.wait_for_clients(has_clients, seconds)
 
     async def stop(self) -> None:
         """Unregisters at the NameServers, refuses waiting requests, and saves what is in memory."""

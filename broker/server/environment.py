@@ -31,7 +31,8 @@ LeaderAddress: TypeAlias = Callable[[], str | None]
 
 class Wire(Protocol):
     """One more port to clients. ``handlers`` are those for other brokers, by request code of the
-    remoting port. ``refusals`` counts by reason."""
+    remoting port. ``refusals`` counts by reason. ``leave`` sends clients to the other nodes, and
+    tells whenever one has gone; ``has_clients`` then: some have not."""
 
     @property
     def handlers(self) -> Mapping[int, Handler]: ...
@@ -41,6 +42,11 @@ class Wire(Protocol):
 
     @property
     def leadership_changed(self) -> Callable[[], None]: ...
+
+    @property
+    def leave(self) -> Callable[[Callable[[], None]], None]: ...
+
+    def has_clients(self) -> bool: ...
 
     def connections(self) -> int: ...
 

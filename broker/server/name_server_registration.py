@@ -135,14 +135,10 @@ class Registrar:
         nameservers: Sequence[str],
         announce: Callable[[], Announcement],
         *,
-        interval_seconds: float = INTERVAL_SECONDS,
-        retry_seconds: float = RETRY_SECONDS,
         security: ClientSecurity = NO_SECURITY,
     ) -> None:
         self._loop = loop
         self._announce = announce
-        self._interval_seconds = interval_seconds
-        self._retry_seconds = retry_seconds
         self._client = RemotingClient(loop, on_lost=self._connection_lost, security=security)
         self._round: asyncio.TimerHandle | None = None
         self._look: asyncio.Handle | None = None
@@ -205,7 +201,7 @@ class Registrar:
     def _register_everywhere(self, announcement: Announcement) -> None:
         if self._round is not None:
             self._round.cancel()
-        self._round = self._loop.call_later(self._interval_seconds, self._round_is_due)
+        self._round = self._loop.call_later(INTERVAL_SECONDS, self._round_is_due)
         self._announced = announcement.significant_fields()
         self._register(announcement, list(self.states))
 
@@ -264,7 +260,7 @@ class Registrar:
     def _retry_soon(self, nameserver: str) -> None:
         if nameserver not in self._retries:
             self._retries[nameserver] = self._loop.call_later(
-                self._retry_seconds, self._retry, nameserver
+                RETRY_SECONDS, self._retry, nameserver
             )
 
     def _note(self, nameserver: str, state: str, level: int = logging.INFO) -> None:

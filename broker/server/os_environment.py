@@ -66,7 +66,7 @@ def os_environment(
 ) -> Environment:
     """Of the running loop. ``peers_max`` bounds the connections on the peers' port.
 
-    Raises :class:`~broker.config.setting_checks.ConfigError` where the cluster's secret or the
+    Raises :class:`~broker.config.setting_checks.ConfigError` if the cluster's secret or the
     certificate cannot be used.
     """
     secrets, tls = read_secrets(config.security), read_port_tls(config.security, config.name)
@@ -112,9 +112,9 @@ def os_environment(
 def _grpc(
     config: NodeConfig,
 ) -> Callable[[BrokerContext, LeaderAddress, ClientSecurity], Wire] | None:
-    """What makes the gRPC port; None where the node has none.
+    """What makes the gRPC port; None if the node has none.
 
-    Raises :class:`~broker.config.setting_checks.ConfigError` where its certificate cannot be used.
+    Raises :class:`~broker.config.setting_checks.ConfigError` if its certificate cannot be used.
     """
     endpoint = config.listening.grpc
     if endpoint is None:

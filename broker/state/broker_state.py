@@ -31,19 +31,23 @@ from broker.state.commands import (
     PutSetting,
     PutTopic,
     PutTopicRetention,
+    Recall,
     Schedule,
     Timer,
 )
 from broker.state.deduplication_window import RecentRequests
 from broker.state.open_transactions import OpenTransaction
 from broker.state.pop_queues import PopQueue, PopQueues, unpack_runs, unpack_waiting
+from broker.state.recalled_messages import RecalledMessages
 from broker.topics_and_groups import AUTO_CREATE_TEMPLATE, SYSTEM_TOPICS, GroupConfig, TopicConfig
 from dledger.errors import InvariantError, SafetyProperty
 
 STATE_VERSION = 2
 STATE_VERSION_WITHOUT_PARTS = 1
 
-_PARTS = frozenset(("access", "pop", "requests", "schedule", "settings", "timer", "transactions"))
+_PARTS = frozenset(
+    ("access", "pop", "recalled", "requests", "schedule", "settings", "timer", "transactions")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,7 @@ class BrokerState:
     schedule: dict[int, int] = field(default_factory=dict)
     """By delay level: the offset up to which its messages are delivered."""
     timer: TimerProgress = TimerProgress()
+    recalled: RecalledMessages = field(default_factory=RecalledMessages)
     requests: RecentRequests = field(default_factory=RecentRequests)
     transactions: dict[int, OpenTransaction] = field(default_factory=dict)
     """Those that are open, by the offset of the half message, in that order."""
@@ -136,6 +141,11 @@ class BrokerState:
         queues = self.offsets.get((group, topic))
         return None if queues is None else queues.get(queue_id)
 
+    @property
+    def timed_waiting(self) -> int:
+        """How many messages wait for a time of their own, without those that were taken back."""
+        return max(self.timer.waiting - len(self.recalled), 0)
+
     def apply(self, command: Command) -> None:
         """Carries out a committed command, as far as it concerns the state."""
         match command:
@@ -172,11 +182,10 @@ class BrokerState:
                     self.access.pop(name, None)
             case Schedule(level, offset):
                 self.schedule[level] = offset
-            case Timer(deliver_ms, offset, messages):
-                self.timer = TimerProgress(
-                    deliver_ms, offset, max(self.timer.waiting - messages, 0)
-                )
-
+            case Timer():
+                self._deliver_timed(command)
+            case Recall():
+                self._recall(command)
             case EndTransaction(offset, position):
                 if self._is_open(offset, position):
                     del self.transactions[offset]
@@ -187,12 +196,25 @@ class BrokerState:
                         checks=opened.checks + 1, checked_ms=now_ms
                     )
             case Expire(position):
-                # Only a nearly full disk drops open transactions with the rest.
-                while self.transactions:
-                    offset, first = next(iter(self.transactions.items()))
-                    if first.position >= position:
-                        break
-                    del self.transactions[offset]
+                self._drop_transactions(position)
+
+    def _drop_transactions(self, position: int) -> None:
+        """Only a nearly full disk drops open transactions with the rest."""
+        while self.transactions:
+            offset, first = next(iter(self.transactions.items()))
+            if first.position >= position:
+                break
+            del self.transactions[offset]
+
+    def _deliver_timed(self, command: Timer) -> None:
+        waiting = max(self.timer.waiting - command.messages, 0)
+        self.timer = TimerProgress(command.deliver_ms, command.offset, waiting)
+        self.recalled.forget_until((command.deliver_ms, command.offset))
+
+    def _recall(self, command: Recall) -> None:
+        key = command.deliver_ms, command.offset
+        if key > (self.timer.deliver_ms, self.timer.offset):  # else it has been delivered
+            self.recalled.add(key)
 
     def _put_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         queues = self.offsets.setdefault((group, topic), {})
@@ -273,6 +295,8 @@ class BrokerState:
             parts["access"] = sorted(self.access.items())
         if self.pop:
             parts["pop"] = self.pop.as_rows()
+        if self.recalled:
+            parts["recalled"] = self.recalled.keys
         if self.requests.data:
             parts["requests"] = bytes(self.requests.data)
         if self.schedule:
@@ -317,6 +341,9 @@ class BrokerState:
                 },
                 access=dict(parts.get("access", ())),
                 pop=PopQueues.from_rows(parts.get("pop", (0, []))),
+                recalled=RecalledMessages(
+                    [(at, offset) for at, offset in parts.get("recalled", ())]
+                ),
                 requests=RecentRequests(bytearray(parts.get("requests", b""))),
                 schedule=dict(parts.get("schedule", ())),
                 settings=dict(parts.get("settings", ())),

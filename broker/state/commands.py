@@ -14,6 +14,7 @@ array is a name followed by the fields of the class below, in order::
     ["expire", position]
     ["schedule", delay level, offset]
     ["timer", deliver time ms, offset, messages]
+    ["recall", deliver time ms, offset]
     ["end-transaction", offset, position]
     ["check-transaction", offset, position, timestamp ms]
     ["setting", name, value]
@@ -30,9 +31,9 @@ array is a name followed by the fields of the class below, in order::
 The leader takes timestamps once: replicas that apply a command never look at a clock. For ``proof``
 see :mod:`broker.maintenance.state_proofs`, for ``access`` :mod:`broker.security.accounts`, for
 ``topic-retention`` and ``trim`` :mod:`broker.maintenance.topic_retention`, for those of POP
-:mod:`broker.state.pop_queues`; ``runs`` are ascending offsets, as the first i64 and the count u32
-of each run. All these are written only if all members know them
-(:mod:`dledger.wire.features`), and so is every later command.
+:mod:`broker.state.pop_queues`, for ``recall`` :mod:`broker.state.recalled_messages`; ``runs`` are
+ascending offsets, as the first i64 and the count u32 of each run. All these are written only if
+all members know them (:mod:`broker.state.command_features`), and so is every later command.
 A name or a shape that this version does not know is a broken invariant and not a bad request.
 Everybody must apply what a majority has committed, or the node has to stop.
 """
@@ -174,6 +175,13 @@ class Timer(NamedTuple):
     messages: int
 
 
+class Recall(NamedTuple):
+    """The timed message of this deliver time and offset is taken back: it is passed over."""
+
+    deliver_ms: int
+    offset: int
+
+
 class EndTransaction(NamedTuple):
     """The transaction of the half message there is over. Its message is in the same entry if it was
     committed; without one it was rolled back."""
@@ -293,6 +301,7 @@ Command: TypeAlias = (
     | Expire
     | Schedule
     | Timer
+    | Recall
     | EndTransaction
     | CheckTransaction
     | PutSetting
@@ -313,6 +322,7 @@ _CLASSES: dict[str, type[Command]] = {
     "expire": Expire,
     "schedule": Schedule,
     "timer": Timer,
+    "recall": Recall,
     "end-transaction": EndTransaction,
     "check-transaction": CheckTransaction,
     "setting": PutSetting,

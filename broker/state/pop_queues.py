@@ -35,7 +35,7 @@ class PopDelivery(NamedTuple):
     nonce: int
     """Of the last reception: with ``visible_ms`` it names the delivery."""
     group_hash: int = 0
-    """Of its message group; 0 where that is not known."""
+    """Of its message group; 0 if that is not known."""
 
 
 @dataclass(slots=True)

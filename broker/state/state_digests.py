@@ -29,9 +29,12 @@ from broker.state.commands import (
     PutGroup,
     PutTopic,
     PutTopicRetention,
+    Recall,
+    Timer,
     Trim,
 )
 from broker.state.pop_queues import PopKey, unpack_runs, unpack_waiting
+from broker.state.recalled_messages import TimedKey
 from broker.topics_and_groups import TopicConfig
 from store.index.consume_queues import ConsumeQueues
 from store.state.state_digests import (
@@ -117,6 +120,7 @@ class StateDigests:
         self._groups = DigestTable(self._group, lambda: machine.state.groups)
         self._offsets = DigestTable(self._offset, self._offset_keys)
         self._pop = DigestTable(self._pop_item, self._pop_keys)
+        self._recalled = DigestTable(self._recalled_item, lambda: machine.state.recalled)
         self.queues = DigestTable(self._queue, self._queue_keys)
         self.transactions = DigestTable(self._transaction, lambda: machine.state.transactions)
         self.segments = DigestTable(self._segment, lambda: machine.segment_times)
@@ -158,6 +162,11 @@ class StateDigests:
                     if group == name:
                         for queue_id in queues:
                             self._offsets.dirty[group, topic, queue_id] = None
+            case Recall(deliver_ms, offset):
+                self._recalled.dirty[deliver_ms, offset] = None
+            case Timer(deliver_ms, offset, _):
+                passed = self._machine.state.recalled.until((deliver_ms, offset))
+                self._recalled.dirty.update(dict.fromkeys(passed))
             case EndTransaction(offset) | CheckTransaction(offset):
                 self.transactions.dirty[offset] = None
             case Expire():
@@ -199,7 +208,7 @@ class StateDigests:
             self._offsets.total() + self._pop.total() + sum_of(pop_times),
             self.queues.total(),
             self.transactions.total(),
-            sum_of(waiting),
+            sum_of(waiting) + self._recalled.total(),
             sum_of([requests_item(requests)] if requests else []),
             sum_of((*state.settings.items(), *state.access.items())),
             self.segments.total() + item_digest(log),
@@ -213,6 +222,7 @@ class StateDigests:
             self._groups,
             self._offsets,
             self._pop,
+            self._recalled,
             self.queues,
             self.transactions,
             self.segments,
@@ -254,6 +264,9 @@ class StateDigests:
             yield (*key, _CURSOR)
             for offset in queue.deliveries:
                 yield (*key, offset)
+
+    def _recalled_item(self, key: TimedKey) -> object:
+        return (*key, "recalled") if key in self._machine.state.recalled else None
 
     def _queue(self, key: tuple[str, int]) -> object:
         queue = self._queues.get(*key)

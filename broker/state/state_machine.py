@@ -13,13 +13,12 @@ from struct import Struct
 from typing import ClassVar, TypeAlias
 
 from broker.state.broker_state import BrokerState
+from broker.state.command_features import FEATURE_OF
 from broker.state.commands import (
     Command,
     DeleteTopic,
     Expire,
-    PopCommand,
     Proof,
-    PutAccess,
     PutSetting,
     PutTopic,
     PutTopicRetention,
@@ -295,8 +294,11 @@ class BrokerStateMachine:
         self, commands: Sequence[Command], entry: Entry, expired: Iterator[QueueFirsts]
     ) -> Proof | None:
         """Returns the last proof among them. ``expired``: for each expiry, where queues begin."""
-        topics_changed = pop_changed = False
+        topics_changed = False
         proof: Proof | None = None
+        for feature in {FEATURE_OF.get(type(command)) for command in commands}:
+            if feature is not None:
+                self.listener.feature_used(feature, entry.index)
         for command in commands:
             if isinstance(command, StoreRequests):
                 self.state.requests.add(entry.position, command.keys)
@@ -304,7 +306,6 @@ class BrokerStateMachine:
             if isinstance(command, Proof):
                 proof = command
                 continue
-            pop_changed |= isinstance(command, PopCommand)
             self.digests.mark_dirty(command)
             match command:
                 case DeleteTopic():
@@ -314,17 +315,11 @@ class BrokerStateMachine:
                     topics_changed = True
                 case Trim():
                     self._trim(command)
-                case PutAccess():
-                    self.listener.access_changed(entry.index)
                 case Expire():
                     self._expire(command.position, next(expired))
             self.state.apply(command)
             if isinstance(command, PutSetting):
                 self.listener.setting_changed(command.name)
-            elif isinstance(command, PutTopicRetention | Trim):
-                self.listener.topic_retention_used(entry.index)
-        if pop_changed:
-            self.listener.pop_changed(entry.index)
         if topics_changed:
             self.listener.topics_changed()
         return proof

@@ -33,14 +33,8 @@ class StateMachineListener:
     def proof_applied(self, index: int, proof: Proof, digests: bytes) -> None:
         """The entry of that index holds the command; ``digests`` are of the state after it."""
 
-    def access_changed(self, index: int) -> None:
-        """The entry of that index changes an account, or the white list."""
-
-    def pop_changed(self, index: int) -> None:
-        """The entry of that index has commands of POP."""
-
-    def topic_retention_used(self, index: int) -> None:
-        """The entry of that index has commands of the retention of topics."""
+    def feature_used(self, feature: str, index: int) -> None:
+        """The entry of that index has a command that needs this feature."""
 
     def leadership_changed(self, leadership: Leadership) -> None:
         """The leader changed, or this node may now serve as leader or no longer."""

@@ -36,14 +36,14 @@ class StderrFile:
 
     @property
     def size(self) -> int:
-        """Bytes. Raises ``OSError`` where there is no stderr any more."""
+        """Bytes. Raises ``OSError`` if there is no stderr any more."""
         return os.fstat(_STDERR).st_size
 
     def rotate(self, files: int) -> None:
         """Begins a new file; ``files`` are kept, this included. Nothing is done where somebody has
         moved the file away, who is to have it reopened.
 
-        Raises ``OSError`` where a file cannot be renamed or made.
+        Raises ``OSError`` if a file cannot be renamed or made.
         """
         if not self._is_current():
             return
@@ -58,7 +58,7 @@ class StderrFile:
     def reopen(self) -> None:
         """Goes on in the file that has the name now, which is made if it is not there.
 
-        Raises ``OSError`` where it cannot be opened; stderr stays as it is then.
+        Raises ``OSError`` if it cannot be opened; stderr stays as it is then.
         """
         found = os.fstat(_STDERR)
         both = os.path.samestat(found, os.fstat(_STDOUT))

@@ -14,6 +14,7 @@ from broker.group_commit.pending_batch import StoredEarlier
 from broker.ingest.ingest import Ingest
 from broker.ingest.send_request import Sender, SendRequest
 from broker.quotas.throttle import Caller
+from broker.scheduled.recall_handle import RecallHandle
 from broker.tracing.message_tracer import MessageTracer, fail
 from dledger.errors import ProposeError
 from store.errors import StoreError
@@ -73,6 +74,15 @@ class TracedSender:
     def queue_id(self, queue_id: int) -> None:
         self._waiter.queue_id = queue_id
         self._send.set_attribute("messaging.destination.partition.id", str(queue_id))
+
+    @property
+    def recall_handle(self) -> RecallHandle | None:
+        """See :class:`~broker.ingest.send_request.Sender`."""
+        return self._waiter.recall_handle
+
+    @recall_handle.setter
+    def recall_handle(self, handle: RecallHandle | None) -> None:
+        self._waiter.recall_handle = handle
 
     def caller(self) -> Caller:
         """See :class:`~broker.ingest.send_request.Sender`."""

@@ -1,8 +1,8 @@
-"""What is committed is applied to the state machine: each entry once and in order.
+"""Applies committed entries to the state machine, each once and in order.
 
-A damaged entry stops nothing but this: it is suspected to the scrub, which fetches it from a peer,
-and tried again. Whatever else cannot be applied ends the node, because to go on would be to serve
-another state.
+A damaged entry stops only this part: the scrub is told, fetches the entry from a peer, and it is
+tried again. Any other entry that cannot be applied ends the node: going on would serve another
+state.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ log = logging.getLogger(__name__)
 APPLY_BYTES_MAX = 4 << 20
 APPLY_RETRY_SECONDS = 0.3
 REPAIR_SECONDS = 10.0
-"""Peers repair what they have within seconds. What they have expired they repair never."""
+"""Seconds. Peers that have the entry give it sooner. An entry that they have expired never
+comes."""
 
 
 class Applier:
@@ -65,7 +66,7 @@ class Applier:
         self.applied_index = -1 if checkpoint is None else checkpoint.index
         """The last entry that is applied."""
         self.apply_seconds = Histogram()
-        """What the state machine took over an entry."""
+        """How long the state machine took for an entry."""
         self._clock = clock
         self._core = core
         self._store = store
@@ -87,12 +88,11 @@ class Applier:
         self._due = False
 
     def apply_after(self, ready: Ready) -> None:
-        """Applies what is committed, in the order that an event with this Ready asks for.
-
-        A leader's clients wait for this, also those of a leader that this event deposes: it gives
-        up what is not applied then. On other members it must not hold up what the event sends,
-        which leaves at the end of the turn, nor a log thread that would wait for the
-        interpreter: the end of a write is an event again, and so is every heartbeat meanwhile.
+        """Applies what is committed after an event with this Ready, now or a little later. A leader
+        applies at once: its clients wait. So does a leader that this event deposes, because it
+        drops what is not applied by then. Other members apply later. Else this would delay what the
+        event sends, which leaves at the end of the turn, and the log thread, which would wait for
+        the interpreter. The end of a write is the next event, and so is each heartbeat.
         """
         if (
             ready is NOTHING
@@ -135,8 +135,8 @@ class Applier:
             self._try_later()
             return False
         except (InvariantError, StoreError, OSError) as error:
-            # Not applied, or only in part. An OSError must not get into the transport, which would
-            # take it for one of its sockets.
+            # It is not applied, or only in part. An OSError must not reach the transport, which
+            # would take it for an error of a socket.
             self._lifecycle.fail(error)
             return False
         self._waits_since = None

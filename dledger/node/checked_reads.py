@@ -1,8 +1,8 @@
-"""Bytes of applied entries for those who read messages, and nothing that the disk has damaged.
+"""Reads the bytes of applied entries for consumers, and never gives out damaged ones.
 
-A record has a checksum of its body alone. That of its entry covers all of it, so whole entries are
-read, checked, and kept for a while: who reads on finds what comes next. What rotted is suspected to
-the scrub, which fetches it from a peer; whoever wanted it has to ask again, or ask another member.
+The checksum of a record covers its body only. The checksum of its entry covers all of it. So whole
+entries are read, checked, and kept for a while for a consumer that reads on. The scrub is told of a
+damaged entry and fetches it from a peer. The reader must ask again, or ask another member.
 """
 
 from __future__ import annotations
@@ -27,17 +27,18 @@ from store.replica import ReplicaStore
 log = logging.getLogger(__name__)
 
 RANGE_BYTES = 512 << 10
-"""How much is read at once for those who read on; for others, one entry."""
+"""Bytes that are read at once for a reader that reads on; for others it is one entry."""
 
 CACHED_BYTES = 16 << 20
 CACHED_RANGES = 64
 
 COPIED_BELOW = 1 / 8
-"""A smaller share of a run is copied: who holds a view holds the whole run in memory, and who reads
-here and there holds many. So no answer takes more than eight times the memory of its own bytes."""
+"""If a reader wants less than this share of a run, it gets a copy. A view keeps the whole run in
+memory, and random reads would keep many. So an answer takes at most eight times the memory of its
+own bytes."""
 
 JOB_BYTES = 4 << 20
-"""Once so much has been read, others who wait for the thread have a turn."""
+"""After so many bytes, other jobs of the thread have their turn."""
 
 Done: TypeAlias = Callable[[Sequence[Bytes] | None, BaseException | None], None]
 
@@ -63,13 +64,13 @@ class CheckedReads:
         self._reads = reads
         self._lock = threading.Lock()
         self._runs: list[EntryRange] = []
-        """Those used last come first."""
+        """The runs used last come first."""
         self._bytes = 0
         self._loaded = 0
-        """Bytes of entries read so far; the thread's for reads."""
+        """Bytes of entries read so far. Used by the thread for reads."""
 
     def at_hand(self, position: int, size: int) -> Bytes | None:
-        """These bytes of one entry, if they need not be read."""
+        """These bytes of one entry, if they are in memory."""
         if position < self._store.first_position:
             return None
         with self._lock:
@@ -84,10 +85,10 @@ class CheckedReads:
     def read(self, ranges: Sequence[tuple[int, int]], done: Done) -> None:
         """Reads bytes, each position and size within one entry.
 
-        ``done`` is told them, or of a :class:`~store.errors.StoreError`: ``MisplacedError`` where
-        no one entry has the bytes, ``NotReplicatedYetError`` where the own disk has yet to get
-        them, another ``OutOfRangeError`` where the log does not hold them (they may have expired),
-        and ``DamagedError`` where an entry has rotted.
+        ``done`` is told them, or of a :class:`~store.errors.StoreError`: ``MisplacedError`` if
+        no one entry has the bytes, ``NotReplicatedYetError`` if the own disk has yet to get
+        them, another ``OutOfRangeError`` if the log does not hold them (they may have expired),
+        and ``DamagedError`` if an entry has rotted.
         """
         self._go_on(ranges, [], set(), done)
 
@@ -162,7 +163,7 @@ class CheckedReads:
             raise
 
     def _reads_on(self, position: int) -> bool:
-        """Whether what lies not far before was read lately."""
+        """Whether bytes a little before these were read lately."""
         with self._lock:
             return any(
                 0 <= position - run.position - len(run.data) < RANGE_BYTES for run in self._runs

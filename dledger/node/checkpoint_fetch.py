@@ -23,7 +23,7 @@ class CheckpointFetch:
         done: Callable[[CheckpointResponse, bytes], None],
         failed: Callable[[], None],
     ) -> None:
-        """``done`` gets the last answer and the whole file; ``failed`` is called where there is
+        """``done`` gets the last answer and the whole file; ``failed`` is called if there is
         none, or no answer. Exactly one of them is called, once, unless the node ends before."""
         self._calls = calls
         self._source = source

@@ -1,7 +1,8 @@
-"""What keeps a node's start short and its disk in order: marks, checkpoints, segments, flushes.
+"""Saves marks and checkpoints, prepares and removes segments, and flushes.
 
-None of it is on the path of a message; all disk work runs on the background executor. It is looked
-for soon after the log moved, and otherwise seldom.
+This keeps a node's start short and its disk in order. None of it is on the path of a message: all
+disk work runs on the background executor. It looks for work soon after the log has grown, and
+otherwise seldom.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from store.state.replication_evidence_file import SavedEvidence
 log = logging.getLogger(__name__)
 
 MARK_SECONDS = 0.2
-"""The mark follows what is committed and durable by so much, and no quicker."""
+"""How many seconds the durable mark lags behind the log."""
 
 EVIDENCE_SECONDS = 1.0
-"""For what no entry tells of: what others hold, and a disk that had no room."""
+"""Seconds. For what no entry announces: the evidence of other members, and a disk that was full."""
 
 FLUSH_SECONDS = 0.5  # RocketMQ's flushIntervalCommitLog
 
@@ -49,8 +50,8 @@ class Checkpointer:
         log_drained: Callable[[], Awaitable[None]],
         state_wrong: Callable[[], str],
     ) -> None:
-        """``log_drained`` waits until all is written that the writer was told. ``state_wrong`` says
-        in what the state is known to be wrong: none of that is saved."""
+        """``log_drained`` waits until the log writer has written everything. ``state_wrong`` names
+        the tables in which the state is known to be wrong; then no checkpoint is saved."""
         self._core = core
         self._store = store
         self._writer = writer
@@ -119,8 +120,8 @@ class Checkpointer:
             self._background.submit(lambda: self._prepare(drop_cached=follows), self._prepared)
 
     def _prepare(self, *, drop_cached: bool) -> None:
-        """In the background thread. Consumers read from the leader, and what they will read stays
-        in memory there; a follower only writes."""
+        """In the background thread. Consumers read from the leader, so the pages stay in its
+        memory. A follower only writes."""
         self._store.preallocate_next()
         if drop_cached:
             self._store.drop_cached()
@@ -146,7 +147,7 @@ class Checkpointer:
         hurries = self._marking or not self._writer.sync_flush
         self._save_mark()
         if now >= self._save_evidence_at:
-            # A timer may be early by the clock's resolution: the next look is not to miss it.
+            # A timer may be early by the clock's resolution; the next look must not miss it.
             self._save_evidence_at = now + EVIDENCE_SECONDS - MARK_SECONDS / 2
             self._save_evidence()
         position = 0 if self._applied is None else self._applied.end
@@ -155,7 +156,7 @@ class Checkpointer:
         if grown or now >= self._checkpoint_at:
             self.checkpoint()
         self._checkpoint_wanted()
-        # What a full disk had no room for is tried again: until then no entry comes to the log.
+        # A full disk had no room for this: it is tried again. Until then no entry comes to the log.
         self._prepare_ahead()
         seconds = MARK_SECONDS if hurries or self._wanted else self._look_after(now)
         self._idle = seconds > MARK_SECONDS
@@ -169,7 +170,7 @@ class Checkpointer:
         return EVIDENCE_SECONDS
 
     def _look_soon(self) -> None:
-        """Late enough to see what comes together, and not too often."""
+        """Looks late enough to see several changes at once, and not too often."""
         self._idle = False
         if self._timer is not None:
             self._timer.cancel()
@@ -197,8 +198,8 @@ class Checkpointer:
         )
 
     def _save_evidence(self) -> None:
-        """Saves what the members are known to hold: an old copy of a disk must be told from that
-        disk after a restart, too (:mod:`dledger.raft.replication_evidence`)."""
+        """Saves what the members are known to hold: an old copy of a disk must be recognised after
+        a restart, too (:mod:`dledger.raft.replication_evidence`)."""
         known = [SavedEvidence(*holding) for holding in self._core.known_evidence()]
         if known == self._evidence:
             return
@@ -279,7 +280,7 @@ class Checkpointer:
         if error is None:
             try:
                 work.finish()
-            except OSError as failed:  # as it removes files that no checkpoint needs any more
+            except OSError as failed:  # it removes files that no checkpoint needs any more
                 error = FatalDiskError(f"giving up old files failed: {failed}")
         if self._failed(error):
             for then in wanted:

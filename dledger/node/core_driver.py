@@ -1,4 +1,4 @@
-"""What drives the core: each event goes in here, and what comes of it is done here.
+"""Drives the core: each event enters here, and what the core answers is done here.
 
 This is the only place that joins the core to a transport, a log writer and a clock.
 """
@@ -22,6 +22,7 @@ from dledger.node.member_features import MemberFeatures
 from dledger.node.member_removal import MemberRemoval
 from dledger.node.membership_changes import Membership
 from dledger.node.peer_calls import PeerCalls
+from dledger.node.peer_links import PeerLinks
 from dledger.node.snapshot_receiver import SnapshotReceiver
 from dledger.node.snapshot_sender import SnapshotSender
 from dledger.node.state_divergence import StateDivergence
@@ -63,6 +64,7 @@ class CoreDriver:
         reads: LinearizableReads,
         health: HealthMonitor,
         features: MemberFeatures,
+        links: PeerLinks,
         divergence: LogDivergence,
         snapshot_sender: SnapshotSender,
         snapshot_receiver: SnapshotReceiver,
@@ -84,6 +86,7 @@ class CoreDriver:
         self._reads = reads
         self._health = health
         self._features = features
+        self._links = links
         self._divergence = divergence
         self._snapshot_sender = snapshot_sender
         self._snapshot_receiver = snapshot_receiver
@@ -96,7 +99,7 @@ class CoreDriver:
         self._timer_at = 0.0
 
     def stop(self) -> None:
-        """Time goes by unheard from now on."""
+        """No tick comes any more."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -115,7 +118,7 @@ class CoreDriver:
                     self._snapshot_receiver.begin(sender)
                 return
             if not self._has_room(message.size):
-                # As if lost: the leader asks again, and has its majority elsewhere.
+                # Treated as lost: the leader asks again, and has its majority without this node.
                 if sender == self.core.leader:
                     log.warning(
                         "%s has no room for entries of %s",
@@ -148,6 +151,7 @@ class CoreDriver:
         """See :class:`~dledger.wire.transport.TransportHandler`."""
         if self._lifecycle.alive:
             self._features.announced(peer, features)
+            self._links.connected(peer)
             self._health.greet(peer)
             self._removal.greet(peer)
             self.core.peer_connected(peer, self._loop.time())
@@ -159,6 +163,7 @@ class CoreDriver:
             self.core.peer_lost(peer, self._loop.time())
             self._health.lost(peer)
             self._features.lost(peer)
+            self._links.lost(peer)
             self.advance()
 
     def _service_message(self, sender: str, message: ServiceMessage) -> None:
@@ -182,9 +187,8 @@ class CoreDriver:
     # --- after every event
 
     def advance(self) -> None:
-        """The core was told or asked something: what comes of it is done.
-
-        Nothing is, once the node has stopped or failed, whoever asked.
+        """Takes the core's Ready after an event and does what it asks. Does nothing once the node
+        has stopped or failed.
         """
         if not self._lifecycle.alive:
             return

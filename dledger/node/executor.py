@@ -1,6 +1,6 @@
 """Blocking disk work, off the event loop and in order.
 
-An executor is a seam: the simulator replaces it with one that runs the work at a virtual time.
+The simulator replaces executors by some that run the work in virtual time.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class ThreadExecutor:
                 error = raised
             if not self._closed:
                 self._loop.call_soon_threadsafe(self._deliver, done, result, error)
-            # What a job held is not held until the next one comes.
+            # Frees what the job held before the next one comes.
             del job, work, done, result, error
 
     def close(self) -> None:

@@ -1,13 +1,14 @@
-"""Whether this node should lead: has its disk room, does it answer, is what it holds whole.
+"""Whether this node should lead: its disk has room and answers, and its data is whole.
 
-A node that should not lead is no less a member: it follows, votes and serves reads. But it waits
-longer before it campaigns, or does not campaign at all, and a leader that becomes unhealthy hands
-over to a voter that keeps up and reported that it is fit; if that comes to nothing, it steps down.
-Where nobody is fit, the leader stays: its heartbeats do not wait for the disk, and a group without
-a leader would be worth less. Nor is the leadership handed to a preferred leader that is not fit.
+A node that should not lead is still a member: it follows, votes and serves reads. But it waits
+longer before it campaigns, or does not campaign at all. A leader that becomes unhealthy hands over
+to a healthy voter that keeps up. If that fails, it steps down. If nobody is healthy, the leader
+stays: its heartbeats do not wait for the disk, and a group without a leader would be worse. A
+preferred leader that is unhealthy does not get the leadership either.
 
-Only a leader asks how its peers are. So a change is told to all of them, whoever leads next, and
-what has not changed is repeated to the leader alone: now and then, and to a new one at once.
+Only a leader needs the health of its peers, and anybody may lead next. So a node reports a change
+to all peers. An unchanged report is repeated only to the leader: from time to time, and at once to
+a new one.
 """
 
 from __future__ import annotations
@@ -32,17 +33,18 @@ LOOK_SECONDS = 0.5
 REPORT_SECONDS = 1.0
 REPORT_VALID_SECONDS = 3.0
 LASTING_SECONDS = 1.0
-"""How long a leader must be unhealthy before it gives way: what passes is cheaper than an election.
+"""Seconds that a leader must be unhealthy before it gives way. A short trouble costs less than an
+election.
 """
 
 HAND_OVER_SECONDS = 1.0
-"""How long a hand-over may take before a leader that is unhealthy steps down instead."""
+"""Seconds that a leadership transfer may take before an unhealthy leader steps down instead."""
 
 YIELD_SECONDS = 10.0
-"""Between two tries to give the leadership away."""
+"""Seconds between two tries to give the leadership away."""
 
 ROOM_BYTES = 1 << 20
-"""Less room than this for the log, and the disk is full whatever its share."""
+"""Bytes. With less room for the log the disk counts as full, whatever its share."""
 
 _LEVELS = {
     DiskLevel.ROOM: "has room",
@@ -111,7 +113,7 @@ class HealthMonitor:
 
     def start(self) -> None:
         """Begins to look now and then."""
-        self._reported = self.report  # whoever is reached is told
+        self._reported = self.report  # whoever is connected later is told by ``reached``
         self._tick()
 
     def stop(self) -> None:
@@ -253,7 +255,7 @@ class HealthMonitor:
             )
 
     def _changed(self) -> None:
-        """Draws the consequences of what is known."""
+        """Acts on what is known."""
         core, now, own = self._core, self._loop.time(), self._own()
         core.health_changed(own)
         report = _report(own)
@@ -270,7 +272,7 @@ class HealthMonitor:
             self._send(peer, report)
 
     def _give_way(self) -> None:
-        """A leader that has been unhealthy for a while steps down, if somebody else could."""
+        """A leader that has been unhealthy for a while steps down, if another member could lead."""
         core, now, report = self._core, self._loop.time(), self.report
         if report.healthy or not core.leads:
             self._yield_at = now + LASTING_SECONDS

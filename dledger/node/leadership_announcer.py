@@ -51,8 +51,8 @@ class LeadershipAnnouncer:
         )
 
     def announce(self) -> None:
-        """Tells who leads, if that changed. The proposals of a leadership that ended are dropped
-        first."""
+        """Announces who leads, if that has changed. The proposals of a leadership that ended are
+        dropped first."""
         before, raft_state = self.leadership, self._raft_state
         leads = raft_state.role is Role.LEADER
         applied = self._applied_index() >= self._core.term_first_index
@@ -66,7 +66,7 @@ class LeadershipAnnouncer:
             self.leader_changes += 1
         if before.role is Role.LEADER and (now.role is not Role.LEADER or now.term != before.term):
             self._leadership_ended()
-        # A node that cannot be elected asks whether it could be, again and again: said once.
+        # A node that cannot be elected starts one pre-vote after the other: this is logged once.
         seeks = now.leader is None and now.role is not Role.CANDIDATE
         told = (None if seeks else now.role, now.leader)
         if told != self._logged:

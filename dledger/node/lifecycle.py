@@ -9,7 +9,7 @@ log = logging.getLogger(__name__)
 
 
 class Lifecycle:
-    """Of one node. Its parts look here before they go on, and say here that they cannot."""
+    """Of one node. Its parts look here before they go on, and report here that they cannot."""
 
     def __init__(
         self,
@@ -18,9 +18,8 @@ class Lifecycle:
         on_silent: Callable[[], None],
         on_fatal: Callable[[BaseException], None],
     ) -> None:
-        """``on_silent`` is called as the node falls silent.
-
-        ``on_fatal`` is told once why it stopped by itself; the process must then end.
+        """``on_silent`` is called when the node falls silent. ``on_fatal`` is called once with the
+        reason if the node stops by itself; the process must then end.
         """
         self.running = False
         """Whether it was started, and not stopped in order."""
@@ -55,5 +54,5 @@ class Lifecycle:
         self._on_silent()
 
     def ended(self, reason: BaseException) -> None:
-        """A node that fell silent has done its last."""
+        """A silent node has finished: tells ``on_fatal``."""
         self._on_fatal(reason)

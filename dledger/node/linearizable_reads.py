@@ -1,14 +1,14 @@
-"""Linearizable reads of a node: what it has applied, once that is known to be the newest.
+"""Linearizable reads of a node: they read the applied state once it is known to be new enough.
 
-All reads of one turn of the event loop share one question to the leader, and while that is open the
-next ones gather (:mod:`dledger.raft.read_index` does the same on the leader). A read waits until
-the entry of its read index is applied here. What takes too long fails: a question, or its answer,
-may be lost, and a follower that is cut off learns of nothing.
+All reads of one turn of the event loop share one question to the leader. Reads that come meanwhile
+wait for the next question (:mod:`dledger.raft.read_index` does the same on the leader). A read
+waits until the entry of its read index is applied here. A read that takes too long fails: a
+question or its answer may be lost, and a follower that is cut off hears nothing.
 
-A leader may still answer a question of an earlier process of this node. So no process asks by a
-number that an earlier one has used: its numbers begin with the time, which runs on over processes.
-It begins anew with a reboot. That takes longer than an election timeout, and no leader keeps a
-question for longer.
+A leader may still answer a question of an earlier process of this node. So a process must not use
+the numbers of an earlier one: its numbers begin with the monotonic time, which goes on from process
+to process. That time starts again with a reboot. But a reboot takes longer than an election
+timeout, and no leader keeps a question for longer.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from dledger.raft.ready import ReadIndex
 Done: TypeAlias = Callable[[ProposeError | None], None]
 
 TIMEOUT_ELECTIONS = 2.0
-"""Election timeouts that a question may take; then it is asked anew, of whoever leads by then."""
+"""Election timeouts that a question may take. Then the present leader is asked again."""
 
 NUMBERS_PER_SECOND = 1_000_000_000
-"""With each second the numbers of a new process begin so much higher. Nobody asks as often."""
+"""For each second the numbers of a new process begin so much higher. No node asks more often."""
 
 
 class LinearizableReads:
@@ -58,7 +58,7 @@ class LinearizableReads:
 
     def add(self, done: Done) -> None:
         """Calls ``done(None)`` when what is applied here is the newest, or at least as new as it
-        was when this was called; with :class:`ReadUnconfirmedError` where nobody confirms it."""
+        was when this was called; with :class:`ReadUnconfirmedError` if nobody confirms it."""
         if self._state_wrong():
             done(ReadUnconfirmedError())
             return

@@ -1,11 +1,11 @@
-"""A log that contradicts the leader's: told from a passing fault, and refilled.
+"""Recognises a log that differs from the leader's, and has it refilled.
 
-The chain CRC of every append covers all before it, so a follower whose log differs anywhere cannot
-accept it. It breaks the link, and finds the same again. After a few times in a row it asks the
-other members for the entry that does not fit. Where one of them holds it as the leader does, this
-node is the one that diverged: it hears no more appends, and is refilled
-(:mod:`dledger.node.snapshot_receiver`). Where they hold another, the leader is wrong, which nothing
-here can mend: that is told.
+The chain CRC of every append covers all entries before it. So a follower whose log differs anywhere
+cannot accept an append. It breaks the link, and meets the same error again. After a few times in a
+row this is no passing fault, and it asks the other members for the entry that does not fit. If one
+of them has the leader's entry, this node has diverged: it takes no more appends and is refilled
+(:mod:`dledger.node.snapshot_receiver`). If they have another entry, the leader is wrong. Nothing
+here can repair that, so it is logged.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from store.log.entry import Entry
 log = logging.getLogger(__name__)
 
 REFUSALS = 5
-"""So many appends in a row that contradict our log are no passing fault."""
+"""Appends in a row that contradict our log; fewer may be a passing fault."""
 
 
 class LogDivergence:

@@ -1,10 +1,10 @@
-"""The node's writes to its disk: in order, one at a time, one sync for all that waited.
+"""Writes the node's log: in order, one write at a time, and one sync for all that waited.
 
-While a write is under way, further writes wait; they become the next one together. That is group
+While a write is in progress, further writes wait and become the next one together. That is group
 commit: the slower the disk, the more each sync carries.
 
-What only appends is written by the disk while nobody waits for it, where it can do that
-(:meth:`~store.replica.ReplicaStore.begin_append`); all else is a job for the log thread.
+A pure append is written without a waiting thread, if the system can do that
+(:meth:`~store.replica.ReplicaStore.begin_append`). Everything else is a job for the log thread.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from store.replica import ReplicaStore
 
 
 def _nothing() -> None:
-    """A job that only takes its turn."""
+    """A job that does nothing but wait for its turn."""
 
 
 class LogWriter:
@@ -56,7 +56,7 @@ class LogWriter:
         self._waiting: list[Write] = []
         self._under_way: list[Write] = []
         self._written_index = self._synced_index = store.recovered.last_index
-        self._flushing: deque[int] = deque()  # what each sync under way will have made durable
+        self._flushing: deque[int] = deque()  # what each sync in progress will make durable
 
     @property
     def busy(self) -> bool:
@@ -76,10 +76,9 @@ class LogWriter:
         self._next()
 
     def flush(self, then: Callable[[], None] | None = None) -> None:
-        """Syncs what asynchronous flush left in the page cache; ``then`` is called after that.
-
-        With synchronous flush nothing was left there, and a write may be under way for which the
-        log thread must have nothing to do.
+        """Syncs what asynchronous flush left in the page cache, then calls ``then``. With
+        synchronous flush nothing is left there. A write may be in progress then, during which the
+        log thread must have no job.
         """
         self._flushing.append(self._written_index)
         begun_at = self._clock()
@@ -114,7 +113,7 @@ class LogWriter:
             self._executor.submit(_nothing, done)
 
     def _cut(self, last_index: int) -> None:
-        """What is cut was written and synced for nothing: other entries will stand there."""
+        """Entries that are cut do not count as durable: others will take their place."""
         self._written_index = min(self._written_index, last_index)
         self._synced_index = min(self._synced_index, last_index)
         self._flushing = deque(min(index, last_index) for index in self._flushing)
@@ -128,7 +127,7 @@ class LogWriter:
             self._submit()
 
     def _begin(self) -> bool:
-        """Whether the disk is at work on them without a thread."""
+        """Whether the disk writes them without a thread."""
         entries: list[Entry] = []
         for write in self._under_way:
             if write.hard_state is not None or write.truncate_from is not None:
@@ -139,7 +138,7 @@ class LogWriter:
         try:
             return self._store.begin_append(entries, self._begun_ended)
         except StoreError:
-            return False  # the job meets the same error, and tells it in an event of its own
+            return False  # the job meets the same error, and reports it in an event of its own
 
     def _begun_ended(self, error: BaseException | None) -> None:
         if isinstance(error, BlockingIOError):

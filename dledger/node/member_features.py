@@ -1,14 +1,14 @@
 """Which features (:mod:`dledger.wire.features`) each member knows, as one node has heard.
 
-What needs a feature is sent only to a peer that announced it. It is written to the log only while
-every member of the configuration, learners too, is known to know it.
+A message that needs a feature is sent only to a peer that announced it. A command that needs one is
+written to the log only while every member of the configuration, learners too, is known to know it.
 
-A leader knows that of a member that announced it since this process began. It also knows it of all
-who were members when an entry that needs the feature was committed: that entry would not have been
-written otherwise. So a new leader need not wait for a member that is down.
+A member is known to know a feature if it has announced it since this process began. So is every
+member at the time when an entry that needs the feature was committed: otherwise that entry would
+not have been written. So a new leader need not wait for a member that is down.
 
 A member that is added later with an earlier program announces nothing. From then on nothing is
-written that it does not know. Where it finds such an entry in the log it stops, and names it.
+written that it does not know. If it finds such an entry in the log, it stops and names the entry.
 """
 
 from __future__ import annotations

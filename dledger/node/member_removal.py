@@ -1,11 +1,11 @@
-"""A node that was removed from its group learns it, and falls quiet.
+"""How a removed node learns of its removal, and stops asking for votes.
 
-The log says who is a member: a node that holds the committed entry without itself never campaigns.
-A node that was away lacks that entry, and nobody sends it any more. So members tell those that they
-are connected with and that are none (:class:`~dledger.wire.service_messages.RemovedNotice`). That
-is a peer's word and no proof, so it ends nothing: once a majority of the others have said it, the
-node asks for votes more seldom each time, until it hears a leader, as it does after it was added
-again.
+The log says who is a member. A node that has the committed entry of its removal never campaigns. A
+node that was away lacks this entry, and nobody sends it the entry any more. So members tell
+connected peers that are no members (:class:`~dledger.wire.service_messages.RemovedNotice`). A
+peer's word is no proof, so it does not end the node. Once a majority of the others have said so,
+the node asks for votes more and more seldom. That ends when it hears a leader, which it does after
+it is added again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class MemberRemoval:
         return core.node in committed.members and not core.raft_state.removed
 
     def start(self) -> None:
-        """Says it once, where the log says it already."""
+        """Reports the removal once, if the log already says so."""
         core = self._core
         self._known_at_start = core.configurations.index
         committed = core.configurations.at(core.commit_index)

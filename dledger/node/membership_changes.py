@@ -1,7 +1,7 @@
-"""Changes of the members as an operator asks for them: begun on the leader, told when they end.
+"""Changes of the members that an operator asks for: begun on the leader, answered when they end.
 
-A change ends when a configuration that is not joint, from its entry on, is applied: then either it
-holds, or it was cancelled.
+A change ends when the first configuration that is not joint is applied, from its own entry on. Then
+it is in effect, or it was cancelled.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Membership:
 
     def add_learner(self, node: str, address: MemberAddress, done: Done) -> None:
         """``done(None)`` when the learner is one. Raises :class:`~dledger.errors.ProposeError`
-        where nothing was begun, as the others here do."""
+        if nothing was begun, as the others here do."""
         index = self._core.add_learner(node, address, self._loop.time())
         self._begun(index, lambda found: node in found.learners, done)
 

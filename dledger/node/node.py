@@ -3,9 +3,9 @@
 All of it runs on one event loop. Disk work goes to executors: ``log`` writes and syncs (one job at
 a time, everything that arrived meanwhile goes with the next: group commit), ``reads`` serves what
 is not in memory, ``background`` saves checkpoints and marks and prepares segments. The core never
-waits for any of them, so heartbeats leave on time however slow the disk is. Where the kernel writes
-the log while nobody waits, handing it the bytes may take a moment; a disk that takes longer over it
-than that is left to the log thread (:mod:`store.io.async_io`).
+waits for any of them, so heartbeats leave on time however slow the disk is. If the kernel writes
+the log without a thread, handing over the bytes takes a moment. If a disk takes longer for that,
+the log thread does it (:mod:`store.io.async_io`).
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from dledger.node.member_removal import MemberRemoval
 from dledger.node.membership_changes import Membership
 from dledger.node.online_snapshot import OnlineSnapshots
 from dledger.node.peer_calls import PeerCalls
+from dledger.node.peer_links import PeerLinks
 from dledger.node.proposals import Proposals
 from dledger.node.recovered_core import recovered_core
 from dledger.node.scrubber import Scrubber
@@ -53,9 +54,8 @@ log = logging.getLogger(__name__)
 
 
 class Node:
-    """A core (:class:`~dledger.raft.core.Raft`), what drives it, and what is done beside it.
-
-    No part knows the node. Each is given what it needs of the others, mostly as callables.
+    """The core (:class:`~dledger.raft.core.Raft`), what drives it, and everything else a member
+    does. No part knows the node. Each part gets what it needs from the others, mostly as callables.
     """
 
     def __init__(
@@ -76,9 +76,9 @@ class Node:
         clock: Callable[[], float] | None = None,
     ) -> None:
         """``voters`` are the members of a group that begins; none for a node that is to be added to
-        one. What the log says overrules them. ``on_fatal`` is told once why the node stopped by
-        itself; the process must then end. ``clock`` gives seconds for latencies, finer than the
-        loop's time where that is one for a whole turn; by default it is the loop's."""
+        one. The log overrules them. ``on_fatal`` is called once with the reason if the node stops
+        by itself; the process must then end. ``clock`` gives seconds for latencies. It may be finer
+        than the loop's time, which is the default and may be the same for a whole turn."""
         config = config or RaftConfig()
         clock = clock or loop.time
         self.store = store
@@ -122,6 +122,7 @@ class Node:
             members=lambda: core.configuration.members,
             members_at=lambda index: core.configurations.at(index).members,
         )
+        self.links = PeerLinks(loop)
         calls = PeerCalls(send=send, loop=loop, lifecycle=life)
         self.state_divergence = StateDivergence(
             core=core,
@@ -264,6 +265,7 @@ class Node:
             reads=self.reads,
             health=self.health,
             features=self.features,
+            links=self.links,
             divergence=self.divergence,
             snapshot_sender=self.snapshot_sender,
             snapshot_receiver=self.snapshot_receiver,
@@ -306,7 +308,7 @@ class Node:
         self.store.close()
 
     async def _drained(self) -> None:
-        """Returns when all that the log writer was told to write is written."""
+        """Returns when the log writer has written everything."""
         drained = self._loop.create_future()
         self.writer.drain(lambda: drained.set_result(None))
         await drained
@@ -389,7 +391,7 @@ class Node:
         return index
 
     def has_room(self, size: int) -> bool:
-        """Whether the disk takes ``size`` bytes behind all that waits to be written."""
+        """Whether the disk has room for ``size`` bytes more than what waits to be written."""
         return self.store.has_room(
             self.core.entry_cache.end_position - self.store.end_position + size
         )

@@ -1,17 +1,19 @@
-"""Snapshots of a running node: a checkpoint first, and then its files piece by piece.
+"""Snapshots of a running node: a checkpoint first, then the files piece by piece.
 
-All disk work runs on the background executor, in steps of a few MiB with a pause behind each, so
-that marks, checkpoints and the preparation of segments get their turn and the disk has time for
-the log.
+All disk work runs on the background executor, in steps of a few MiB with a pause after each. So
+marks, checkpoints and the preparation of segments get their turn, and the disk has time for the
+log.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from typing import TypeVar, cast
+from functools import partial
+from typing import TypeVar
 
 from dledger.node.executor import Executor
+from dledger.settle import settle
 from store.errors import SnapshotError
 from store.replica import ReplicaStore
 from store.snapshot import SnapshotWriter
@@ -60,16 +62,7 @@ class OnlineSnapshots:
 
     async def _run(self, work: Callable[[], T]) -> T:
         waiter: asyncio.Future[T] = self._loop.create_future()
-
-        def done(result: T | None, error: BaseException | None) -> None:
-            if waiter.done():
-                return
-            if error is None:
-                waiter.set_result(cast(T, result))
-            else:
-                waiter.set_exception(error)
-
-        self._background.submit(work, done)
+        self._background.submit(work, partial(settle, waiter))
         return await waiter
 
     async def _checkpointed(self) -> None:

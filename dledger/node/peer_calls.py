@@ -1,4 +1,4 @@
-"""Questions to peers beside the protocol, each with one answer or none in time."""
+"""Questions to peers outside the Raft protocol; each gets one answer, or none in time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this node proposed as leader, and who waits for it to be applied."""
+"""The proposals of this node as leader, and who waits until they are applied."""
 
 from __future__ import annotations
 
@@ -92,8 +92,8 @@ class Proposals:
         waiting = self._waiting
         while waiting and waiting[0].index <= entry.index:
             proposal = waiting.popleft()
-            # One append of a new leader can depose this one, replace its entries and commit, all
-            # in one event: what stands at the index may be another's.
+            # One append of a new leader can depose this one, replace its entries and commit, all in
+            # one event. So the entry at the index may be another leader's.
             if (proposal.index, proposal.term) == (entry.index, entry.term):
                 self.commit_seconds.observe(applied_at - proposal.proposed_at)
                 proposal.done(None)
@@ -101,7 +101,7 @@ class Proposals:
                 proposal.done(OutcomeUnknownError(proposal.index, proposal.term))
 
     def drop(self) -> None:
-        """The leadership, or the node, ended: what becomes of them is not known here."""
+        """The leadership or the node has ended: the outcome of the proposals is unknown."""
         dropped, self._waiting = self._waiting, deque()
         for proposal in dropped:
             proposal.done(OutcomeUnknownError(proposal.index, proposal.term))

@@ -1,9 +1,9 @@
-"""A node whose log has a hole that is not applied: entries that recovery cannot read on without.
+"""A node whose log has an unapplied hole: recovery cannot read on without those entries.
 
-Its directory is open, and so are its links to the peers. It takes no part in the protocol: what
-follows the hole is not known yet, and a core that lacked it could take back what was confirmed. It
-asks its peers for the entries of the hole, gives them the committed entries that it has, and says
-that it is not whole. The node itself is made once the log is whole.
+Its directory and its links to the peers are open. It takes no part in the protocol: the log behind
+the hole is not known yet, and a core without it could take back what was confirmed. The node asks
+its peers for the entries of the hole, gives them the committed entries that it has, and reports
+that it is not whole. The real node is made once the log is whole.
 """
 
 from __future__ import annotations
@@ -43,10 +43,9 @@ async def open_replica(  # noqa: PLR0917 - what a replica is opened with, then w
     *,
     on_hole: Callable[[DamagedError], None] = lambda _error: None,
 ) -> ReplicaStore:
-    """Opens the replica. If its log has a hole that is not applied, peers fill that first.
-
-    ``members`` are the peers that this node is set up with: they alone may give an entry that no
-    chain CRC ties to what is here. ``on_hole`` is told what is wrong before peers are asked.
+    """Opens the replica. If its log has an unapplied hole, peers fill that first. ``members`` are
+    the peers in this node's settings: only they may give an entry that no chain CRC ties to the
+    rest. ``on_hole`` is told what is wrong before peers are asked.
 
     Raises the errors of :meth:`store.replica.ReplicaStore.open`, and ``OSError`` if the disk
     fails or the transport's port is taken.
@@ -124,7 +123,7 @@ class RecoveringNode:
             self._calls.answered(sender, message)
 
     def _give(self, peer: str, request: FetchRequest) -> None:
-        """Two that wait for each other's entries would else do so for ever."""
+        """Otherwise two nodes could wait for each other's entries for ever."""
         recovery = self._recovery
         if request.first_index < recovery.first_index:
             status, entries = FetchStatus.EXPIRED, list[Entry]()

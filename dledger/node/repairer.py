@@ -1,7 +1,7 @@
-"""Asking peers for entries that are damaged here, one peer after the other, until all are whole.
+"""Asks one peer after the other for damaged entries, until all are whole.
 
-Peers give committed entries only. Whether one fits is for :class:`Holes` to say. The scrub has such
-holes while the node runs, and so has a log that is not whole enough to be opened.
+Peers give committed entries only. :class:`Holes` decides whether an entry fits. The scrubber has
+holes while the node runs; a recovering node has one in a log that cannot be opened without it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ RETRY_SECONDS = 1.0
 
 
 class Holes(Protocol):
-    """What is damaged. Called on the event loop."""
+    """The damaged entries of a log. Called on the event loop."""
 
     def sources(self) -> Sequence[str]:
         """The peers to ask, best first."""
@@ -79,7 +79,7 @@ class Repairer:
 
     def _filled(self, some: bool) -> None:
         if some:
-            self._tries -= 1  # who had this one is asked for the next
+            self._tries -= 1  # the peer that had this one is asked for the next
             self._ask()
         else:
             self._loop.call_later(RETRY_SECONDS, self._ask)

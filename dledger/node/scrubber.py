@@ -1,16 +1,15 @@
-"""Scrubbing: what is at rest is read again and again, and what rotted is put back from a peer.
+"""The scrub: data at rest is read again and again, and damage is repaired from a peer.
 
-Disks lose bits in what nobody reads; the day it is needed, the other copies may be gone too. So
-every entry that is committed is read at a bounded rate, pass after pass, on the background
-executor. A damaged entry is named in the log and in the node's status, fetched from a peer by its
-index, and written back where its chain CRC says that it belongs. Meanwhile the node goes on with
-what is whole, but does not campaign (:mod:`dledger.node.health`). What lay in a segment that was
-found to be cut short, as the log was opened, is looked at before all else, and counts as damaged
-until it has been.
+Disks lose bits of data that nobody reads. On the day when it is needed, the other copies may be
+damaged too. So every committed entry is read at a bounded rate, pass after pass, on the background
+executor. A damaged entry is named in the program's log and in the node's status. It is fetched from
+a peer by its index, and written back if its chain CRC fits. Meanwhile the node goes on with what is
+whole, but does not campaign (:mod:`dledger.node.health`). If a segment was found cut short when the
+log was opened, its entries are read first, and count as damaged until then.
 
-What is derived from the log (ConsumeQueues, key index) is the state machine's to compare with the
-entries just read, and to make again from them. Rows of the entry index are made again here, so that
-a node without peers keeps its messages, too.
+The state machine compares the derived files (ConsumeQueues, key index) with the entries just read,
+and rebuilds them. Rows of the entry index are rebuilt here, so a node without peers keeps its
+messages, too.
 """
 
 from __future__ import annotations
@@ -39,20 +38,20 @@ log = logging.getLogger(__name__)
 REPAIRS_KEPT = 50
 DAMAGE_LISTED_MAX = 20
 ROWS_REPAIRED_MAX = 256
-"""Rows made again at a time: each is synced, and other work waits for it."""
+"""Rows rebuilt at a time: each is synced, and other work waits for it."""
 
 
 class DerivedFiles(Protocol):
-    """What is derived from the log; called on the background executor."""
+    """The derived files. Called on the background executor."""
 
     def begin_pass(self) -> None:
         """A pass over the log begins."""
 
     def check(self, entries: Sequence[Entry]) -> list[str]:
-        """Compares derived files with these entries and mends them; says what was wrong."""
+        """Compares derived files with these entries and repairs them. Returns what was wrong."""
 
     def end_pass(self) -> list[str]:
-        """Checks what no single entry tells; says what was wrong."""
+        """Checks what no single entry shows. Returns what was wrong."""
 
 
 class NothingDerived:
@@ -86,10 +85,9 @@ class Scrubber:
         pass_seconds: float,
         damaged_changed: Callable[[bool], None],
     ) -> None:
-        """Pieces are read at the rate; between two passes it rests for ``pass_seconds``.
-
-        ``damaged_changed`` is told whether anything is damaged when that changes. At first it is
-        where a segment was found to be cut short.
+        """Reads at the given rate, and pauses for ``pass_seconds`` between two passes.
+        ``damaged_changed`` is called when damage appears or is gone. A segment that was found cut
+        short counts as damage at first.
         """
         self.derived: DerivedFiles = NothingDerived()
         self.damage: dict[int, str] = {}
@@ -146,7 +144,7 @@ class Scrubber:
         self._read_cut()
 
     def suspect(self, index: int) -> None:
-        """Somebody could not read this entry: it is looked at now."""
+        """Somebody could not read this entry: it is checked now."""
         last = self._last_index()
         if index <= last:
             self._background.submit(lambda: self._check(index, last), self._suspected)
@@ -158,8 +156,8 @@ class Scrubber:
             self._tell(*found)
 
     def suspect_derived(self, index: int) -> None:
-        """What is derived from this entry or from one behind it is wrong: it is compared with the
-        log from there on, at once and no faster than in a pass, until something is found."""
+        """A derived file is wrong for this entry or a later one. It is compared with the log from
+        there on, at once and at the usual rate, until something is found."""
         if not self._comparing:
             self._comparing = True
             self._compare(index, begins=True)
@@ -180,7 +178,7 @@ class Scrubber:
         self._tell(*found)
         checked, told = found
         if told:
-            self._comparing = False  # who still finds something wrong asks anew
+            self._comparing = False  # a reader that still finds something wrong calls again
             return
         self._loop.call_later(
             max(checked.size, 1) / self._bytes_per_second, self._compare, checked.next_index
@@ -263,7 +261,7 @@ class Scrubber:
         self._again(self._pass_seconds)
 
     def _failed(self, error: BaseException | None) -> bool:
-        """Whether the piece could not be looked at; what expired meanwhile is no failure."""
+        """Whether the piece could not be checked. An entry that expired meanwhile is no failure."""
         if error is None:
             return False
         if isinstance(error, OutOfRangeError | DiskFullError | FileNotFoundError):
@@ -324,8 +322,9 @@ class Scrubber:
         return sorted(core.peers, key=lambda peer: (peer != core.leader, peer))
 
     def wanted(self, rounds: int) -> tuple[int, int] | None:
-        """An entry behind a whole one, where alone it can be seen that what comes fits; then the
-        next such: all may have expired the first."""
+        """The first damaged entry behind a whole one: only there it can be checked that a peer's
+        entry fits. In the next round the next such entry, as all peers may have expired the
+        first."""
         if not self.damage:
             return None
         behind_whole = (index for index in self.damage if index - 1 not in self.damage)
@@ -354,5 +353,5 @@ class Scrubber:
         self._background.submit(lambda: self._store.repair_entry(entry), ended)
 
     def expired(self, peer: str, index: int) -> None:
-        """See :class:`~dledger.node.repairer.Holes`. Soon this node expires it, too,
-        or it takes the leader's checkpoint (:mod:`dledger.node.state_divergence`)."""
+        """See :class:`~dledger.node.repairer.Holes`. This node will soon expire it too, or takes
+        the leader's checkpoint (:mod:`dledger.node.state_divergence`)."""

@@ -1,6 +1,6 @@
-"""The life of a process around a replica: opened, run, and opened again where that is needed.
+"""The life of a replica's process: the replica is opened, run, and opened again if needed.
 
-A node stops by itself where its directory must be opened anew
+A node stops by itself if its directory must be opened again
 (:class:`~dledger.errors.ReopenError`). The simulator runs its nodes and brokers by these functions
 too.
 """
@@ -26,22 +26,22 @@ class Service(Protocol):
         """Recovers the state and joins the group. Raises ``StoreError`` and ``OSError``."""
 
     async def drain(self) -> None:
-        """Lets another member lead, and goes on until nobody depends on this one any more."""
+        """Hands over the leadership, and goes on until no client depends on this node."""
 
     async def stop(self) -> None:
         """Leaves the group and closes the replica, whether it was started or has failed."""
 
 
 class StopSignal:
-    """Asks a service to stop. ``asked`` is done at the first request; ``at_once`` is done when it
-    shall not drain first, or no longer."""
+    """Asks a service to stop. ``asked`` is done at the first request. ``at_once`` is done if the
+    service must not drain, or must stop draining."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.asked: asyncio.Future[None] = loop.create_future()
         self.at_once: asyncio.Future[None] = loop.create_future()
 
     def ask(self, *, at_once: bool) -> None:
-        """A second request is one to stop at once."""
+        """A second request means: stop at once."""
         for future in (self.at_once,) if self.asked.done() else (self.asked,):
             if not future.done():
                 future.set_result(None)
@@ -69,10 +69,9 @@ async def start_service(open_service: Callable[[], Coroutine[Any, Any, S]]) -> S
 async def run_service(
     start: Callable[[], Coroutine[Any, Any, S]], stop: StopSignal
 ) -> BaseException | None:
-    """Runs what ``start`` gives until it is asked to ``stop``: then it drains, and is stopped.
-
-    Where it stopped by itself to be opened anew, it is started anew. Returns the reason if it
-    stopped by itself for any other, and None if it was told to stop. Raises what ``start`` raises.
+    """Runs what ``start`` gives until it is asked to ``stop``; then the service drains and is
+    stopped. If it stops by itself to be opened again, it is started again. If it stops by itself
+    for another reason, that is returned; None if it was told to stop. Raises what ``start`` raises.
     """
     while True:
         starting = asyncio.ensure_future(start())

@@ -1,10 +1,10 @@
-"""A follower whose log ends before the leader's begins fetches what it needs to follow again.
+"""Fetches a snapshot for a follower whose log ends before the leader's begins.
 
-The leader's newest checkpoint and the entries up to it are gathered beside the node's own log
-(:mod:`store.recovery.snapshot_install`), a piece at a time, while the node goes on as it is:
-whatever happens, it has its old log or the whole new one. When all is there, the node stops with
-:class:`SnapshotInstalledError` and is opened anew: everything in memory is a function of the log,
-and the log is another.
+The follower gathers the leader's newest checkpoint and the entries up to it in a directory of their
+own (:mod:`store.recovery.snapshot_install`), a piece at a time. Meanwhile the node goes on as it
+is. Whatever happens, it has its old log or the whole new one. When everything is there, the node
+stops with :class:`SnapshotInstalledError` and is opened again: everything in memory follows from
+the log, and that is another one now.
 """
 
 from __future__ import annotations
@@ -86,21 +86,19 @@ class SnapshotReceiver:
 
     @property
     def progress(self) -> tuple[int, int] | None:
-        """The next entry to fetch and the last one, while a snapshot install is under way."""
+        """The next entry to fetch and the last one, while a snapshot install is in progress."""
         install = self._install
         return None if install is None else (install.next_index, install.plan.checkpoint_index)
 
     @property
     def source(self) -> str:
-        """Who is asked for what is missing; nobody while there is no snapshot install under way."""
+        """The peer that is asked; None while no snapshot install is in progress."""
         return self._source if self._busy else ""
 
     def noticed(self, leader: str, notice: SnapshotNeededNotice) -> None:
-        """The leader cannot reach our log: its own begins with an entry behind what we match.
-
-        Entries behind our commit index are no reason to stay: they may be others than the leader's.
-        Those that this node confirmed nevertheless are what the vote floor of the snapshot install
-        is for.
+        """The leader's log begins behind the last entry that matches ours. Our entries behind the
+        commit index are no reason to keep this log: they may differ from the leader's. This node
+        may have confirmed some of them; the vote floor of the snapshot install covers those.
         """
         core = self._core
         if leader == core.leader and core.commit_index + 1 < notice.first_index:
@@ -109,8 +107,8 @@ class SnapshotReceiver:
                 self.begin(source)
 
     def _trusted(self, leader: str) -> str:
-        """Whom to install from: the leader, or where it is no member as far as is known here, one
-        that is. Anybody may say that it leads, and a snapshot install brings a log of its own."""
+        """The peer to install from: the leader, or another member if the leader is no member by
+        this log. Anybody may claim to lead, and a snapshot brings a whole log."""
         core = self._core
         if core.raft_state.joins or core.serves(leader):
             return leader
@@ -144,11 +142,11 @@ class SnapshotReceiver:
             self._next()
 
     def _next(self) -> None:
-        """Whatever is missing next."""
+        """Asks for the next missing piece."""
         install, core = self._install, self._core
         caught_up = install is not None and core.commit_index >= install.plan.checkpoint_index
         if caught_up and not self._diverged():
-            self._drop()  # the log got there by itself
+            self._drop()  # the own log has caught up meanwhile
         elif install is None:
             CheckpointFetch(self._calls, self._source, self._checkpoint_came, self._pause)
         elif install.ended:
@@ -157,10 +155,9 @@ class SnapshotReceiver:
             self._fetch(install)
 
     def _reopen(self, install: SnapshotInstall) -> None:
-        """Ends this node, so that it can be opened with the log that was gathered.
-
-        It is silent from now on, so what it says about its old log is final. While the disk has no
-        room for that, the node goes on as it is.
+        """Stops this node, so that it is opened with the gathered log. It is silent from now on, so
+        what it has said about its old log is final. While the disk has no room for the last step,
+        the node goes on.
         """
         if not self._lifecycle.alive:
             return
@@ -169,18 +166,18 @@ class SnapshotReceiver:
             return
         error = SnapshotInstalledError(f"refilled up to entry {install.next_index - 1}")
         self._lifecycle.fall_silent(error)
-        log.warning("%s is opened anew: %s", self._core.node, error)
+        log.warning("%s is opened again: %s", self._core.node, error)
         last_index = self._core.entry_cache.last_index
 
         def done(_none: None, failed: BaseException | None) -> None:
             if failed is None or not _is_full(failed):
                 self._lifecycle.ended(failed or error)
                 return
-            # It is as incomplete as before. Opened anew, the node tries it again.
+            # It is as incomplete as before. Opened again, the node tries it again.
             again = SnapshotInstalledError(
                 f"the disk is full, and the snapshot install is not complete: {failed}"
             )
-            log.warning("%s is opened anew in %d s: %s", self._core.node, LOG_SECONDS, again)
+            log.warning("%s is opened again in %d s: %s", self._core.node, LOG_SECONDS, again)
             self._loop.call_later(LOG_SECONDS, self._lifecycle.ended, again)
 
         self._background.submit(lambda: install.complete(last_index), done)
@@ -190,14 +187,15 @@ class SnapshotReceiver:
         self._busy = False
 
     def _drop(self) -> None:
-        """What was gathered is of no use any more."""
+        """Drops what was gathered: it is of no use any more."""
         if self._install is not None:
             self._install.close()
         self._install = None
         self._pause()
 
     def _failed(self, error: BaseException | None) -> bool:
-        """Whether something went wrong; all but a full disk and bad entries stop the node."""
+        """Whether something went wrong. Every error but a full disk and bad entries stops the
+        node."""
         if error is None:
             return False
         if _is_full(error):

@@ -1,12 +1,12 @@
-"""What a node hands to its peers from its disk: committed entries, and its newest checkpoint.
+"""Gives peers what they lack from this node's disk: committed entries and the newest checkpoint.
 
-A follower whose log ends before this one begins is told so by the leader, and asks for the rest.
-Nothing of it may cost acknowledgements much (thesis 5.1 leaves the pace to the implementation):
-reads run on the background executor, in small pieces, no faster than a rate. And while the node
-itself writes a lot, pieces are under way for a twelfth of the time at most: from when one is read
-until the follower, which has written it meanwhile, asks for the next. So even if all else stood
-still as long, acknowledgements would be slowed by less than a tenth; the more a piece disturbs, or
-is disturbed, the longer is the pause behind it.
+The leader tells a follower whose log ends before the leader's begins, and the follower asks for the
+rest. This must not slow acknowledgements much (thesis 5.1 leaves the pace to the implementation).
+Reads run on the background executor, in small pieces and at a bounded rate. While the node itself
+writes a lot, pieces are in progress for at most a twelfth of the time. A piece is in progress from
+its read until the follower has written it and asks for the next. So acknowledgements are slowed by
+less than a tenth, even if nothing else can go on meanwhile. The more a piece disturbs, the longer
+is the pause after it.
 """
 
 from __future__ import annotations
@@ -36,16 +36,17 @@ log = logging.getLogger(__name__)
 
 PIECE_BYTES = 256 << 10
 BUSY_JOBS = 5
-"""More writes than this between two looks for followers, and the node is at work."""
+"""If the node makes more writes than this between two looks for followers, it is at work."""
 
 BUSY_SHARE = 1 / 12
-"""The part of the time for which pieces may be under way while the node is at work."""
+"""The share of the time for which pieces may be in progress while the node is at work."""
 
 PIECE_SECONDS_MAX = 0.1
-"""A piece counts for no longer: what takes longer is the way there, which costs nobody."""
+"""Seconds. A piece counts for no longer: a longer time is spent on the network, which slows
+nobody."""
 
 PROGRESS_KEPT_SECONDS = 30.0
-"""How long what a follower asked for is kept from retention after it last asked."""
+"""Seconds after a follower's last question for which retention keeps what it asked for."""
 
 
 class SnapshotSender:
@@ -91,7 +92,7 @@ class SnapshotSender:
 
     @property
     def needed_from(self) -> int | None:
-        """The first entry that a snapshot install under way has still to fetch here."""
+        """The first entry that a snapshot install in progress has still to fetch from here."""
         since = self._loop.time() - PROGRESS_KEPT_SECONDS
         needed = [index for index, asked in self._needed.values() if asked >= since]
         return min(needed, default=None)
@@ -111,9 +112,8 @@ class SnapshotSender:
                 self._send(peer, SnapshotNeededNotice(core.entry_cache.first_index))
 
     def read_for_append(self, read: Read) -> None:
-        """Entries for a follower that keeps up too badly to be served from memory.
-
-        They are part of replication: read at once, by the executor for reads.
+        """Entries for a follower that lags too far to be served from memory. They belong to
+        replication, so the executor for reads reads them at once.
         """
 
         def done(entries: list[Entry] | None, error: BaseException | None) -> None:
@@ -201,14 +201,14 @@ class SnapshotSender:
             self._lifecycle.fail(error)
 
     def checkpoint(self, peer: str, request: CheckpointRequest) -> None:
-        """Answers with a piece of the newest checkpoint; a node that is no member gets none, nor
-        does anybody while it may hold a wrong state."""
+        """Answers with a piece of the newest checkpoint. A node that is no member gets none, and
+        nobody does while the checkpoint may hold a wrong state."""
         store = self._store
         if not self._core.serves(peer) or self._state_wrong():
             self._send(peer, CheckpointResponse(request.number, -1, -1, -1, 0, 0, b""))
             return
         if peer in self._serving:
-            return  # it has one question open at a time, and asks again what goes unanswered
+            return  # a peer has one question open at a time, and asks again if it gets no answer
         self._serving[peer] = None
         first_index, first_position = store.beginning()
         self._needed[peer] = (first_index, self._loop.time())

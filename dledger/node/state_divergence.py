@@ -1,20 +1,20 @@
-"""A state that is not the group's is given up, and taken again from the log.
+"""A node whose state differs from the group's drops the state and rebuilds it from the log.
 
-Who finds that this node's state is not that of a majority of the voters says so here. From then on
-the node serves nobody, saves no checkpoint, gives none to its peers, and hands the leadership over.
-Then it stops with :class:`~dledger.errors.StateDivergedError` and is opened anew, without the
-checkpoints that may hold what is wrong:
+A part that finds that this node's state is not the majority's reports it here. From then on the
+node serves nobody, saves no checkpoint, gives none to its peers, and hands the leadership over.
+Then it stops with :class:`~dledger.errors.StateDivergedError` and is opened again, without the
+checkpoints that may be wrong:
 
-- Where the state went wrong while the node ran, the newest checkpoint up to which it was proved
-  right is kept, or the one that the process began with, and the log behind it is applied again.
-- Where applying what the log held at the start makes the wrong state, the checkpoint that it began
-  with is wrong, or this node cannot apply the log rightly: the older checkpoint is tried, then the
-  beginning of the log, if it still has that.
-- Where nothing is left to begin with, the newest checkpoint of the leader takes the place of all
-  own ones. The log stays: it is as whole as before, and what it holds was confirmed.
+- If the state went wrong while the node ran, the newest checkpoint up to which the state was proved
+  is kept, or the one with which the process began. The log behind it is applied again.
+- If applying the log at the start makes the wrong state, that checkpoint is wrong, or this node
+  cannot apply the log rightly. The older checkpoint is tried, then the beginning of the log, if the
+  log still has that.
+- If nothing is left to begin with, the leader's newest checkpoint replaces all own ones. The log
+  stays: it is as whole as before, and its entries were confirmed.
 
-The last way is also that of a node whose next entry needs something damaged that its peers have
-expired, so that nobody can repair it.
+The last way is also taken if the next entry needs something damaged that the peers have expired, so
+that nobody can repair it.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from store.state.checkpoint import decode_checkpoint
 log = logging.getLogger(__name__)
 
 PAUSE_SECONDS = 5.0
-"""So old a process is when it begins anew: one that cannot come right does not do so all the time.
-Steps back to an older checkpoint are few, and wait for nothing."""
+"""Seconds. A process is at least so old when it starts again, so a node that cannot get right does
+not restart all the time. Steps back to an older checkpoint are few, and do not wait."""
 
 HAND_OVER_SECONDS = 1.0
 LOOK_SECONDS = 0.02
@@ -67,16 +67,16 @@ class StateDivergence:
         ``hand_over`` begins to hand the leadership to another, if one could lead. ``advance`` has
         done what the core asks for."""
         self.wrong = ""
-        """In what the state differs from the group's, or why it cannot follow it; empty where
-        neither is known."""
+        """In which tables the state differs from the group's, or why it cannot follow. Empty if all
+        is well."""
         self.unrepaired = False
-        """Whether it is wrong because nobody repairs what the next entry needs."""
+        """Whether it is wrong because nobody can repair what the next entry needs."""
         self.proved = -1
         """The last entry after which the state was proved to be the group's, by this process."""
         self.on_report: Callable[[str, StateReport], None] = lambda _peer, _report: None
         """Called with what a peer says of its state."""
         self.on_wrong: Callable[[], None] = lambda: None
-        """Called once, when nobody is to be served any more."""
+        """Called once, when the node stops serving."""
         self._core = core
         self._store = store
         self._calls = calls
@@ -109,7 +109,7 @@ class StateDivergence:
             "in: %(tables)s; nobody is served until it is taken again from the log",
             {"node": self._core.node, "entry": index, "tables": wrong},
         )
-        # The entry that says so is just being applied, and is to be applied to its end.
+        # The entry that says so is being applied now, and must be applied to its end.
         self._loop.call_soon(self._stop_serving)
 
     def cannot_follow(self, index: int, why: str) -> None:
@@ -156,7 +156,7 @@ class StateDivergence:
             self._reopen_node(last)
 
     def _last_good(self) -> int | None:
-        """The index up to which checkpoints are kept; None where a peer's is needed."""
+        """The index up to which checkpoints are kept; None if a peer's is needed."""
         store = self._store
         if self.unrepaired:
             return None
@@ -175,7 +175,7 @@ class StateDivergence:
         where = "from its beginning" if last < 0 else f"behind the checkpoint of entry {last}"
         reason = StateDivergedError(f"the state is taken again from the log, {where}")
         self._lifecycle.fall_silent(reason)
-        log.warning("%s is opened anew: %s", self._core.node, reason)
+        log.warning("%s is opened again: %s", self._core.node, reason)
         self._background.submit(
             lambda: self._store.checkpoints.drop_after(last),
             lambda _none, error: self._lifecycle.ended(error or reason),
@@ -221,10 +221,10 @@ class StateDivergence:
         elif error is not None:
             self._lifecycle.fail(error)
             return
-        if index is None:  # of no use, or of an entry that is not durable here yet
+        if index is None:  # it is of no use, or of an entry that is not durable here yet
             self._fetch_later()
             return
         reason = StateDivergedError(f"the state is that of {leader} after entry {index}")
         self._lifecycle.fall_silent(reason)
-        log.warning("%s is opened anew: %s", self._core.node, reason)
+        log.warning("%s is opened again: %s", self._core.node, reason)
         self._lifecycle.ended(reason)

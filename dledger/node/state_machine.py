@@ -1,4 +1,4 @@
-"""What the node drives: a state that is a function of the committed log."""
+"""The interface of the state machine, whose state is a function of the committed log."""
 
 from __future__ import annotations
 
@@ -37,12 +37,14 @@ class StateMachine(Protocol):
     """Applied by :class:`~dledger.node.node.Node`, always on the event loop."""
 
     def restore(self, state: bytes | None) -> None:
-        """Called once, first of all: the state of a checkpoint, or None for the beginning."""
+        """Called once, before anything else, with the state of a checkpoint; None for an empty
+        log."""
 
     def apply(self, entry: Entry) -> None:
-        """The next committed entry, of whatever kind; each exactly once after :meth:`restore`.
+        """Applies the next committed entry, of any kind; each comes exactly once after
+        :meth:`restore`.
 
-        Raises :class:`~store.errors.DerivedDamageError`, with nothing applied, where it needs what
+        Raises :class:`~store.errors.DerivedDamageError`, with nothing applied, if it needs what
         is damaged and will be repaired. The entry then comes again.
         """
 

@@ -1,13 +1,13 @@
-"""Who may begin a log: the first election of a group, as an empty node takes part in it.
+"""How empty voters begin a log: the first election of a group.
 
-A majority of empty voters begins a log. A voter whose disk was wiped is empty too, and what it had
-confirmed may be on one disk only, of a voter that is not reached. So an empty node remembers the
-first disk on which it met each member. Votes of another disk do not count, and it gets none
-(``ReplicationEvidence.counts``). An empty node begins no log either once a leader has told it that
-something is committed.
+A majority of empty voters begins a log. But a voter whose disk was wiped is empty too. What it had
+confirmed may then be on one disk only, of a voter that cannot be reached. So an empty node
+remembers the first disk on which it met each member. Votes from another disk do not count, and that
+disk gets no vote (``ReplicationEvidence.counts``). An empty node begins no log either once a leader
+has told it that something is committed.
 
-For somebody whose log is not empty it votes only where that can lose nothing, as it may have been
-wiped itself:
+An empty node may have been wiped itself. So it votes for a candidate with a log only if nothing can
+be lost by that:
 
 - It has met a third member on another disk than before, so that one was wiped, and neither this
   node nor the candidate was: one is wiped at a time, and not before the last one is a voter again.

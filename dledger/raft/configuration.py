@@ -1,18 +1,19 @@
-"""Who is a member of a group, as the log says it: entries of kind CONFIGURATION.
+"""The members of a group, as the entries of kind CONFIGURATION in the log say.
 
 A change of the voters goes through a *joint* configuration (Raft thesis 4.3), in which elections
-and commits need a majority of the old voters and one of the new. A configuration takes effect where
-it is appended, committed or not, and falls back to the one before where its entry is cut.
+and commits need a majority of the old voters and one of the new. A configuration takes effect when
+its entry is appended, committed or not. If the entry is cut, the configuration before it is in
+effect again.
 
 The body of the entry is one JSON object, without spaces::
 
     {"version": 1, "voters": [...], "old_voters": [...], "learners": [...],
      "addresses": {node: [peer, client, http]}, "incarnations": {node: number}}
 
-``old_voters`` is empty but in a joint configuration. Learners get the log and count for nothing.
-Addresses are those of members that were added online; the others are in everybody's own settings.
-An *incarnation* is the number that a data directory was given when it was made: a node that
-presents another than the one noted here has lost what it confirmed under that one.
+``old_voters`` is empty except in a joint configuration. Learners get the log and count for no
+majority. ``addresses`` has the members that were added online; the others are in each node's
+settings. An *incarnation* is the number that a data directory gets when it is made. A node that
+presents another number than is noted here has lost what it confirmed with the noted one.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ NO_INCARNATION = 0
 """Not known yet: every incarnation is taken for the right one."""
 
 LOST_INCARNATION = 1
-"""Noted of a member that holds less than it confirmed: no disk is the right one any more."""
+"""Noted for a member that holds less than it confirmed: no disk counts for it any more."""
 
 FIRST_INCARNATION = 2
-"""From here on, numbers are those of data directories."""
+"""The lowest number of a data directory."""
 
 
 def is_node_name(name: str) -> bool:
-    """Whether a node may be called so: letters, digits, ``_``, ``.`` and ``-``, up to 64."""
+    """Whether this may be the name of a node: up to 64 letters, digits, ``_``, ``.`` and ``-``."""
     return NODE_NAME.fullmatch(name) is not None
 
 
@@ -128,8 +129,8 @@ class Configuration:
         return replace(self, old_voters=())._trimmed()
 
     def cancelled(self) -> Configuration:
-        """The way back out of a joint configuration: the old voters, and who was to become one
-        goes on as a learner. As safe as the way forward: who takes over meanwhile needs a
+        """The way back out of a joint configuration: the old voters alone. New voters go on as
+        learners. This is as safe as the way forward: a leader that takes over meanwhile needs a
         majority of the old voters, too."""
         added = [name for name in self.voters if name not in self.old_voters]
         return replace(
@@ -186,8 +187,8 @@ class Configuration:
 
 
 def check_plausible(found: Configuration) -> None:
-    """Raises :class:`ConfigurationError` for what no leader makes, though it can be read: names
-    that no node may have, too many of them, or numbers out of range."""
+    """Raises :class:`ConfigurationError` for what no leader writes: names that no node may have,
+    too many of them, or numbers out of range."""
     names = {*found.members, *found.addresses, *found.incarnations}
     if len(names) > MEMBERS_MAX:
         raise ConfigurationError(f"a configuration of {len(names)} members")
@@ -224,7 +225,7 @@ class Configurations:
         self.current = first
         """What is in effect."""
         self.index = index
-        """The entry that made it so; -1 for the one that everybody began with."""
+        """The entry that made it so; -1 for the configuration with which the group began."""
 
     def _changed(self) -> None:
         self.current, self.index = self._found[-1], self._indexes[-1]
@@ -255,7 +256,7 @@ class Configurations:
         return self._found[max(bisect_right(self._indexes, index) - 1, 0)]
 
     def packed_at(self, index: int) -> bytes:
-        """What a checkpoint of that index keeps: nothing where no entry ever said anything."""
+        """What a checkpoint of that index keeps: nothing if no entry ever said anything."""
         place = max(bisect_right(self._indexes, index) - 1, 0)
         return self._found[place].pack() if self._indexes[place] >= 0 else b""
 
@@ -273,7 +274,7 @@ class Configurations:
         self._changed()
 
     def restart(self, index: int, configuration: Configuration) -> None:
-        """The log begins anew behind the entry of that index: a snapshot was installed."""
+        """The log begins again behind the entry of that index: a snapshot was installed."""
         self._indexes = [index]
         self._found = [configuration]
         self._changed()

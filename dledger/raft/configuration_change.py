@@ -1,13 +1,14 @@
-"""ConfigurationChanger of the members, as a leader makes them (Raft thesis 4.3).
+"""Changes of the members, as a leader makes them (Raft thesis 4.3).
 
-The leader appends the joint configuration, then, once that is committed, the new one. Who takes
-over in between goes on where it finds things. No change begins before an entry of the leader's own
-term is committed (bug B8: without it, two leaders' changes can have disjoint quorums), nor
-before the last one is. A joint configuration that is not committed in time is cancelled.
+The leader appends the joint configuration. Once that is committed, it appends the new one. A leader
+that takes over in between goes on from there. A change begins only after an entry of the leader's
+own term is committed: without this rule the changes of two leaders can have disjoint quorums (bug
+B8). It also waits for the change before. A joint configuration that is not committed in time is
+cancelled.
 
-A member that is on another disk than the one noted for it, or that holds less than it confirmed, is
-refilled: it gets the log like a learner, and is noted anew once it holds all that it can have
-confirmed before.
+A member that is on another disk than the noted one, or holds less than it confirmed, is refilled.
+It gets the log like a learner. Its disk is noted once it holds everything that it can have
+confirmed.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class ConfigurationChanger:
         return self._change_voters((*found.voters, node), now)
 
     def remove(self, node: str, now: float) -> int:
-        """Takes a member out, be it this leader itself."""
+        """Removes a member, which may be this leader."""
         found = self.changeable()
         if node in found.learners:
             return self._change(found.without_learner(node), now)
@@ -96,7 +97,7 @@ class ConfigurationChanger:
         return self._change_voters(voters, now)
 
     def replace(self, voters: Sequence[str], now: float) -> int:
-        """Makes these the voters, however many come and go: all in one step."""
+        """Makes these the voters. Any number may come and go in one step."""
         found = self.changeable()
         if not voters:
             raise ChangeRefusedError("a group has one voter at least")
@@ -130,8 +131,8 @@ class ConfigurationChanger:
         return configurations.current
 
     def _change_voters(self, voters: Sequence[str], now: float) -> int:
-        """Not to voters of whom no majority could elect anybody: there is no way back from that
-        once this leader is gone."""
+        """Refuses voters of which no majority could elect a leader: without this leader there would
+        be no way back."""
         unready = [voter for voter in voters if not self._quorum_tracker.keeps_up(voter)]
         if len(voters) - len(unready) < majority(len(voters)):
             raise ChangeRefusedError(
@@ -143,7 +144,8 @@ class ConfigurationChanger:
     def _change(self, configuration: Configuration, now: float) -> int:
         index = self._add(EntryKind.CONFIGURATION, configuration.pack())
         self._changed_at = now
-        # Who leaves is told by this very entry, and forgotten once its successor is committed.
+        # A member that leaves learns it by this very entry. It is forgotten once the next one is
+        # committed.
         leaving = [peer for peer in self._replicator.peers if peer not in configuration.members]
         wanted = [*self._quorum_tracker.peers(), *leaving]
         self._replicator.set_peers(wanted, self._connected, now)
@@ -153,7 +155,8 @@ class ConfigurationChanger:
     # --- what follows from what is committed
 
     def advance_change(self, now: float) -> bool:
-        """Goes on with what the present configuration asks for; whether this leader is in it."""
+        """Goes on with the change that the present configuration is part of. Returns whether this
+        leader is a member."""
         configurations, commit_index = self._raft_log.configurations, self._raft_log.commit_index
         if commit_index < self._first_index:
             return True
@@ -181,8 +184,8 @@ class ConfigurationChanger:
         return True
 
     def _part(self, now: float) -> None:
-        """Those that were removed get the log until they know it: a node that does not know goes on
-        asking for votes. Not for long, and not where that would take a snapshot."""
+        """Removed members get the log until they know that they were removed: else they would go on
+        asking for votes. This does not go on for long, and no snapshot is sent for it."""
         replicator, log, index = (
             self._replicator,
             self._raft_log.entry_cache,

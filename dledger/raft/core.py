@@ -14,21 +14,20 @@ Theory of operation, by section of Ongaro's thesis:
   asks and grants, ``raft/raft_state.py`` holds term, vote and role.
 - A vote leaves only after it is durable, the candidate's own included (3.8); see ``Write.then``.
 - Replication (3.5) is in ``raft/replication.py`` for the leader, in ``raft/follower.py`` and
-  ``raft/raft_log.py``
-  for the follower. It confirms only what is durable *and* known to match the leader's log.
+  ``raft/raft_log.py`` for the follower. A follower confirms only what is durable *and* known to
+  match the leader's log.
 - A leader commits only entries of its own term by counting (3.6.2), so it begins with a no-op:
   ``raft/leader.py``. Beside it are its changes of the members (``raft/configuration_change.py``),
   the hand-over of the leadership (``raft/leadership_transfer.py``) and the reads that it confirms
   (``raft/read_index.py``).
-- Who votes is what the log says (4.3, ``raft/configuration.py``). A node that lacks the entry which
-  made
-  a sender a member must still vote for it, and follow it. But a *stranger*, who is no member by any
-  configuration from the commit index on, may as well be nobody: it is heard as candidate or leader
-  only where no member has led for long (``raft/raft_state.py``), must have a longer log to get a
-  vote, is believed about what is committed only once it has shown that it knows the log
-  (``raft/raft_log.py``), and keeps no member from an election. Its other messages go unheard.
-- No message of a peer ends a node: what cannot be right is a :class:`PeerError`, and changes
-  nothing. Terms may rise only so far at a time (``raft/term_bound.py``).
+- The log says who votes (4.3, ``raft/configuration.py``). A node may lack the entry that makes a
+  sender a member, and must still vote for it and follow it. But a *stranger*, a sender that is no
+  member by any configuration from the commit index on, may be anybody. It is heard as candidate or
+  leader only if no member has led for long (``raft/raft_state.py``). It gets a vote only if its log
+  is longer. What it says is committed is believed only once it has shown that it knows the log
+  (``raft/raft_log.py``). It keeps no member from an election, and its other messages are ignored.
+- No message of a peer ends a node. A message that cannot be right raises :class:`PeerError` and
+  changes nothing. A term may rise only so far at a time (``raft/term_bound.py``).
 """
 
 from __future__ import annotations
@@ -85,14 +84,11 @@ class Raft(RaftView):
         evidence: Iterable[MemberEvidence] = (),
         health: OwnHealth = HEALTHY,
     ) -> None:
-        """``commit_index`` is what is known to be committed; all of ``log`` must be durable.
-
-        ``sync_flush`` says whether what is reported as written survives a power failure.
-        ``evidence`` is what was saved of :meth:`known_evidence`, ``health`` how this node is until
-        :meth:`health_changed`.
-
-        ``configurations`` are those of the log, committed or not. One without any voter is that of
-        a node which waits to be added to a group.
+        """All of ``log`` must be durable, and is committed up to ``commit_index`` at least.
+        ``sync_flush``: whether a write that is reported as done survives a power failure.
+        ``evidence`` is the saved :meth:`known_evidence`. ``health`` is this node's until
+        :meth:`health_changed`. ``configurations`` are those of the log, committed or not; without a
+        voter the node waits to be added to a group.
         """
         if term < log.last_term:
             # The term reaches the disk before its entries, so a part of the disk is older.
@@ -196,9 +192,9 @@ class Raft(RaftView):
             if peer in replicator.peers:
                 replicator.connected(peer, self.commit_index, now)
         elif not (raft_state.joins or raft_state.knows(peer)):
-            return  # whoever it is, it keeps nobody waiting and hurries nobody
+            return  # a stranger delays no election and hastens none
         elif raft_state.leader is None and raft_state.role is not Role.CANDIDATE:
-            # Nobody leads that we know of: a leader would say so at once over the new link.
+            # We know no leader. A leader would say so at once over the new link.
             raft_state.hasten_election(now)
 
     def peer_lost(self, peer: str, now: float) -> None:
@@ -243,7 +239,7 @@ class Raft(RaftView):
         return self._raft_state.lead().configuration_changer.promote(node, now)
 
     def remove(self, node: str, now: float) -> int:
-        """Takes a member out, be it this leader itself; returns as :meth:`add_learner`."""
+        """Removes a member, which may be this leader; returns as :meth:`add_learner`."""
         return self._raft_state.lead().configuration_changer.remove(node, now)
 
     def replace_voters(self, voters: Sequence[str], now: float) -> int:
@@ -255,16 +251,16 @@ class Raft(RaftView):
         self._raft_state.lead().begin_transfer(target, now)
 
     def step_down(self, now: float) -> None:
-        """Gives up the leadership; somebody else will be elected when nobody was heard for long."""
+        """Gives up the leadership. Another member is elected after an election timeout."""
         if self._raft_state.role is Role.LEADER:
             self._raft_state.become_follower(self._raft_state.term, None, now)
 
     # --- events: reads
 
     def read_index(self, number: int, now: float) -> None:
-        """Asks how far this node must have applied to serve reads that are asked now.
-
-        The answer comes as an effect with that number; where the leader does not answer, never.
+        """Asks the leader for a read index: how far this node must have applied to serve reads that
+        are asked now. The answer comes in a Ready with that number, or never if the leader does not
+        answer.
         """
         raft_state = self._raft_state
         self._read_asked = None
@@ -296,7 +292,7 @@ class Raft(RaftView):
             replicator.loaded(peer, entries, self.commit_index, now)
 
     def applied(self, index: int) -> None:
-        """All up to ``index`` is applied: memory need not hold it for that any more."""
+        """Entries up to ``index`` are applied, so memory need not hold them for that any more."""
         self._entry_cache.evict(min(index, self._raft_log.durable_index))
 
     def expired(self, first_index: int) -> None:
@@ -306,7 +302,7 @@ class Raft(RaftView):
     # --- events: health and removal
 
     def health_changed(self, own: OwnHealth) -> None:
-        """This node is so from now on."""
+        """The health of this node has changed."""
         self._health.change_own(own)
 
     def health_reported(self, peer: str, *, healthy: bool, intact: bool) -> None:
@@ -314,7 +310,7 @@ class Raft(RaftView):
         self._health.report(peer, healthy=healthy, intact=intact)
 
     def health_unknown(self, peer: str) -> None:
-        """What a peer said of its health counts no more."""
+        """Forgets what a peer said about its health."""
         self._health.forget(peer)
 
     def removal_told(self) -> None:

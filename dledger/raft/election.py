@@ -1,11 +1,10 @@
-"""Elections as one node takes part in them (Raft thesis 3.4, 3.6.1, 9.6): it asks, grants, counts.
+"""Elections (Raft thesis 3.4, 3.6.1, 9.6): how a node asks for votes, grants them and counts them.
 
 A pre-vote asks whether a vote would be granted and changes no term. A vote, the candidate's own
-included, leaves only after it is durable (3.8). A node on another disk than the one that is noted
-for it neither votes nor campaigns. For whom an empty one votes, and whose vote it counts, says
-``raft/bootstrap.py``: it may be a voter that lost what it had confirmed. Nobody votes for, or
-counts the vote of, a log that ends before what its disk is known to have held
-(``raft/replication_evidence.py``).
+included, leaves only after it is durable (3.8). A node on another disk than the noted one neither
+votes nor campaigns. An empty node may be a voter that lost what it had confirmed, so it has rules
+of its own (``raft/bootstrap.py``). If a log ends before what its disk is known to have held, it
+gets no vote, and its vote does not count (``raft/replication_evidence.py``).
 """
 
 from __future__ import annotations
@@ -49,15 +48,15 @@ class Elections:
 
     @property
     def may_campaign(self) -> bool:
-        """A voter, or one that is to be none as soon as an entry is committed which may not be yet:
-        if its log is the longest, nobody else can be elected (thesis 4.2.2)."""
+        """Whether this node may campaign: it is a voter, or its removal may not be committed yet.
+        If its log is the longest then, nobody else can be elected (thesis 4.2.2)."""
         raft_state, found = self._raft_state, self._configurations.current
         committed = self._configurations.at(self._raft_log.commit_index)
         voter = found.votes(raft_state.node) or committed.votes(raft_state.node)
         return voter and raft_state.sound
 
     def due(self, now: float) -> None:
-        """Nobody was heard for an election timeout."""
+        """No leader was heard for an election timeout."""
         willing = self._health.campaigns(self._peers())
         if willing and self.may_campaign and self._raft_state.term < TERM_MAX:
             if self._raft_state.removed:
@@ -131,7 +130,7 @@ class Elections:
         if raft_state.role not in (Role.PRE_CANDIDATE, Role.CANDIDATE):
             return
         self._votes[voter] = granted or self._votes.get(voter, False)  # no vote is taken back
-        # Who cannot be reached will not vote: do not wait for it through a whole timeout.
+        # A voter that cannot be reached will not vote: do not wait a whole timeout for it.
         silent = {peer: False for peer in self._peers() if peer not in raft_state.up}
         quorums = self._configurations.current.quorums
         result = joint_vote_result(quorums, {**silent, **self._votes})
@@ -149,10 +148,9 @@ class Elections:
     # --- granting
 
     def vote_requested(self, sender: str, request: VoteRequest, now: float) -> None:
-        """A candidate asks for this node's vote, or whether it would get it.
-
-        It may be a voter by an entry that is not here yet. Its log must end behind this one then,
-        and it has its turn only where no member leads for long.
+        """A candidate asks for this node's vote, or in a pre-vote whether it would get it. It may
+        be a voter by an entry that is not here yet. Then its log must be longer, and no member may
+        have led for long.
         """
         raft_state, log = self._raft_state, self._log
         check_incarnation(sender, request.incarnation)
@@ -200,7 +198,7 @@ class Elections:
         self._ready_builder.send(sender, VoteResponse(raft_state.term, False, pre_vote, *held))
 
     def _may_vote(self, sender: str, request: VoteRequest) -> bool:
-        """Not on a disk that may have lost what was confirmed, nor for somebody on such a disk."""
+        """No vote from a disk that may have lost what was confirmed, and none for such a disk."""
         found, founding = self._configurations.current, self._bootstrap
         if not self._health.own.holds_confirmed:
             return False

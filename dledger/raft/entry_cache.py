@@ -68,7 +68,7 @@ class EntryCache:
         return self.last_index + 1 - len(self._cache)
 
     def term_at(self, index: int) -> int | None:
-        """The term of an entry, or None where it is unknown: past the end, or long removed."""
+        """The term of an entry, or None if it is unknown: past the end, or long removed."""
         if index == NO_INDEX:
             return NO_TERM
         if index > self.last_index or not self._starts or index < self._starts[0]:
@@ -78,7 +78,7 @@ class EntryCache:
     def last_index_not_above(self, index: int, term: int) -> int:
         """The highest index, not above ``index``, of an entry whose term is not above ``term``.
 
-        Returns -1 where no entry qualifies. This is how the two sides of a conflict skip whole
+        Returns -1 if no entry qualifies. This is how the two sides of a conflict skip whole
         terms (see :class:`~dledger.raft.messages.AppendRejected`).
         """
         index = min(index, self.last_index)

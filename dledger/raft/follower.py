@@ -51,7 +51,7 @@ class Follower:
             self._ready_builder.send(sender, answer)
 
     def durable(self) -> None:
-        """More of what is known to match the leader's log is durable: it is told so."""
+        """More entries that match the leader's log are durable: tells the leader."""
         raft_state = self._raft_state
         if raft_state.leader is not None:
             match_index = self._raft_log.match_index

@@ -1,9 +1,9 @@
-"""What a leader does beside replication: takes proposals, hears its followers, commits.
+"""What a leader does beside replication: it takes proposals, hears its followers and commits.
 
-Made when a node becomes leader, dropped when it no longer is; the core looks at ``over`` after each
-event. Counting quorum_tracker (``raft/quorum_tracker.py``), changing members
-(``raft/configuration_change.py``), handing over (``raft/leadership_transfer.py``) and confirming
-reads (``raft/read_index.py``) are parts of it, made and dropped with it.
+It is made when a node becomes leader, and dropped when the node no longer leads; the core looks at
+``over`` after each event. Its parts are made and dropped with it: counting majorities
+(``raft/quorum_tracker.py``), changing members (``raft/configuration_change.py``), leadership
+transfer (``raft/leadership_transfer.py``) and confirming reads (``raft/read_index.py``).
 """
 
 from __future__ import annotations
@@ -211,14 +211,14 @@ class LeaderState:
             self.replicator.rejected(sender, answer, self._raft_log.commit_index, now)
 
     def _heard(self, sender: str, incarnation: int, match_index: int) -> Progress | None:
-        """What is known of a member that answers; None for who is none any more."""
+        """The progress of the follower that answers; None if it is no member any more."""
         if match_index > self._raft_log.entry_cache.last_index:
             raise PeerError(f"{sender} confirms entry {match_index} that does not exist")
         progress = self.replicator.peers.get(sender)
         if progress is not None and progress.incarnation != incarnation:
             check_incarnation(sender, incarnation)
             progress.incarnation = incarnation
-            # All that it can have confirmed under another one is in this log.
+            # This log has everything that it can have confirmed on another disk.
             progress.needed_index = self._raft_log.entry_cache.last_index
         return progress
 

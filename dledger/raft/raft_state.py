@@ -1,7 +1,7 @@
-"""What a node is in its term, and how long it waits before it wants another one.
+"""The Raft state of a node: term, vote, role, leader, and when the next election is due.
 
-Term, vote, role and leader change here and nowhere else. A term and a vote are on their way to the
-disk in the same bundle in which they change (Raft thesis 3.8); what may leave only after that is
+Term, vote, role and leader change only here. A changed term or vote is written by the same Ready
+(Raft thesis 3.8). Messages that must wait for that write go through
 :meth:`~dledger.raft.ready.ReadyBuilder.send_after_write`.
 """
 
@@ -22,16 +22,16 @@ from dledger.raft.term_bound import TermBound
 NOBODY = ""
 
 ELECTION_BACKOFF_MAX = 64.0
-"""So many election timeouts lie between two campaigns of a node that was told that it was removed:
-with the usual one 40 to 80 s."""
+"""Election timeouts between two campaigns of a node that was told that it was removed: 40 to 80 s
+with the default timeout."""
 STRANGER_ELECTIONS = 3.0
-"""A sender that is no member by this node's log is heard as a candidate or leader only after so
-many of the shortest election timeouts without a leader that is one. It is then the turn of the
-members for as long again, so that it keeps none of them from an election."""
+"""A stranger is heard as a candidate or leader only after so many of the shortest election timeouts
+without a member as leader. Then it is the members' turn for as long again, so that the stranger
+keeps none of them from an election."""
 
 
 class Chance(Protocol):
-    """Where election timeouts are drawn from, as ``random.Random`` has it."""
+    """Draws election timeouts, as ``random.Random`` does."""
 
     def random(self) -> float:
         """A number from 0 to below 1."""
@@ -74,7 +74,7 @@ class RaftState:
         self.up: dict[str, bool] = {}
         """Peers with a working link, in order of connection."""
         self.elections = 0
-        """Elections that this node has called; a pre-vote is none."""
+        """Elections that this node has called; pre-votes do not count."""
         self.removed = False
         """Whether a majority of the others have said that this node was removed. Until it hears a
         leader it campaigns more and more seldom."""
@@ -101,11 +101,10 @@ class RaftState:
         self.election_at = now + self._draw(self._config.election_seconds)
 
     def hasten_election(self, now: float) -> None:
-        """The next election is close: the leader, or an election, is lost.
-
-        The closer, the more likely two nodes call one at the same moment, or before the others know
-        that the leader is lost. So each vain try doubles what is drawn from, until one is heard.
-        Where leases count on this node it elects nobody before they end, not even itself.
+        """The next election is close: the leader or an election is lost. If it comes too soon, two
+        nodes may call one at the same moment, or before the others know that the leader is lost. So
+        each failed try doubles the range from which the time is drawn, until a leader is heard.
+        While leases count on this node, it elects nobody, not even itself.
         """
         self.hurries = True
         config, begins = self._config, now
@@ -135,7 +134,7 @@ class RaftState:
         """Whether a leader was heard so lately that nobody else may be elected (stickiness)."""
         if self.role is Role.LEADER:
             return True
-        # A lease counts on this even when the link broke, or the node started anew.
+        # A lease counts on this even when the link broke, or the node started again.
         known = self.leader is not None and not self._set_by_stranger
         return (
             known or self._config.lease_reads
@@ -143,11 +142,9 @@ class RaftState:
 
     @property
     def sound(self) -> bool:
-        """Whether this node stands on the disk that counts for it, or on its first one.
-
-        One that has lost the end of its log knows so itself (:mod:`store.recovery.lost_suffix`).
-        What the log said of its disk may be gone as well, and unknown to those whom it would vote
-        for.
+        """Whether this node's disk counts for it, or is its first one. A node that has lost the end
+        of its log knows so itself (:mod:`store.recovery.lost_suffix`). What the log said of its
+        disk may be gone as well, and the candidates may not know it.
         """
         found = self._raft_log.configurations.current
         return self._evidence.counts(found, self.node, self.incarnation)
@@ -169,7 +166,7 @@ class RaftState:
         return not self._raft_log.configurations.current.voters
 
     def accepts_strangers(self, now: float) -> bool:
-        """Whether no member has led for so long that one may lead whom this log does not know."""
+        """Whether no member has led for so long that a stranger may lead."""
         election_delay_factor = STRANGER_ELECTIONS * self._config.election_seconds
         return self.role is not Role.LEADER and now - self._led_at >= election_delay_factor
 
@@ -178,11 +175,10 @@ class RaftState:
         self._led_at = now
 
     def accepts_leader(self, sender: str, term: int, now: float) -> bool:
-        """Whether a message of a leader of that term is heard at all.
-
-        A node follows whoever leads, be it by a configuration that it does not have yet. But only
-        a member by its own log is heard at any time: a stranger is where it was voted for, where no
-        member has led for long, and where this node waits to be added to a group.
+        """Whether a message of a leader of that term is heard. A node also follows a leader by a
+        configuration that it does not have yet. A member by its own log is always heard. A stranger
+        is heard if this node voted for it, if no member has led for long, or if this node waits to
+        be added to a group.
 
         Raises :class:`~dledger.errors.PeerError` if another node leads that term.
         """
@@ -271,11 +267,9 @@ class RaftState:
             self.become_follower(self.term, None, now)
 
     def follow(self, sender: str, term: int, now: float) -> bool:
-        """Takes the sender of an append or heartbeat as leader, unless its term is over, or too far
-        ahead for now.
-
-        What a stranger sends puts off no election. Raises :class:`~dledger.errors.PeerError` for a
-        term that cannot be right.
+        """Takes the sender of an append or heartbeat as leader, unless its term is over or too far
+        ahead. Messages of a stranger do not delay an election. Raises
+        :class:`~dledger.errors.PeerError` for a term that cannot be right.
         """
         if term < self.term:
             return False

@@ -1,9 +1,9 @@
 """ReadIndex: how a leader knows that its commit index is the newest (Raft thesis 6.4).
 
-A read must see all that was committed when it was asked. Its index is the commit index at that
-moment, and holds if the leader still led then: if a majority answers a heartbeat that was sent
-later. One round of heartbeats serves all reads that were asked before it was sent, and while it is
-under way the next reads gather for the next one. No disk is asked.
+A read must see everything that was committed when it was asked. Its index is the commit index of
+that moment. The index is right if the leader still led then, that is, if a majority answers a
+heartbeat that was sent later. One round of heartbeats serves all reads that were asked before it
+was sent; reads that come meanwhile wait for the next round. No disk is involved.
 """
 
 from __future__ import annotations
@@ -40,10 +40,9 @@ class ReadRounds:
         self._under_way: deque[tuple[int, list[ReadAsked]]] = deque()
 
     def add(self, asked: ReadAsked) -> bool:
-        """Takes a read; whether a round must be begun for it now.
-
-        One of an asker that has :data:`READS_WAITING_MAX` in the next round already is dropped: a
-        node has one question open at a time, and asks anew what goes unanswered.
+        """Takes a read. Returns whether a round must begin for it now. A read is dropped if its
+        asker has :data:`READS_WAITING_MAX` in the next round: a node has one question open at a
+        time, and asks again if it gets no answer.
         """
         gathering = self._gathering
         if len(gathering) >= READS_WAITING_MAX:

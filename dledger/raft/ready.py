@@ -1,8 +1,8 @@
 """What the core asks its driver to do, collected until the driver takes it.
 
-The order inside one bundle does not matter, with one exception that guards every promise: the
-messages in ``write.then`` may leave only when that write is durable. All other messages promise
-nothing about the disk and leave at once, so that a slow disk cannot hold up a heartbeat.
+The order inside one Ready does not matter, with one exception on which every promise rests: the
+messages in ``write.then`` may leave only when that write is durable. All other messages say nothing
+about the disk and leave at once, so a slow disk does not delay a heartbeat.
 """
 
 from __future__ import annotations

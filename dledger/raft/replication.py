@@ -122,13 +122,13 @@ class Replicator:
         """A link came up; the peer may be a new process."""
         progress = self._start_over(peer, now)
         progress.connected = True
-        self.round += 1  # what it holds now, and not what it evidence when it confirmed last
+        self.round += 1  # it is asked what it holds now, not what it held when it confirmed last
         self._heartbeat(peer, commit_index, self.round)
         self.replicate(peer, commit_index, now)
 
     def _start_over(self, peer: str, now: float) -> Progress:
-        """Asks anew for what the peer confirmed: with asynchronous flush it may hold less than it
-        did before a power failure."""
+        """Asks again what the peer holds: with asynchronous flush a power failure may have taken
+        something."""
         before = self.peers[peer]
         progress = self._progress(before.match_index + 1 or self._end, now)
         progress.heard_at = before.heard_at  # a link that flaps is no sign of life
@@ -227,7 +227,7 @@ class Replicator:
     # --- time
 
     def committed(self, commit_index: int, now: float) -> None:
-        """The commit index moved: whoever gets no entries soon is told by itself."""
+        """The commit index moved: a follower that gets no entries soon gets a notice."""
         if self._notice_at is None:
             self._notice_at = now + self._config.commit_notice_seconds
             self._notice_index = commit_index

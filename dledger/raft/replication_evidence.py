@@ -1,18 +1,17 @@
-"""What each member held durably of what is committed, as leaders have told it.
+"""How much of the committed log each member held durably, as leaders have told it.
 
-A leader counts a member's confirmations; its heartbeats pass on how far they go, so that every
-member knows, a heartbeat's time later, what every other one holds. Entries that are committed are
-never cut, so a disk whose log ends before that has lost some of them: an old copy was put in its
-place. It neither gets nor gives a vote, and the next leader has it refilled, though it never heard
-its confirmations itself.
+A leader counts the confirmations of each member. Its heartbeats pass on how far they go, so one
+heartbeat later every member knows what the others hold. Committed entries are never cut. So if the
+log of a disk ends before that, the disk has lost entries: an old copy was put in its place. Such a
+disk neither gets nor gives a vote. The next leader has it refilled, though it never heard the
+confirmations itself.
 
-A member that is on another disk than it was has lost all that the last one held. Where the log
-names no disk of a member, this alone says which one counts: the one on which it was met, or which a
-leader counted last.
+A member on another disk has lost everything that its last disk held. If the log names no disk for a
+member, only this evidence says which disk counts: the first one on which the member was met, or the
+last one that a leader counted.
 
-It is saved now and then, and what was saved last is known again after a restart. With asynchronous
-flush nothing is told, because there a power failure may take what was confirmed: only the disks are
-known.
+The evidence is saved about every second, and read again after a restart. With asynchronous flush a
+power failure may take what was confirmed, so only the disks are known then.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from dledger.raft.configuration import NO_INCARNATION, Configuration
 
 
 class MemberEvidence(NamedTuple):
-    """All up to ``last_index`` is committed, and durable on the disk of that incarnation; of -1 no
-    more is known than that the member is on this disk."""
+    """Entries up to ``last_index`` are committed, and durable on the disk of that incarnation. With
+    -1 it is only known that the member is on this disk."""
 
     node: str
     incarnation: int
@@ -36,13 +35,13 @@ class ReplicationEvidence:
     """What one node knows of all members."""
 
     def __init__(self, known: Iterable[MemberEvidence] = (), *, kept: bool = True) -> None:
-        """``kept`` is false where a confirmation is no promise: no last index is known then."""
+        """``kept`` is false with asynchronous flush: no last index is known then."""
         self.kept = kept
         self._known: dict[str, MemberEvidence] = {}
         self.learn(known)
 
     def learn(self, told: Iterable[MemberEvidence]) -> None:
-        """A leader says so. Of a member that is on another disk now, the last word counts."""
+        """A leader says so. If a member is on another disk now, the last report counts."""
         for each in told:
             holding = each if self.kept else each._replace(last_index=-1)
             before = self._known.get(holding.node)
@@ -54,7 +53,7 @@ class ReplicationEvidence:
                 self._known[holding.node] = holding
 
     def meet(self, node: str, incarnation: int) -> None:
-        """A member says on which disk it is. Of itself its first word counts."""
+        """A member says on which disk it is. Only its first report counts."""
         self._known.setdefault(node, MemberEvidence(node, incarnation, -1))
 
     def copy(self) -> ReplicationEvidence:
@@ -76,12 +75,11 @@ class ReplicationEvidence:
         return known is not None and known.incarnation != incarnation
 
     def counts(self, found: Configuration, node: str, incarnation: int) -> bool:
-        """Whether votes and confirmations of a member count on that disk.
-
-        The log says which disk counts. It may name none yet, or this node may lack the entry. Then
-        only the disk counts on which this node knows the member: another one has lost what the
-        first one held, and may hold a part of the log again. Two voters need no such rule: what one
-        of them lost is committed only if the other one holds it.
+        """Whether votes and confirmations of a member count on that disk. The log says which disk
+        counts. It may name none yet, or this node may lack the entry. Then only the disk counts on
+        which this node met the member: another disk has lost what the first one held, though it may
+        hold a part of the log again. With two voters this rule is not needed: what one of them lost
+        was committed only if the other holds it.
         """
         noted = found.incarnations.get(node, NO_INCARNATION)
         if noted != NO_INCARNATION:

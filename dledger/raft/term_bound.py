@@ -1,11 +1,11 @@
-"""How far the terms that peers tell may raise a node's own.
+"""How far a peer may raise a node's term.
 
-Any node may raise its term at any time, and all others follow: one message of a broken peer with a
-term close to the largest would leave the group no room for another election, on disk and for ever.
-In an honest group terms rise by one with each election, and an election takes milliseconds at
-least; of a node that was away, the group may be ahead by all the elections since. So a term that is
-farther off than that is refused, and one that is nearer is approached no faster than it can have
-come about. A node whose term somebody raised so is not lost: the others approach it as fast.
+A node that hears of a higher term takes it over. So one message of a broken peer with a term close
+to the largest would leave no room for another election, on all disks and for ever. In a sound group
+terms rise by one with each election, and an election takes milliseconds at least. To a node that
+was away the group may be ahead by all elections since. A term that is farther away is refused. One
+that is nearer is approached no faster than elections can have raised it. A node whose term was
+raised in this way is not lost: the others approach its term just as fast.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ TERM_MAX = (1 << 63) - 1
 """A term is an i64 on disk."""
 
 DISTANCE_MAX = 1 << 40
-"""No term is plausible that is farther off than this."""
+"""A term that is farther away than this is refused."""
 
 JUMP_MAX = 1 << 22
 """By how much a peer may raise a term at once."""

@@ -1,4 +1,4 @@
-"""What others may read of a core. Whoever wants to change something tells the core an event."""
+"""What others may read of a core. To change something, they send the core an event."""
 
 from __future__ import annotations
 
@@ -173,8 +173,8 @@ class RaftView:
         return tuple(name for name in self.configuration.members if name != self.node)
 
     def serves(self, node: str) -> bool:
-        """Whether that node may have what the log holds: a member, as this node knows them, or one
-        whose removal is not committed yet. Who joins is a member from the entry on that says so."""
+        """Whether that node may get the log: a member by this node's log, or one whose removal is
+        not committed yet. A new member is one from the entry on that adds it."""
         return self._raft_state.knows(node) or node in self.progress
 
     @property
@@ -190,7 +190,7 @@ class RaftView:
 
     @property
     def progress(self) -> Mapping[str, ProgressView]:
-        """What the leader knows of its followers; of nobody, where this node does not lead."""
+        """What the leader knows of its followers; empty if this node does not lead."""
         leader_state = self._raft_state.leader_state
         return {} if leader_state is None else leader_state.replicator.peers
 

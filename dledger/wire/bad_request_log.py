@@ -1,4 +1,4 @@
-"""What is logged of requests that an HTTP server of ours cannot read, or cannot answer any more."""
+"""What our HTTP servers log about requests that they cannot read, or cannot answer any more."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ _TEXT_MAX = 200
 
 
 class BadRequestLog(logging.LoggerAdapter[logging.Logger]):
-    """The log for a server of aiohttp, which takes a request that is no HTTP for its own fault.
-
-    Anybody may send one, also with bytes in its headers that are no text: that is one line, and no
-    traceback. And who went away before the answer
-    is no fault of anybody: a peer that ends does so.
+    """The log for an aiohttp server, which takes a request that is no HTTP for an error of the
+    server. Anybody may send one, also with header bytes that are no text: this logs one line and no
+    traceback. A client that goes away before the answer is no error either: a peer that ends does
+    so.
     """
 
     def exception(self, msg: object, *args: object, exc_info: Any = True, **changed: Any) -> None:

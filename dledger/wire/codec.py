@@ -1,9 +1,9 @@
 """Peer messages as bytes: a CRC32C, then one msgpack array, ``[kind, term, ...]``.
 
-The CRC, big-endian u32, covers all that follows it: what goes wrong between two processes is found
-at the next message, whatever it is. The entries of an append travel as they lie in the commit log,
-back to back, in one binary field (bin 32). :func:`decode_message` raises :class:`PeerError` for
-anything that is not such a message, and checks the body CRC of every entry, which its leader made.
+The CRC is a big-endian u32 and covers everything behind it, so damage between two processes is
+found with the next message. The entries of an append travel as they lie in the commit log, back to
+back, in one binary field (bin 32). :func:`decode_message` raises :class:`PeerError` for anything
+that is not such a message, and checks the body CRC of every entry, which its leader made.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _WITH_OTHERS = frozenset(
     for kind, types in (*_FIELD_TYPES.items(), *SERVICE_FIELDS.items())
     if not {*types} <= {int, bool}
 )
-"""Kinds of messages whose fields are more than numbers, and yes or no."""
+"""Kinds of messages with fields other than numbers and booleans."""
 
 
 class MessageEncoder:
@@ -119,7 +119,7 @@ def _fields(message: Message) -> tuple[int | bool | bytes, ...]:
             return service_fields(message)
 
 
-@lru_cache(maxsize=8)  # a leader repeats what it has no news of, to each of its peers
+@lru_cache(maxsize=8)  # without news a leader sends the same to each of its peers
 def _packed_evidence(evidence: tuple[MemberEvidence, ...]) -> bytes:
     packed: bytes = msgpack.packb(evidence)
     return packed
@@ -141,7 +141,7 @@ def _evidence(packed: bytes) -> tuple[MemberEvidence, ...]:
 
 
 def _are_same(append: AppendRequest, other: AppendRequest) -> bool:
-    """Whether they say the same, as two followers that are equally far are told."""
+    """Whether both have the same content: two followers that are equally far get the same."""
     ours, theirs = append.entries, other.entries
     return (
         len(ours) == len(theirs)

@@ -1,7 +1,7 @@
 """Where a server listens, or is dialled: a host and a port.
 
 As text that is ``host:port``. A host is an IPv4 address, an IPv6 address in brackets, such as
-``[::1]:9876``, or a name. Names are resolved when somebody dials or listens, and not here.
+``[::1]:9876``, or a name. Names are resolved when somebody dials or listens, not here.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 ANNOUNCED = {HEADER: pack_features(FEATURES)}
 
 # A connection that only listens would never notice that it is half open. The kernel asks for us:
-# pings of the WebSocket would arm a timer anew for every message.
+# pings of the WebSocket would arm a timer again for every message.
 KEEPALIVE = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, getattr(socket, "TCP_KEEPIDLE", 0), 5),

@@ -1,4 +1,4 @@
-"""Whom a certificate names, and whom a peer may therefore say that it is.
+"""Which node a certificate names, and so which node a peer may claim to be.
 
 A certificate's subject alternative name is a URI: ``dledger://CLUSTER/GROUP/NODE`` of a node, and
 ``dledger://CLUSTER/NAME`` of a NameServer. Checking that a trusted authority has signed the
@@ -73,7 +73,7 @@ class Admission:
 
     def certified(self, transport: asyncio.BaseTransport | None) -> PeerIdentity | None:
         """Who is at the other end of a connection; None without TLS. Raises
-        :class:`~dledger.errors.PeerError` where the certificate is revoked."""
+        :class:`~dledger.errors.PeerError` if the certificate is revoked."""
         found = identity_of(transport)
         if found is not None and transport is not None and self.revoked is not None:
             serial = transport.get_extra_info("peercert")["serialNumber"]
@@ -82,7 +82,8 @@ class Admission:
         return found
 
     def check_connected(self, certified: PeerIdentity | None) -> None:
-        """Whether who dialled may say anything. Raises :class:`~dledger.errors.PeerError`."""
+        """Checks that whoever dialled may say anything at all. Raises
+        :class:`~dledger.errors.PeerError`."""
         if certified is None:
             if self.required:
                 raise PeerError("it has no certificate of a node")
@@ -92,8 +93,8 @@ class Admission:
     def check_greeting(
         self, greeting: Greeting, certified: PeerIdentity | None, remote: str, known: str | None
     ) -> None:
-        """Whether who dialled from the host ``remote`` is a peer, and the one that it says.
-        ``known`` is where that one listens as far as is known.
+        """Checks that whoever dialled from the host ``remote`` is a peer, and is the one that it
+        claims to be. ``known`` is the address of that peer as far as it is known.
 
         Raises :class:`~dledger.errors.PeerError`.
         """
@@ -107,7 +108,7 @@ class Admission:
         check_address(greeting, remote, known)
 
     def check_dialled(self, peer: str, certified: PeerIdentity | None) -> None:
-        """Whether ``peer``, whom we dialled, is who answered. Raises
+        """Checks that ``peer``, whom we dialled, has answered. Raises
         :class:`~dledger.errors.PeerError`."""
         self.check_connected(certified)
         self._check_name(peer, certified)

@@ -18,7 +18,8 @@ log = logging.getLogger(__name__)
 
 PATH = "/dledger"
 EARLY_MESSAGES_MAX = 64
-"""Of a peer that cannot be answered yet; of more the last are kept: it sends anew what is lost."""
+"""Messages kept of a peer that cannot be answered yet. If more come, the last are kept: the peer
+sends lost ones again."""
 
 
 class DialledConnection(aiohttp.ClientWebSocketResponse):
@@ -59,20 +60,21 @@ class PeerLink:
         self.listening: aiohttp.ClientWebSocketResponse | None = None
         self.heard: asyncio.Transport | None = None  # under `listening`
         self.misbehaved = False
-        """Whether the peer said on that connection what it should not."""
+        """Whether the peer broke the protocol on that connection."""
         self.refused = ""
-        """Why we did not talk to who answered there."""
+        """Why we did not talk to the node that answered there."""
         self.speaking: web.WebSocketResponse | None = None
         self.socket: asyncio.Transport | None = None  # under `speaking`
         self.features: frozenset[str] = frozenset()
         """What the peer announced on the connection that it dialled."""
         self.up = False
         self.early: deque[Message] = deque(maxlen=EARLY_MESSAGES_MAX)
-        """What the peer said while it took the link to be up and we did not yet."""
+        """Messages of the peer from before the link was up on our side."""
         self.dial_now = asyncio.Event()
 
     def tell_refused(self, reason: str) -> None:
-        """Logs why we do not talk to who answered: once, until we do or the reason changes."""
+        """Logs why we do not talk to the node that answered: once, until we do or the reason
+        changes."""
         if reason != self.refused:
             log.error("no link to %s: %s", self.peer, reason, extra=FROM_OUTSIDE)
         self.refused = reason

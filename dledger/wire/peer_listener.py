@@ -1,4 +1,4 @@
-"""Where peers come in: connections that must say in time whose they are."""
+"""The port for peers. A connection must say in time which node it belongs to."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from store.quoting import FROM_OUTSIDE
 log = logging.getLogger(__name__)
 
 LOG_SECONDS = 1.0
-"""Between two lines about peers that are refused."""
+"""Seconds between two lines about refused peers."""
 
 
 class PeerListener:
@@ -98,7 +98,7 @@ class PeerListener:
             protocol.transport.abort()
 
     def refused(self, remote: str | None, error: DLedgerError) -> None:
-        """Tells of it, in one line a second: anybody may be refused as often as it likes."""
+        """Logs it, at most one line a second: anybody may connect as often as it likes."""
         now = asyncio.get_running_loop().time()
         if now - self._logged_at < LOG_SECONDS:
             self._unlogged += 1

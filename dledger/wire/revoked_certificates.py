@@ -1,4 +1,4 @@
-"""Certificates that count no more, though their authority signed them and they have not expired.
+"""Revoked certificates: signed by the authority and not expired, but no longer valid.
 
 A file lists their serial numbers, in hexadecimal digits, one a line; ``#`` begins a comment. It is
 read again when it has changed. Rejected: lists that an authority signs (RFC 5280). They expire, and
@@ -24,7 +24,7 @@ class RevokedCertificates:
         self._path = path
         self._serials: frozenset[int] = frozenset()
         self._stamp: tuple[int, int, int] | None = None
-        """Of the file as it was read last; None where there was none."""
+        """Of the file as it was read last; None if there was none."""
 
     def __contains__(self, serial: str) -> bool:
         """Whether the certificate with that number, in hexadecimal digits, counts no more."""
@@ -39,7 +39,7 @@ class RevokedCertificates:
     def read(self) -> None:
         """Reads the file, if it has changed.
 
-        Raises ``OSError`` where it cannot be read, and ``ValueError``, which names it, where it is
+        Raises ``OSError`` if it cannot be read, and ``ValueError``, which names it, if it is
         too long or no list of serial numbers.
         """
         try:

@@ -1,7 +1,7 @@
-"""What nodes say to one another beside the protocol: how they are, and the bytes of their logs.
+"""Messages between nodes outside the Raft protocol: health reports, and the bytes of logs.
 
-None of it carries a term and none of it counts for anything in an election or a commit. Requests
-have a number that their answer repeats, so that a late answer is not taken for another's.
+They have no term, and count for nothing in elections and commits. A request has a number that its
+answer repeats, so a late answer is not taken for another.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from store.log.entry import Entry
 
 @dataclass(frozen=True, slots=True)
 class HealthReport:
-    """How the sender is: its disk has ``room`` for messages and answers in time (``prompt``), and
-    all that it holds below its commit index is ``whole``, and is the group's."""
+    """The health of the sender. ``room``: its disk has room for messages. ``prompt``: the disk
+    answers in time. ``whole``: everything below its commit index is there, and is the group's."""
 
     room: bool
     prompt: bool
@@ -24,7 +24,7 @@ class HealthReport:
 
     @property
     def healthy(self) -> bool:
-        """Whether the sender would be a leader worth having."""
+        """Whether the sender may lead."""
         return self.room and self.prompt and self.whole
 
     @property
@@ -79,7 +79,7 @@ class SnapshotNeededNotice:
 
 @dataclass(frozen=True, slots=True)
 class RemovedNotice:
-    """A member tells a peer that it is none, by the committed entry of that ``index``."""
+    """A member tells a peer that it is no member, by the committed entry of that ``index``."""
 
     index: int
 

@@ -1,4 +1,4 @@
-"""How many peers that are no members a node lets in, and how often."""
+"""How many strangers a node lets in, and how often."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class StrangerLimits:
     def admit(self, peer: str, now: float) -> str | None:
         """Lets a peer in; returns who has to go for it, if anybody.
 
-        Raises :class:`~dledger.errors.PeerError` where there are, or were, too many.
+        Raises :class:`~dledger.errors.PeerError` if there are, or were, too many.
         """
         limits = self._limits
         left = self._left + (now - self._at) * limits.strangers_per_second

@@ -45,7 +45,7 @@ class TlsContexts:
     """Contexts for TLS 1.3, or from ``minimum`` on, in which both sides show a certificate.
 
     With ``clients_optional`` the accepting side also takes who shows none. Raises
-    :class:`TlsFilesError` where the files cannot be used at the start.
+    :class:`TlsFilesError` if the files cannot be used at the start.
     """
 
     def __init__(

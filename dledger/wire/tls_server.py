@@ -1,8 +1,8 @@
 """A listening port that takes TLS and plain connections, told apart by their first byte.
 
-That is how RocketMQ does it (``tls.server.mode``): a TLS connection begins with a handshake record,
-byte 0x16, with which none of our protocols begins. The byte is looked at before anything is read,
-so both kinds are then served by the event loop as if the port were theirs alone.
+RocketMQ does the same (``tls.server.mode``). A TLS connection begins with a handshake record, byte
+0x16, and none of our protocols begins with that byte. The byte is looked at before anything is
+read, so the event loop then serves each kind as if the port had no other.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class TlsServer:
         self._connecting: set[asyncio.Task[None]] = set()
 
     async def start(self, host: str, port: int) -> None:
-        """Listens. Raises ``OSError`` where the address cannot be had; nothing is open then."""
+        """Listens. Raises ``OSError`` if the address cannot be had; nothing is open then."""
         self._loop = loop = asyncio.get_running_loop()
         found = []
         hosts = listening_hosts(host)

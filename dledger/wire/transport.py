@@ -1,4 +1,4 @@
-"""What carries messages between the nodes of a group, and whom it tells.
+"""The interface of the transport, which carries messages between nodes, and of its handler.
 
 ``wire/websocket_transport.py`` is the real one, ``simulator/engine/peer_network.py`` the simulated
 one.
@@ -13,7 +13,7 @@ from dledger.raft.messages import RaftMessage
 from dledger.wire.service_messages import ServiceMessage
 
 Message: TypeAlias = RaftMessage | ServiceMessage
-"""All that nodes say to one another."""
+"""All messages between nodes."""
 
 
 class TransportHandler(Protocol):
@@ -38,7 +38,7 @@ class Transport(Protocol):
     def send(self, peer: str, message: Message) -> None: ...
 
     def reset(self, peer: str) -> None:
-        """Breaks the link to a peer that misbehaved; it is dialled anew, later each time."""
+        """Breaks the link to a peer that misbehaved; it is dialled again, later each time."""
 
     def set_peers(self, members: Collection[str], addresses: Mapping[str, str]) -> None:
         """Links are wanted to these members, and to nobody else once a link breaks; ``addresses``

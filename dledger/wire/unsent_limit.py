@@ -1,8 +1,8 @@
-"""How much a kernel keeps of what is written to a connection whose peer does not read.
+"""Limits what the kernel keeps for a connection whose peer does not read.
 
-Left alone, it keeps megabytes of each. They are copied while the event loop waits, and stand in no
-budget of this process: some hundred connections use up what the kernel has for all its streams, and
-then the others stand still as well.
+By default it keeps megabytes for each connection. They are copied while the event loop waits, and
+no budget of this process counts them. Some hundred such connections use up the kernel's memory for
+all TCP connections, and then the others stand still too.
 """
 
 from __future__ import annotations

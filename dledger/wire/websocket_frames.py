@@ -1,10 +1,9 @@
-"""WebSocket frames of whole binary messages, as peers send them (RFC 6455, 5.2).
+"""Reads WebSocket frames with whole binary messages, as peers send them (RFC 6455, 5.2).
 
-aiohttp shakes hands, and pings and closes. But a message that it reads goes through a queue, a
-future and a task that wakes up, and is copied twice on its way. So what arrives on a connection is
-read here, into one buffer that is used over and over, and each message is told where it lies. A
-frame of any other kind, or too large a one, is given to aiohttp as it came, and so is all that
-follows it.
+aiohttp does the handshake, pings and the closing. But a message that aiohttp reads goes through a
+queue, a future and a task, and is copied twice. So messages are read here, into one buffer that is
+used again and again, and handed on where they lie. A frame of another kind, or one that is too
+large, goes to aiohttp unchanged, and so does everything after it.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def frame_header(size: int) -> bytes:
 
 
 class MessageReader(asyncio.BufferedProtocol):
-    """Stands before aiohttp's protocol on one connection, and takes the messages out."""
+    """Takes the place of aiohttp's protocol on one connection, and takes the messages out."""
 
     def __init__(
         self,
@@ -57,7 +56,7 @@ class MessageReader(asyncio.BufferedProtocol):
         self._view = memoryview(self._buffer)
         self._begin = self._end = 0  # what has arrived and is not read
         self.messages = 0
-        """How many were read; it stands still while one is under way."""
+        """Messages read so far. The number stands still while one is arriving."""
 
     @property
     def waits(self) -> bool:

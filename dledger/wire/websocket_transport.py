@@ -43,9 +43,9 @@ DIAL_SECONDS_FIRST = 0.02
 DIAL_SECONDS_MAX = 0.5
 MISBEHAVED_SECONDS_MAX = 5.0
 FORGIVEN_SECONDS = 10.0
-"""A connection that stood for so long makes up for what the peer did before."""
+"""Seconds. After a connection of this length the peer's earlier faults are forgotten."""
 LOOKS = 4
-"""So many times at one unfinished message, and its time is over."""
+"""After so many looks at one unfinished message its time is over."""
 
 
 class WebSocketTransport:

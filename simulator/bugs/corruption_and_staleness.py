@@ -26,9 +26,9 @@ from broker.state.queue_expiry import first_offsets
 from broker.state.state_machine import BrokerStateMachine
 from dledger.raft.read_index import LeaderReads, ReadAsked
 from dledger.wire.codec import CRC
-from simulator.bugs.planted_bug import Bug, Patch
+from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.bugs.raft.linearizable_reads import STALE
-from simulator.worlds.registry import BROKERS
+from simulator.worlds.registry import BROKERS, NODES
 from store.index.block_seals import UNKNOWN
 from store.index.consume_queue import ConsumeQueue
 from store.io.filesystem import Bytes
@@ -49,23 +49,23 @@ def reads_before_the_first_entry_of_a_term(patch: Patch) -> None:
     """A new leader answers reads from its known commit index, before its first entry is
     committed."""
 
+    @patch.instead(LeaderReads, "ask")
     def early(reads: LeaderReads, asker: str, number: int, now: float) -> None:
         if reads._rounds.add(ReadAsked(asker, number, reads._raft_log.commit_index)):
             reads._begin_round(now)
 
-    patch.set(LeaderReads, "ask", early)
-
 
 def _without(patch: Patch, ignored: type[Exception]) -> None:
-    refuse = RegistrationChecks._refuse
-
+    @patch.around(RegistrationChecks, "_refuse")
     def lenient(
-        claims: RegistrationChecks, claim: Hashable, channel: int, refusal: Exception
+        refuse: Original[None],
+        claims: RegistrationChecks,
+        claim: Hashable,
+        channel: int,
+        refusal: Exception,
     ) -> None:
         if not isinstance(refusal, ignored):
             refuse(claims, claim, channel, refusal)
-
-    patch.set(RegistrationChecks, "_refuse", lenient)
 
 
 def late_leader_registered(patch: Patch) -> None:
@@ -81,17 +81,22 @@ def late_connection_registered(patch: Patch) -> None:
 def handed_out_is_consumed(patch: Patch) -> None:
     """A query for a group's offset returns the end of what it was given."""
     given: dict[tuple[BrokerStateMachine, str, str, int], int] = {}
-    answer = Delivery._answer
     query = OffsetProcessor._answer_offset
 
+    @patch.around(Delivery, "_answer")
     def noting(
-        delivery: Delivery, fetch: Fetch, found: GetMessageResult, parts: Sequence[Bytes] = ()
+        answer: Original[None],
+        delivery: Delivery,
+        fetch: Fetch,
+        found: GetMessageResult,
+        parts: Sequence[Bytes] = (),
     ) -> None:
         of = fetch.request
         if found.status is GetMessageStatus.FOUND:
             given[delivery._machine, of.group, of.topic, of.queue_id] = found.next_offset
         answer(delivery, fetch, found, parts)
 
+    @patch.instead(OffsetProcessor, "_answer_offset")
     def telling(  # noqa: PLR0917 - as what it replaces
         processor: OffsetProcessor,
         connection: Connection,
@@ -106,28 +111,24 @@ def handed_out_is_consumed(patch: Patch) -> None:
         else:
             connection.respond(request, ext={"offset": str(known)})
 
-    patch.set(Delivery, "_answer", noting)
-    patch.set(OffsetProcessor, "_answer_offset", telling)
-
 
 def missing_key_files_not_missed(patch: Patch) -> None:
     """A start takes the present files of the key index for all of them."""
 
+    @patch.instead(KeyFilesCheck, "_add_gap")
     def blind(*_given: object) -> None:
         """As if each row had its file."""
-
-    patch.set(KeyFilesCheck, "_add_gap", blind)
 
 
 def corrupt_rows_decide_where_queues_begin(patch: Patch) -> None:
     """When the log expires, rows of ConsumeQueues are believed without a look at seals or log."""
 
+    @patch.instead(broker.state.state_machine, "first_offsets")
     def believing(
         queues: Iterable[tuple[str, int, ConsumeQueue]], position: int, _log: ReplicaReads | None
     ) -> list[tuple[ConsumeQueue, int]]:
         return first_offsets(queues, position, None)
 
-    patch.set(broker.state.state_machine, "first_offsets", believing)
     patch.set(ConsumeQueue, "crc_of", lambda _queue, _begin, _stop: UNKNOWN)
     patch.set(ConsumeQueue, "_check_unsealed", lambda _queue, _first, _rows: None)
 
@@ -135,22 +136,20 @@ def corrupt_rows_decide_where_queues_begin(patch: Patch) -> None:
 def corrupt_checkpoint_taken_for_the_newest(patch: Patch) -> None:
     """A checkpoint is read without comparing its CRC."""
 
+    @patch.instead(store.state.checkpoint, "decode_checkpoint")
     def believing(data: bytes, path: str) -> Checkpoint:
         crc = crc32c(data[CRC_AT + 4 :]).to_bytes(4, "big")
         return decode_checkpoint(data[:CRC_AT] + crc + data[CRC_AT + 4 :], path)
-
-    patch.set(store.state.checkpoint, "decode_checkpoint", believing)
 
 
 def rows_of_the_entry_index_believed(patch: Patch) -> None:
     """A row of the entry index is not compared with its entry."""
     check = store.log.entry_index._check_rows
 
+    @patch.instead(store.log.entry_index, "_check_rows")
     def counting(rows: bytes, first: int, end: int, path: str, byte: int) -> None:
         if len(rows) != (end - first) * ROW.size:
             check(rows, first, end, path, byte)
-
-    patch.set(store.log.entry_index, "_check_rows", counting)
 
 
 def corrupt_rows_of_queues_not_looked_for(patch: Patch) -> None:
@@ -158,87 +157,54 @@ def corrupt_rows_of_queues_not_looked_for(patch: Patch) -> None:
     patch.set(QueueBlocksCheck, "take", lambda _check, _batch: [])
 
 
+_bug = BugsOf(BROKERS, seconds=8.0)
+
 BUGS = (
-    Bug("J1x", frames_believed, "bits have flipped", 5, kinds=("bits flipped on a link",)),
-    Bug(
+    _bug(
+        "J1x",
+        frames_believed,
+        "bits have flipped",
+        5,
+        "bits flipped on a link",
+        world=NODES,
+        seconds=6.0,
+    ),
+    _bug(
         "J2x",
         reads_before_the_first_entry_of_a_term,
         STALE,
         20,
+        "leader dies unheard",
         seconds=12.0,
-        kinds=("leader dies unheard",),
-        world=BROKERS,
     ),
-    Bug(
-        "J3x",
-        late_leader_registered,
-        "has registered as that of term",
-        10,
-        seconds=8.0,
-        kinds=("registration late",),
-        world=BROKERS,
-    ),
-    Bug(
-        "J4x",
-        late_connection_registered,
-        "registered over a later one",
-        20,
-        seconds=8.0,
-        kinds=("registration late",),
-        world=BROKERS,
-    ),
-    Bug(
-        "J5x",
-        handed_out_is_consumed,
-        "was delivered to nobody",
-        20,
-        seconds=8.0,
-        kinds=("dies with what was given",),
-        world=BROKERS,
-    ),
-    Bug(
-        "J6x",
-        missing_key_files_not_missed,
-        "is not as its log says",
-        40,
-        seconds=8.0,
-        kinds=("key index damaged",),
-        world=BROKERS,
-    ),
-    Bug(
+    _bug("J3x", late_leader_registered, "has registered as that of term", 10, "registration late"),
+    _bug("J4x", late_connection_registered, "registered over a later one", 20, "registration late"),
+    _bug("J5x", handed_out_is_consumed, "was delivered to nobody", 20, "dies with what was given"),
+    _bug("J6x", missing_key_files_not_missed, "is not as its log says", 40, "key index damaged"),
+    _bug(
         "J7x",
         corrupt_rows_decide_where_queues_begin,
         "has another state",
         60,
-        seconds=8.0,
-        kinds=("ConsumeQueue damaged", "expiry", "crash"),
-        world=BROKERS,
+        "ConsumeQueue damaged",
+        "expiry",
+        "crash",
     ),
-    Bug(
-        "J8x",
-        corrupt_checkpoint_taken_for_the_newest,
-        "that nobody had",
-        40,
-        seconds=8.0,
-        kinds=("checkpoint damaged",),
-        world=BROKERS,
+    _bug(
+        "J8x", corrupt_checkpoint_taken_for_the_newest, "that nobody had", 40, "checkpoint damaged"
     ),
-    Bug(
+    _bug(
         "J9x",
         rows_of_the_entry_index_believed,
         "damage is repaired: not within",
         200,
-        seconds=8.0,
-        kinds=("entry index damaged",),
-        world=BROKERS,
+        "entry index damaged",
     ),
-    Bug(
+    _bug(
         "J10x",
         corrupt_rows_of_queues_not_looked_for,
         "is not as its log says",
         40,
-        seconds=8.0,
-        kinds=("ConsumeQueue damaged",),
-        world=BROKERS,
+        "ConsumeQueue damaged",
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Awaitable, Collection
 from typing import Any
 
 import store.message.scheduled_topics
@@ -16,7 +16,7 @@ from dledger.raft.leader import LeaderState
 from dledger.raft.leadership_transfer import LeadershipTransfer
 from dledger.raft.messages import TimeoutNow
 from dledger.raft.raft_log import RaftLog
-from simulator.bugs.planted_bug import Bug, Patch
+from simulator.bugs.planted_bug import Bug, Original, Patch
 from simulator.worlds.registry import BROKERS, GROUPS, LOOKUPS, NODES, WAITING
 from store.index.key_file import KEY_ROW_SIZE, IndexFile
 from store.index.key_index import KeyFlush, KeyIndex
@@ -24,9 +24,9 @@ from store.index.key_index import KeyFlush, KeyIndex
 
 def proposals_taken_during_a_hand_over(patch: Patch) -> None:
     """A leader that has ordered another node to campaign goes on taking proposals."""
-    check = LeaderState.check_may_propose
 
-    def lenient(leader_state: LeaderState) -> None:
+    @patch.around(LeaderState, "check_may_propose")
+    def lenient(check: Original[None], leader_state: LeaderState) -> None:
         target, leader_state.leadership_transfer.target = (
             leader_state.leadership_transfer.target,
             None,
@@ -36,21 +36,18 @@ def proposals_taken_during_a_hand_over(patch: Patch) -> None:
         finally:
             leader_state.leadership_transfer.target = target
 
-    patch.set(LeaderState, "check_may_propose", lenient)
-
 
 def campaign_ordered_before_all_is_there(patch: Patch) -> None:
     """The order to campaign does not wait until the target holds everything and all is
     committed."""
 
+    @patch.instead(LeadershipTransfer, "go_on")
     def hasty(leadership_transfer: LeadershipTransfer) -> None:
         if leadership_transfer.target is not None and not leadership_transfer._sent:
             leadership_transfer._sent = True
             leadership_transfer._ready_builder.send(
                 leadership_transfer.target, TimeoutNow(leadership_transfer._term)
             )
-
-    patch.set(LeadershipTransfer, "go_on", hasty)
 
 
 def one_entry_too_many_committed(patch: Patch) -> None:
@@ -76,22 +73,19 @@ def new_voters_alone_count_where_several_change(patch: Patch) -> None:
 def key_lost_until_the_scrub_comes(patch: Patch) -> None:
     """A file of the key index lacks its last row until the scrub has rebuilt it."""
 
+    @patch.instead(KeyFlush, "run")
     def lossy(flush: KeyFlush) -> None:
         rows = flush._rows
         flush._file = flush._index.write(rows[:-KEY_ROW_SIZE] or rows)
 
-    patch.set(KeyFlush, "run", lossy)
-
 
 def new_leader_registered_late(patch: Patch) -> None:
     """A new leader registers at its next round, half a minute later."""
-    register_now = Registrar.register_now
 
-    def late(registrar: Registrar) -> None:
+    @patch.around(Registrar, "register_now")
+    def late(register_now: Original[None], registrar: Registrar) -> None:
         if not registrar._announced:
             register_now(registrar)
-
-    patch.set(Registrar, "register_now", late)
 
 
 def forgotten_broker_keeps_silent(patch: Patch) -> None:
@@ -102,18 +96,20 @@ def forgotten_broker_keeps_silent(patch: Patch) -> None:
 
 def first_leader_of_a_name_kept(patch: Patch) -> None:
     """A NameServer keeps the first leader of a name for as long as that lives."""
-    register = RouteTable.register
 
+    @patch.around(RouteTable, "register")
     def faithful(
-        table: RouteTable, registration: Registration, channel: int, host: str = ""
+        register: Original[RegisterResult],
+        table: RouteTable,
+        registration: Registration,
+        channel: int,
+        host: str = "",
     ) -> RegisterResult:
         group = table._names.get(registration.broker_name)
         first = None if group is None else group.addresses.get(0)
         if first is not None and (registration.broker_id == 0) != (first == registration.address):
             return RegisterResult("", "")
         return register(table, registration, channel, host)
-
-    patch.set(RouteTable, "register", faithful)
 
 
 def _bug(id_: str, plant: Any, says: str, seeds: int, world: str = NODES, *kinds: str) -> Bug:
@@ -131,24 +127,25 @@ def delays_half_as_long(patch: Patch) -> None:
 
 def named_queue_left_after_a_failed_try(patch: Patch) -> None:
     """A message for a named queue goes to any queue after a failed try."""
-    search = QueueSelector.search
 
+    @patch.around(QueueSelector, "search")
     async def anywhere(
-        choice: QueueSelector, topic: str, _pinned: MessageQueue | None, avoid: Collection[str]
+        search: Original[Awaitable[Target]],
+        choice: QueueSelector,
+        topic: str,
+        _pinned: MessageQueue | None,
+        avoid: Collection[str],
     ) -> Target:
         return await search(choice, topic, None, avoid)
-
-    patch.set(QueueSelector, "search", anywhere)
 
 
 def newest_file_of_keys_alone(patch: Patch) -> None:
     """A query by key searches only the newest file of the index."""
     lookup_file = KeyIndex._lookup_file
 
+    @patch.instead(KeyIndex, "_lookup_file")
     def newest(index: KeyIndex, file: IndexFile, key_hash: int, first: int, last: int) -> list[int]:
         return lookup_file(index, file, key_hash, first, last) if file is index.files[-1] else []
-
-    patch.set(KeyIndex, "_lookup_file", newest)
 
 
 HAND_OVER = ("leader hands over",)

@@ -7,9 +7,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import Parameter, isfunction, signature
 from types import FunctionType
+from typing import Any, TypeAlias, TypeVar
 
 from simulator.faults.injector import FaultPlan
 from simulator.worlds.registry import NODES, Run
+
+F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+Original: TypeAlias = Callable[..., T]
+"""A function that a patch replaces and still calls; ``T`` is what it returns."""
 
 SECONDS = 6.0
 PLACES = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
@@ -33,6 +39,32 @@ class Patch:
             )
         self._replaced.append((owner, name, before))
         setattr(owner, name, value)
+
+    def instead(self, owner: object, name: str) -> Callable[[F], F]:
+        """Decorates the function that replaces an attribute: see :meth:`set`."""
+
+        def plant(function: F) -> F:
+            self.set(owner, name, function)
+            return function
+
+        return plant
+
+    def around(self, owner: object, name: str) -> Callable[[F], F]:
+        """As :meth:`instead`; the function is given the replaced one as its first argument."""
+
+        def plant(function: F) -> F:
+            before, taken = vars(owner)[name], signature(function)
+
+            def planted(*args: Any, **arguments: Any) -> Any:
+                return function(before, *args, **arguments)
+
+            planted.__signature__ = taken.replace(  # type: ignore[attr-defined]  # read by inspect
+                parameters=[*taken.parameters.values()][1:]
+            )
+            self.set(owner, name, planted)
+            return function
+
+        return plant
 
     def undo(self) -> None:
         """Puts everything back."""
@@ -102,6 +134,28 @@ class Bug:
             seconds=self.seconds,
             plan=FaultPlan.of(self.kinds),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class BugsOf:
+    """Makes bugs whose runs are alike. ``usual``: the faults of a bug that names none."""
+
+    world: str = NODES
+    seconds: float = SECONDS
+    usual: tuple[str, ...] = ()
+
+    def __call__(
+        self,
+        id_: str,
+        plant: Callable[[Patch], None],
+        says: str,
+        seeds: int,
+        *kinds: str,
+        **others: Any,
+    ) -> Bug:
+        """``others``: fields of this one :class:`Bug`."""
+        fields = {"world": self.world, "seconds": self.seconds, **others}
+        return Bug(id_, plant, says, seeds, kinds=kinds or self.usual, **fields)
 
 
 @dataclass(frozen=True, slots=True)

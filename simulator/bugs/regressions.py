@@ -6,7 +6,7 @@ import store.log.repair_note
 import store.recovery.recovery
 from broker.state.queue_expiry import QueueFirsts
 from broker.state.state_machine import BrokerCheckpointWork, BrokerStateMachine
-from simulator.bugs.planted_bug import Bug, Patch
+from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.worlds.registry import BROKERS, CALM
 from store.io.filesystem import Bytes, File
 from store.log.commit_log import CommitLog
@@ -19,11 +19,10 @@ from store.state.hard_state import DurableMark
 def full_disk_in_a_derived_file_stops_a_node(patch: Patch) -> None:
     """A disk that is full as rows of queues and keys are written is taken for a broken one."""
 
+    @patch.instead(BrokerCheckpointWork, "flush")
     def flush(work: BrokerCheckpointWork) -> None:
         for each in work._flushes:
             each.run()
-
-    patch.set(BrokerCheckpointWork, "flush", flush)
 
 
 def lost_end_taken_for_an_unfinished_write(patch: Patch) -> None:
@@ -42,89 +41,79 @@ def lost_end_not_missed_once_damage_is_repaired(patch: Patch) -> None:
 
 def log_cut_before_a_checkpoint_says_so(patch: Patch) -> None:
     """The log is cut when an expiry is applied, though the newest checkpoint needs it."""
-    expire = BrokerStateMachine._expire
 
-    def at_once(machine: BrokerStateMachine, position: int, firsts: QueueFirsts) -> None:
+    @patch.around(BrokerStateMachine, "_expire")
+    def at_once(
+        expire: Original[None], machine: BrokerStateMachine, position: int, firsts: QueueFirsts
+    ) -> None:
         expire(machine, position, firsts)
         machine.listener.expired(machine.expired_position)
-
-    patch.set(BrokerStateMachine, "_expire", at_once)
 
 
 def part_of_an_unreadable_block_is_written(patch: Patch) -> None:
     """A repair writes an entry's bytes only, also where the disk cannot read."""
 
+    @patch.instead(store.log.repair_note, "overwrite_blocks")
     def partial(file: File, data: Bytes, offset: int, *, may_cut: bool = False) -> None:  # noqa: ARG001 - as the one replaced
         file.pwrite(data, offset)
-
-    patch.set(store.log.repair_note, "overwrite_blocks", partial)
 
 
 def unreadable_end_taken_for_an_unfinished_write(patch: Patch) -> None:
     """An unreadable part above the durable mark is cut like an unfinished write."""
 
+    @patch.instead(store.recovery.recovery, "scan")
     def torn(log: CommitLog, found: LogScan, mark: DurableMark) -> Hole:
         return scan(log, found, mark)._replace(reason=HoleReason.CRC)
 
-    patch.set(store.recovery.recovery, "scan", torn)
     patch.set(store.recovery.recovery, "lost_suffix", lambda _log, _index, _checkpoint: None)
     patch.set(Recovery, "_lose_suffix", lambda _recovery, _error: None)
 
 
+_bug = BugsOf(BROKERS, seconds=8.0)
+
 BUGS = (
-    Bug(
-        "E1x",
-        full_disk_in_a_derived_file_stops_a_node,
-        "No space left",
-        20,
-        seconds=8.0,
-        kinds=("full disk",),
-        world=BROKERS,
-    ),
-    Bug(
+    _bug("E1x", full_disk_in_a_derived_file_stops_a_node, "No space left", 20, "full disk"),
+    _bug(
         "E2x",
         lost_end_taken_for_an_unfinished_write,
         "to be committed and durable",
         40,
-        seconds=8.0,
-        kinds=("file cut short", "pause"),
-        world=BROKERS,
+        "file cut short",
+        "pause",
     ),
-    Bug(
+    # Calm clients leave queues whose rows are all below the cut.
+    _bug(
         "E3x",
         log_cut_before_a_checkpoint_says_so,
         "are missing",
         80,
-        seconds=8.0,
-        # Calm clients leave queues whose rows are all below the cut.
-        kinds=("expiry", "slow disk", "full disk", "pause"),
+        "expiry",
+        "slow disk",
+        "full disk",
+        "pause",
         world=CALM,
     ),
-    Bug(
+    _bug(
         "E4x",
         lost_end_not_missed_once_damage_is_repaired,
         "to be committed and durable",
         40,
-        seconds=8.0,
-        kinds=("files swapped", "pause"),
-        world=BROKERS,
+        "files swapped",
+        "pause",
     ),
-    Bug(
+    _bug(
         "E5x",
         part_of_an_unreadable_block_is_written,
         "stops by itself: OSError(5",
         20,
-        seconds=8.0,
-        kinds=("unreadable sector",),
-        world=BROKERS,
+        "unreadable sector",
     ),
-    Bug(
+    _bug(
         "E6x",
         unreadable_end_taken_for_an_unfinished_write,
         "to be committed and durable",
         40,
-        seconds=8.0,
-        kinds=("unreadable sector", "pause"),
-        world=BROKERS,
+        "unreadable sector",
+        "pause",
     ),
 )

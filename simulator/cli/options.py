@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
 import click
 
 from broker.cli.terminal.numbers import positive
+from broker.cli.terminal.options import options
 from simulator.bugs import BUGS, Bug, bug_by_id
 from simulator.runs.profiles import PROFILES, Profile
 from simulator.worlds.registry import Run
 from store.text_numbers import whole_number
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,35 +79,6 @@ def bug(text: str) -> Bug:
 bug_option = click.option("--bug", type=bug, metavar="ID", help="With a planted bug, as it is run.")
 
 
-def run_options(command: F) -> F:
-    """``--nodes``, ``--minutes``, ``--profile``: the parameter ``options``."""
-    command = click.option(
-        "--profile",
-        "options",
-        type=click.Choice(tuple(PROFILES)),
-        default="default",
-        callback=_options,
-        help="Which faults, and how long.",
-    )(command)
-    command = click.option(
-        "--minutes",
-        type=minutes,
-        metavar="M",
-        is_eager=True,
-        expose_value=False,
-        callback=_keep,
-        help="Simulated time with faults, in minutes.",
-    )(command)
-    return click.option(
-        "--nodes",
-        type=click.Choice((3, 5)),
-        is_eager=True,
-        expose_value=False,
-        callback=_keep,
-        help="Of the group (default: what the profile says).",
-    )(command)
-
-
 def _keep(context: click.Context, option: click.Parameter, value: float | None) -> None:
     context.meta[f"simulator.{option.name}"] = value
 
@@ -119,3 +87,33 @@ def _options(context: click.Context, _option: click.Parameter, profile: str) -> 
     nodes, length = (context.meta[f"simulator.{name}"] for name in ("nodes", "minutes"))
     found = PROFILES[profile]
     return RunOptions(nodes, length or found.minutes, found)
+
+
+run_options = options(
+    click.option(
+        "--nodes",
+        type=click.Choice((3, 5)),
+        is_eager=True,
+        expose_value=False,
+        callback=_keep,
+        help="Of the group (default: what the profile says).",
+    ),
+    click.option(
+        "--minutes",
+        type=minutes,
+        metavar="M",
+        is_eager=True,
+        expose_value=False,
+        callback=_keep,
+        help="Simulated time with faults, in minutes.",
+    ),
+    click.option(
+        "--profile",
+        "options",
+        type=click.Choice(tuple(PROFILES)),
+        default="default",
+        callback=_options,
+        help="Which faults, and how long.",
+    ),
+)
+"""The parameter ``options``."""

@@ -80,10 +80,6 @@ class FaultyCalls:
         self._faults.append(fault)
         return fault
 
-    def fail_at(self, countdown: int, error: int = errno.EIO) -> Fault:
-        """Fails the ``countdown``-th call (1: the next) that changes something."""
-        return self.inject(Fault(countdown, error))
-
     def lose_power_at(self, countdown: int) -> Fault:
         """Raises :class:`PowerLossError` from the ``countdown``-th call that changes something.
 

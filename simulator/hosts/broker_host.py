@@ -6,11 +6,10 @@ sockets below the remoting port. There is no HTTP port.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from types import UnionType
 
 from broker.config.node_addresses import Member
 from broker.config.node_config import NodeConfig
@@ -21,14 +20,8 @@ from broker.server.broker import Broker
 from broker.server.broker_server import open_broker
 from broker.server.environment import BrokerLimits
 from broker.server.environment import Environment as BrokerEnvironment
-from broker.state.commands import (
-    Command,
-    Expire,
-    PopCommand,
-    Proof,
-    PutTopicRetention,
-    Trim,
-)
+from broker.state.command_features import FEATURE_OF
+from broker.state.commands import Command, Expire, Proof
 from broker.state.queue_expiry import QueueFirsts
 from broker.state.recent_entries import RecentEntries
 from broker.state.state_machine import BrokerStateMachine
@@ -36,7 +29,7 @@ from dledger.node.node import Node
 from dledger.node.service import Service
 from dledger.node.state_machine import Leadership
 from dledger.wire.endpoint import Endpoint
-from dledger.wire.features import FEATURES, POP, STATE_PROOF, TOPIC_RETENTION
+from dledger.wire.features import FEATURES, POP, RECALL, STATE_PROOF, TOPIC_RETENTION
 from simulator.engine.disk_executor import executors_of
 from simulator.engine.violation import Violation
 from simulator.hosts.host import (
@@ -88,14 +81,6 @@ class BrokerSettings:
     the log begins have its leader look, in turn."""
 
 
-NEEDING: Mapping[str, type | UnionType] = {
-    POP: PopCommand,
-    STATE_PROOF: Proof,
-    TOPIC_RETENTION: PutTopicRetention | Trim,
-}
-"""The commands that need a feature."""
-
-
 class ObservedStateMachine(BrokerStateMachine):
     """Reports each applied entry with a digest of the whole state after it."""
 
@@ -124,10 +109,8 @@ class ObservedStateMachine(BrokerStateMachine):
         """See :class:`BrokerStateMachine`."""
         if len(self.features) < len(FEATURES):
             for each in commands:
-                if any(
-                    isinstance(each, kinds) and feature not in self.features
-                    for feature, kinds in NEEDING.items()
-                ):
+                feature = FEATURE_OF.get(type(each))
+                if feature is not None and feature not in self.features:
                     raise Violation("a program is given a command that it does not know")
         return super()._apply_commands(commands, entry, expired)
 
@@ -239,6 +222,8 @@ class BrokerHost(Host):
         machine.features = self.features
         if POP not in self.features:
             server.broker.context.pop.refuse_all(UnavailableError("an earlier program"))
+        if RECALL not in self.features:
+            server.broker.context.recalls._known_by_all = lambda: False
         checkpoint = node.store.recovered.checkpoint
         index = -1 if checkpoint is None else checkpoint.index
         machine.tell_restored = partial(self._machine_restored, index)

@@ -51,6 +51,7 @@ EXPECTED_IN_BROKER_RUNS = (
     "member of an earlier program",
     "message given up by the retention of its topic",
     "message passed over by an expression",
+    "message recalled",
     "message removed before it was delivered",
     "NameServer asked in a calm phase",
     "refilled by a peer",

@@ -58,6 +58,9 @@ class Listener:
     def delivered(self, consumer: str, place: Place, record: MessageRecord) -> None:
         """A member of a group was given a message."""
 
+    def recalled(self, sent: Sent) -> None:
+        """The producer said that the message is taken back."""
+
     def assigned(self, consumer: str, queue: MessageQueue) -> None:
         """The next delivery of the queue to this consumer may begin anywhere."""
 
@@ -75,6 +78,7 @@ class History:
     unknown: int = 0
     refused: int = 0
     delivered: int = 0
+    recalled: int = 0
 
     def send(self, client: str, filler: int, lane: str = "") -> Sent:
         """A new message, its body a number and ``filler`` bytes."""
@@ -105,6 +109,13 @@ class History:
         self.note(sent.client, f"message {sent.number} is stored as {sent.place}")
         for listener in self.listeners_of(queue):
             listener.stored(sent)
+
+    def recall(self, sent: Sent, queue: MessageQueue) -> None:
+        """The client got the answer that it is taken back."""
+        self.recalled += 1
+        self.note(sent.client, f"message {sent.number} is recalled")
+        for listener in self.listeners_of(queue):
+            listener.recalled(sent)
 
     def reply(self, sent: Sent) -> None:
         """The client got an answer without the place of the message."""

@@ -42,7 +42,7 @@ class LookupListener(Protocol):
         """The answer of a broker that had indexed that much when it was asked."""
 
     def found_at(self, position: int, applied: int, data: bytes | None) -> None:
-        """The record at a position; None where a broker says that none begins there."""
+        """The record at a position; None if a broker says that none begins there."""
 
     def found_by_time(
         self, topic: str, queue_id: int, time_ms: int, applied: int, offset: int

@@ -41,6 +41,41 @@ class ApacheProducer(Producer):
     send_dispatcher_class = ApacheDeliverer
 
 
+def producer_of(
+    client_host: ClientHost,
+    name_servers: str,
+    rng: Random,
+    *,
+    config: ProducerConfig = CONFIG,
+    producer_class: type[Producer] = Producer,
+) -> Producer:
+    """A producer of this process, by its clock."""
+    return producer_class(
+        name_servers,
+        config,
+        wall_clock=client_host.clock.wall_ms,
+        rng=rng,
+        identity=ClientIdentity(client_host.ip, client_host.boot, rng.getrandbits(32)),
+    )
+
+
+def note_outcome(
+    history: History, batch: Sequence[Sent], answer: asyncio.Future[SendResult]
+) -> None:
+    """The future of a request with these messages is done. Raises what no client should see."""
+    error = answer.exception()
+    if error is None:
+        result = answer.result()
+        for place, sent in enumerate(batch):
+            history.acknowledge(sent, result.queue, result.queue_offset + place)
+    elif isinstance(error, ClientError | CallError):
+        unknown = not isinstance(error, RefusedError) or outcome_unknown(error)
+        for sent in batch:
+            history.fail(sent, f"{type(error).__name__}: {error}", unknown=unknown)
+    else:
+        raise error
+
+
 class ProducingClient:
     """``pause_max``: the longest time between two sends, in seconds.
 
@@ -86,12 +121,12 @@ class ProducingClient:
     async def main(self, client_host: ClientHost) -> None:
         """The process of the client."""
         rng = self._rng
-        producer = self._producer_class(
+        producer = producer_of(
+            client_host,
             self._name_servers,
-            self._config,
-            wall_clock=client_host.clock.wall_ms,
-            rng=rng,
-            identity=ClientIdentity(client_host.ip, client_host.boot, rng.getrandbits(32)),
+            rng,
+            config=self._config,
+            producer_class=self._producer_class,
         )
         await producer.start()
         burst = 1
@@ -158,25 +193,9 @@ class ProducingClient:
         except (ClientError, CallError) as error:
             self._not_sent(batch, error)
             return None
-        answer.add_done_callback(partial(self._answered, batch))
+        answer.add_done_callback(partial(note_outcome, self._history, batch))
         return answer
 
     def _not_sent(self, batch: list[Sent], error: ClientError | CallError) -> None:
         for sent in batch:
             self._history.fail(sent, f"{type(error).__name__}: {error}", unknown=False)
-
-    def _answered(self, batch: list[Sent], answer: asyncio.Future[SendResult]) -> None:
-        error = answer.exception()
-        if error is None:
-            result = answer.result()
-            for place, sent in enumerate(batch):
-                self._history.acknowledge(sent, result.queue, result.queue_offset + place)
-        elif isinstance(error, ClientError | CallError):
-            self._failed(batch, error)
-        else:
-            raise error
-
-    def _failed(self, batch: list[Sent], error: ClientError | CallError) -> None:
-        unknown = not isinstance(error, RefusedError) or outcome_unknown(error)
-        for sent in batch:
-            self._history.fail(sent, f"{type(error).__name__}: {error}", unknown=unknown)

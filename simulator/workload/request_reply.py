@@ -21,7 +21,7 @@ from simulator.workload.consumer import CONFIG as CONSUMER_CONFIG
 from simulator.workload.consumer import CheckedConsumer, records
 from simulator.workload.history import History, number_of
 from simulator.workload.message_content import content_of, message_of
-from simulator.workload.producer import CONFIG
+from simulator.workload.producer import CONFIG, producer_of
 
 SIDES = 4
 WANTED = Sql("side BETWEEN 1 AND 2 AND kind = 'question'")
@@ -72,13 +72,7 @@ class RequestingClient:
     async def main(self, client_host: ClientHost) -> None:
         """The process of the client."""
         rng = self._rng
-        producer = Producer(
-            self._name_servers,
-            CONFIG,
-            wall_clock=client_host.clock.wall_ms,
-            rng=rng,
-            identity=ClientIdentity(client_host.ip, client_host.boot, rng.getrandbits(32)),
-        )
+        producer = producer_of(client_host, self._name_servers, rng)
         await producer.start()
         while not self.answered_in_the_end:
             await asyncio.sleep(rng.uniform(0.02, self._pause_max))

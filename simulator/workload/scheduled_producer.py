@@ -1,4 +1,4 @@
-"""A client that sends scheduled messages."""
+"""A client that sends scheduled messages, and takes some of those with a time back."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ from collections.abc import Sequence
 from functools import partial
 from random import Random
 
-from broker.client.client_identity import ClientIdentity
-from broker.client.errors import ClientError, RefusedError, outcome_unknown
+from broker.client.errors import ClientError
 from broker.client.message import Message, SendResult
 from broker.client.producer.producer import Producer
 from broker.remoting.protocol.errors import CallError
 from simulator.hosts.client_host import ClientHost
 from simulator.workload.history import History, Sent
 from simulator.workload.message_content import content_of, message_of
-from simulator.workload.producer import CONFIG, DEADLINE_SECONDS
+from simulator.workload.producer import DEADLINE_SECONDS, note_outcome, producer_of
 
 LEVELS = (1, 1, 2)
 DELAY_MS_MAX = 4000
 PAUSE_MAX = 0.2
+RECALLED_SHARE = 0.3
+RECALL_SECONDS_MAX = 1.2 * DELAY_MS_MAX / 1000
+"""So some recalls come when the message is due, and some too late."""
 
 
 class ScheduledMessagesProducer:
@@ -32,14 +34,18 @@ class ScheduledMessagesProducer:
         history: History,
         rng: Random,
         *,
+        recalling: Random,
         pause_max: float = PAUSE_MAX,
         bursts: Sequence[int] = (1,),
     ) -> None:
-        """``bursts``: the numbers of messages at the same instant, one of these each time."""
+        """``recalling`` decides what is taken back, and when. ``bursts``: the numbers of messages
+        at the same instant, one of these each time."""
         self._name_servers = name_servers
         self._topic = topic
         self._history = history
         self._rng = rng
+        self._recalling = recalling
+        self._tasks: set[asyncio.Task[None]] = set()
         self._pause_max = pause_max
         self._bursts = bursts
         self._working = True
@@ -51,13 +57,7 @@ class ScheduledMessagesProducer:
     async def main(self, client_host: ClientHost) -> None:
         """The process of the client."""
         rng = self._rng
-        producer = Producer(
-            self._name_servers,
-            CONFIG,
-            wall_clock=client_host.clock.wall_ms,
-            rng=rng,
-            identity=ClientIdentity(client_host.ip, client_host.boot, rng.getrandbits(32)),
-        )
+        producer = producer_of(client_host, self._name_servers, rng)
         await producer.start()
         while self._working:
             await asyncio.sleep(rng.uniform(0.005, self._pause_max))
@@ -73,7 +73,7 @@ class ScheduledMessagesProducer:
         except (ClientError, CallError) as error:
             self._history.fail(sent, f"{type(error).__name__}: {error}", unknown=False)
         else:
-            answer.add_done_callback(partial(self._answered, sent))
+            answer.add_done_callback(partial(self._answered, producer, sent))
 
     def _message(self, sent: Sent, born_ms: int) -> Message:
         rng, content = self._rng, content_of(sent.number, born_ms)
@@ -84,13 +84,22 @@ class ScheduledMessagesProducer:
         content = content._replace(properties={**content.properties, **delay})
         return message_of(self._topic, sent, content)
 
-    def _answered(self, sent: Sent, answer: asyncio.Future[SendResult]) -> None:
-        error = answer.exception()
-        if error is None:
-            result = answer.result()
-            self._history.acknowledge(sent, result.queue, result.queue_offset)
-        elif isinstance(error, ClientError | CallError):
-            unknown = not isinstance(error, RefusedError) or outcome_unknown(error)
-            self._history.fail(sent, f"{type(error).__name__}: {error}", unknown=unknown)
+    def _answered(self, producer: Producer, sent: Sent, answer: asyncio.Future[SendResult]) -> None:
+        note_outcome(self._history, [sent], answer)
+        if answer.exception() is not None:
+            return
+        result = answer.result()
+        if result.recall_handle and self._recalling.random() < RECALLED_SHARE:
+            task = asyncio.get_running_loop().create_task(self._recall(producer, sent, result))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _recall(self, producer: Producer, sent: Sent, result: SendResult) -> None:
+        await asyncio.sleep(self._recalling.uniform(0, RECALL_SECONDS_MAX))
+        try:
+            await producer.recall(result)
+        except (ClientError, CallError) as error:
+            # It is delivered already, or nobody knows: the log says which of both came first.
+            self._history.note(sent.client, f"message {sent.number} is not recalled: {error}")
         else:
-            raise error
+            self._history.recall(sent, result.queue)

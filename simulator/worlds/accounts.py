@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from simulator.hosts.broker_host import BrokerHost
-from simulator.hosts.client_host import ClientHost
 from simulator.invariants.broker.access_decisions import AccessDecisions
 from simulator.workload.account_admin import HOLDERS, TOPICS, AccountAdmin
 from simulator.workload.account_holders import AccountHolder
@@ -39,7 +38,8 @@ class Accounts(Workload):
             )
             for access_key in HOLDERS
         ]
-        clients = (self._admin, *self._holders)
+        self.histories = [self.history]
+        self.clients = clients = (self._admin, *self._holders)
         self.client_hosts = [
             cluster.client_host(name, f"10.0.6.{place}", client.main)
             for place, (name, client) in enumerate(zip(self.targets, clients, strict=True), 1)
@@ -50,19 +50,6 @@ class Accounts(Workload):
 
     def _addresses(self) -> Sequence[str]:
         return [host.addresses[1] for host in self._cluster.hosts_that_must_run()]
-
-    def client_ended(self, client_host: ClientHost) -> None:
-        """See :class:`Workload`."""
-        self.history.client_ended(client_host.name)
-
-    def stop(self) -> None:
-        """See :class:`Workload`."""
-        for client in (self._admin, *self._holders):
-            client.stop()
-
-    def open_calls(self) -> int:
-        """See :class:`Workload`."""
-        return len(self.history.open)
 
     def counts(self) -> tuple[int, int]:
         """See :class:`Workload`."""

@@ -19,7 +19,7 @@ class FollowerReads(Workload):
 
     def __init__(self, cluster: Cluster[BrokerHost]) -> None:
         super().__init__()
-        self._reader = RegisterClient(
+        reader = RegisterClient(
             NAME_SERVERS,
             TOPICS[0],
             cluster.workload(Messages).registers,
@@ -28,8 +28,5 @@ class FollowerReads(Workload):
             at_followers=True,
             write_share=0.0,
         )
-        self.client_hosts = [cluster.client_host("r2", "10.0.1.60", self._reader.main)]
-
-    def stop(self) -> None:
-        """See :class:`Workload`."""
-        self._reader.stop()
+        self.client_hosts = [cluster.client_host("r2", "10.0.1.60", reader.main)]
+        self.clients = [reader]

@@ -19,16 +19,13 @@ class MessageLookup(Workload):
     def __init__(self, cluster: Cluster[BrokerHost]) -> None:
         super().__init__()
         known = MessageLookups(TOPICS)
-        self._looking = MessageLookupClient(
+        looking = MessageLookupClient(
             NAME_SERVERS,
             TOPICS[0],
             known,
             cluster.streams.stream("looking up"),
             pause_max=cluster.settings.added_pauses * PAUSE_SECONDS_MAX,
         )
-        self.client_hosts = [cluster.client_host("l0", "10.0.1.70", self._looking.main)]
+        self.client_hosts = [cluster.client_host("l0", "10.0.1.70", looking.main)]
+        self.clients = [looking]
         self.invariants = [known]
-
-    def stop(self) -> None:
-        """See :class:`Workload`."""
-        self._looking.stop()

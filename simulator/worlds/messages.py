@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from simulator.faults.crash_on_delivery import CrashOnDelivery
 from simulator.hosts.broker_host import BrokerHost
-from simulator.hosts.client_host import ClientHost
 from simulator.hosts.host import Host
 from simulator.invariants import Invariant
 from simulator.invariants.broker.linearizable_registers import check_linearizable
@@ -114,6 +113,8 @@ class Messages(Workload):
             cluster.client_host(name, f"10.0.1.{place}", main)
             for place, (name, main) in enumerate(mains.items(), 1)
         ]
+        self.clients = [*self._producing, *self._asking.values()]
+        self.histories = [self.history, self.registers]
         self._checks = MessageChecks(cluster.hosts, self.history)
         self.stored = self._checks.stored
         """Of all topics, also those of other workloads."""
@@ -121,16 +122,8 @@ class Messages(Workload):
 
     def stop(self) -> None:
         """See :class:`Workload`."""
-        for producer in self._producing:
-            producer.stop()
-        for asker in self._asking.values():
-            asker.stop()
+        super().stop()
         self._crash_on_delivery.disarm()
-
-    def client_ended(self, client_host: ClientHost) -> None:
-        """See :class:`Workload`."""
-        self.history.client_ended(client_host.name)
-        self.registers.client_ended(client_host.name)
 
     def ask_at_once(self, host: Host, *, is_write: bool) -> None:
         """See :class:`Workload`. Nobody reads offsets and topics of another group."""
@@ -145,10 +138,6 @@ class Messages(Workload):
     def crash_given(self, client: str, victim: str) -> None:
         """See :class:`Workload`."""
         self._crash_on_delivery.arm(client, victim)
-
-    def open_calls(self) -> int:
-        """See :class:`Workload`."""
-        return len(self.history.open) + len(self.registers.open)
 
     def counts(self) -> tuple[int, int]:
         """See :class:`Workload`."""

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from dledger.wire.features import FEATURES
 from simulator.hosts.broker_host import BrokerHost
-from simulator.hosts.client_host import ClientHost
 from simulator.invariants.broker.pop_deliveries import PopDeliveries
 from simulator.workload.history import Content, History
 from simulator.workload.message_content import content_of
@@ -66,21 +65,14 @@ class PopGroups(Workload):
             cluster.client_host(f"k{place}", f"10.0.5.{place}", main)
             for place, main in enumerate(mains)
         ]
+        self.clients, self.histories = [self._producing], [self.history]
         self.invariants = [self.deliveries]
-
-    def client_ended(self, client_host: ClientHost) -> None:
-        """See :class:`Workload`."""
-        self.history.client_ended(client_host.name)
 
     def stop(self) -> None:
         """See :class:`Workload`."""
-        self._producing.stop()
+        super().stop()
         for member in self._members:
             member.hurry()
-
-    def open_calls(self) -> int:
-        """See :class:`Workload`."""
-        return len(self.history.open)
 
     def counts(self) -> tuple[int, int]:
         """See :class:`Workload`."""

@@ -155,6 +155,7 @@ class PushConsumers(Workload):
             content=task_content,
         )
         self._operator = OffsetResetOperator(NAME_SERVERS, WORKERS, TOPIC, stream("operator"))
+        self.clients, self.histories = [self._producer, self._operator], [self.tasks]
         groups = {
             "j": (WORKERS, WANTED_TAGS, self._workers),
             "o": (KEEPERS, (), self._keepers),
@@ -209,17 +210,8 @@ class PushConsumers(Workload):
 
     def client_ended(self, client_host: ClientHost) -> None:
         """See :class:`Workload`."""
-        self.tasks.client_ended(client_host.name)
+        super().client_ended(client_host)
         self._keepers.client_ended(client_host.name)
-
-    def stop(self) -> None:
-        """See :class:`Workload`."""
-        self._producer.stop()
-        self._operator.stop()
-
-    def open_calls(self) -> int:
-        """See :class:`Workload`."""
-        return len(self.tasks.open)
 
     def delivered(self) -> bool:
         """Each task was consumed, or has become a dead letter after its last attempt. The group

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from simulator.hosts.broker_host import BrokerHost
-from simulator.hosts.client_host import ClientHost
 from simulator.invariants.broker.message_content import MessageContentKept
 from simulator.invariants.broker.message_order import Ordering
 from simulator.invariants.broker.sql92_selection import OnlySelectedBySql92
@@ -52,25 +51,13 @@ class RequestReply(Workload):
             cluster.client_host(name, f"10.0.3.{place}", main)
             for place, (name, main) in enumerate(mains, 1)
         ]
+        self.clients, self.histories = self._askers, [self.questions]
         # Questions have numbers of their own, so they can be told apart in the log as well.
         stored = StoredMessages(cluster.hosts, (TOPIC,))
         self._selected = OnlySelectedBySql92(GROUP, TOPIC, is_wanted)
         content = MessageContentKept((TOPIC,), REQUEST_PROPERTIES)
         self.questions.listeners += [stored, content, Ordering(), self._selected]
         self.invariants = [stored, content, self._selected]
-
-    def client_ended(self, client_host: ClientHost) -> None:
-        """See :class:`Workload`."""
-        self.questions.client_ended(client_host.name)
-
-    def stop(self) -> None:
-        """See :class:`Workload`."""
-        for asker in self._askers:
-            asker.stop()
-
-    def open_calls(self) -> int:
-        """See :class:`Workload`."""
-        return len(self.questions.open)
 
     def delivered(self) -> bool:
         """See :class:`Workload`."""

@@ -1,9 +1,8 @@
-"""Scheduled messages: delay levels and delivery times."""
+"""Scheduled messages: delay levels and delivery times, some of them recalled."""
 
 from __future__ import annotations
 
 from simulator.hosts.broker_host import BrokerHost
-from simulator.hosts.client_host import ClientHost
 from simulator.invariants.broker.message_content import MessageContentKept
 from simulator.invariants.broker.no_message_skipped import NothingSkipped
 from simulator.invariants.broker.scheduled_messages import ScheduledMessages as MessagesInTime
@@ -30,11 +29,12 @@ class ScheduledMessages(Workload):
         super().__init__()
         self._cluster = cluster
         self.later = History(cluster.trace.note)
-        self._delaying = ScheduledMessagesProducer(
+        delaying = ScheduledMessagesProducer(
             NAME_SERVERS,
             TOPIC,
             self.later,
             cluster.streams.stream("delaying"),
+            recalling=cluster.streams.stream("recalling"),
             pause_max=cluster.settings.added_pauses * PAUSE_MAX,
             bursts=cluster.settings.delaying_bursts,
         )
@@ -43,26 +43,15 @@ class ScheduledMessages(Workload):
         )
         self._receiver = cluster.client_host("w0", "10.0.1.51", self._patient.main)
         self.client_hosts = [
-            cluster.client_host("d0", "10.0.1.50", self._delaying.main),
+            cluster.client_host("d0", "10.0.1.50", delaying.main),
             self._receiver,
         ]
-        self.waited = MessagesInTime(TOPIC)
+        self.clients, self.histories = [delaying], [self.later]
+        self.waited = MessagesInTime(TOPIC, cluster.trace.coverage_mark)
         self._skipped = NothingSkipped(GROUP)
         content = MessageContentKept((TOPIC,), DELAY_PROPERTIES)
         self.later.listeners += [self.waited, content, self._skipped]
         self.invariants = [self.waited, content, self._skipped]
-
-    def client_ended(self, client_host: ClientHost) -> None:
-        """See :class:`Workload`."""
-        self.later.client_ended(client_host.name)
-
-    def stop(self) -> None:
-        """See :class:`Workload`."""
-        self._delaying.stop()
-
-    def open_calls(self) -> int:
-        """See :class:`Workload`."""
-        return len(self.later.open)
 
     def delivered(self) -> bool:
         """Scheduled messages are delivered, and all of them have reached the consumers."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from simulator.hosts.broker_host import BrokerHost
-from simulator.hosts.client_host import ClientHost
 from simulator.invariants.broker.message_content import MessageContentKept
 from simulator.invariants.broker.message_order import Ordering
 from simulator.invariants.broker.stored_messages import StoredMessages
@@ -49,24 +48,12 @@ class StaleRoutes(Workload):
             cluster.client_host(f"s{place}", f"10.0.4.{place}", each.main)
             for place, each in enumerate(self._producing)
         ]
+        self.clients, self.histories = self._producing, [self._history]
         stored = StoredMessages(cluster.hosts, (TOPIC,))
         ips = {host.name: host.ip for host in self.client_hosts}
         content = MessageContentKept((TOPIC,), ips=ips)
         self._history.listeners += [stored, content, Ordering()]
         self.invariants = [stored, content]
-
-    def client_ended(self, client_host: ClientHost) -> None:
-        """See :class:`Workload`."""
-        self._history.client_ended(client_host.name)
-
-    def stop(self) -> None:
-        """See :class:`Workload`."""
-        for producer in self._producing:
-            producer.stop()
-
-    def open_calls(self) -> int:
-        """See :class:`Workload`."""
-        return len(self._history.open)
 
     def counts(self) -> tuple[int, int]:
         """See :class:`Workload`."""

@@ -34,14 +34,10 @@ class Transactions(Workload):
             cluster.client_host(f"t{place}", f"10.0.2.{place}", payer.main)
             for place, payer in enumerate(self._payers, 1)
         ]
+        self.clients = self._payers
         check_ms = cluster.settings.broker.transaction_check_interval_ms
         self.published = PublishedOnce(self.history, cluster.hosts, check_ms)
         self.invariants = [self.published]
-
-    def stop(self) -> None:
-        """See :class:`Workload`."""
-        for payer in self._payers:
-            payer.stop()
 
     async def heal(self) -> None:
         """See :class:`Workload`."""

@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Sequence, Sized
+from typing import ClassVar, Protocol
 
 from simulator.hosts.client_host import ClientHost
 from simulator.hosts.host import Host
 from simulator.invariants import Invariant
 
 
+class Client(Protocol):
+    """What runs on a client's machine and can be told to ask for nothing new."""
+
+    def stop(self) -> None:
+        """Asks for nothing new."""
+
+
+class Calls(Protocol):
+    """The calls of some clients and their outcomes."""
+
+    @property
+    def open(self) -> Sized:
+        """Those that have not ended."""
+
+    def client_ended(self, client: str) -> None:
+        """Its process died: it hears no outcome any more."""
+
+
 class Workload:
     """Some clients of a cluster. Each overrides what concerns it.
 
-    ``client_hosts`` are the machines of its clients, in the order of their start. Faults strike
-    those in ``targets``. ``invariants`` observe the hosts of the cluster's first group. With
-    ``prepares`` it starts and ends before the others.
+    ``client_hosts`` are the machines of its clients, in the order of their start. ``clients`` are
+    told to stop, and ``histories`` have their calls. Faults strike the machines in ``targets``.
+    ``invariants`` observe the hosts of the cluster's first group. With ``prepares`` it starts and
+    ends before the others.
     """
 
     prepares: ClassVar[bool] = False
@@ -24,6 +43,8 @@ class Workload:
 
     def __init__(self) -> None:
         self.client_hosts: list[ClientHost] = []
+        self.clients: Sequence[Client] = ()
+        self.histories: Sequence[Calls] = ()
         self.invariants: list[Invariant] = []
 
     # --- while it runs
@@ -40,6 +61,8 @@ class Workload:
 
     def stop(self) -> None:
         """Its clients ask for nothing new."""
+        for client in self.clients:
+            client.stop()
 
     def process_ended(self, host: Host) -> None:
         """A process of the group has ended. Processes with a connection to it hear of it by
@@ -53,12 +76,14 @@ class Workload:
 
     def client_ended(self, client_host: ClientHost) -> None:
         """The process of a client, of this workload or another one, died."""
+        for history in self.histories:
+            history.client_ended(client_host.name)
 
     # --- the outcome
 
     def open_calls(self) -> int:
         """How many calls have not ended."""
-        return 0
+        return sum(len(history.open) for history in self.histories)
 
     def counts(self) -> tuple[int, int]:
         """How much was acknowledged, and how much has an unknown outcome."""

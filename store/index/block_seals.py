@@ -43,7 +43,7 @@ class Seal(NamedTuple):
 
 
 def unpack_seal(data: Bytes) -> Seal | None:
-    """``None`` where there is none. Raises :class:`ValueError` for bytes that are no seal."""
+    """``None`` if there is none. Raises :class:`ValueError` for bytes that are no seal."""
     if len(data) < SEAL_SIZE or data == _NONE:
         return None
     if crc32c(data[: _FIELDS.size]) != int.from_bytes(data[_FIELDS.size : SEAL_SIZE], "big"):
@@ -69,7 +69,7 @@ UNKNOWN = -1
 class Tail(NamedTuple):
     """The rows of a queue from the beginning of a block to before offset ``end``.
 
-    ``position`` is that of the first of their records, ``crc`` their CRC32C; ``UNKNOWN`` where they
+    ``position`` is that of the first of their records, ``crc`` their CRC32C; ``UNKNOWN`` if they
     are unsealed. Without rows both count for nothing.
     """
 

@@ -1,10 +1,10 @@
 """A ConsumeQueue: which records of the commit log are the messages of one queue, in order.
 
-The queue is derived from the committed log. New rows stay in memory until the next flush, and what
-a crash takes is rebuilt from the log behind the last checkpoint, so nothing here is waited for.
-Rows on the disk are read by blocks, and each block is compared with its seal. One that is not whole
-is refused until it has been made again from the log. Rows of an unsealed block must at least lead
-to places that follow each other.
+The queue is derived from the committed log. New rows stay in memory until the next flush. Rows that
+a crash takes are rebuilt from the log behind the last checkpoint, so nobody waits for a write here.
+Rows on the disk are read by blocks, and each block is compared with its seal. A block that is not
+whole is refused until it has been rebuilt from the log. Rows of an unsealed block must at least
+lead to places that follow each other.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class ConsumeQueue(QueueRows):
         """Rows from ``offset`` on, fewer where the queue or its memory part ends, or where what
         follows is not whole.
 
-        Raises :class:`~store.errors.DerivedDamageError` where the first one is not.
+        Raises :class:`~store.errors.DerivedDamageError` if the first one is not.
         """
         end = min(offset + count, self.end_offset)
         if offset >= end or offset < self.first_offset:
@@ -157,7 +157,7 @@ class ConsumeQueue(QueueRows):
     def crc_of(self, begin: int, stop: int) -> int:
         """The CRC32C that the rows from ``begin``, where a block begins, to ``stop`` must have.
 
-        ``UNKNOWN`` where they are unsealed, or end neither with the block nor with the tail.
+        ``UNKNOWN`` if they are unsealed, or end neither with the block nor with the tail.
         Raises :class:`DamagedError` for a seal that is not whole.
         """
         if stop < block_of(begin, self.rows_per_file)[1]:
@@ -166,7 +166,7 @@ class ConsumeQueue(QueueRows):
         return UNKNOWN if seal is None else seal.crc
 
     def tail_crc(self, end: int) -> int:
-        """The CRC32C of the tail that ends at ``end``; ``UNKNOWN`` where it is unsealed, or has
+        """The CRC32C of the tail that ends at ``end``; ``UNKNOWN`` if it is unsealed, or has
         grown. Any thread."""
         tail = self.tail
         return tail.crc if tail.end == end else UNKNOWN
@@ -215,8 +215,8 @@ class ConsumeQueue(QueueRows):
         """Takes over what a checkpoint covers; rows behind ``tail`` will come again.
 
         No file is looked at: there may be very many queues. Rows that are missing below the tail
-        are found when they are read, and nobody reads what a process that died may have left behind
-        it. That is cut before the first rows are written.
+        are found when they are read. Nobody reads rows that an earlier process may have left behind
+        the tail; they are cut before the first rows are written.
         """
         self.first_offset = first_offset
         self._recent = bytearray()
@@ -244,18 +244,20 @@ class ConsumeQueue(QueueRows):
             (path, tail.end % per_file * ROW_SIZE),
             (path + SEAL_SUFFIX, seal_byte(block, per_file)),
         ):
-            # Of a block that cannot be read nothing can be cut. What is behind is written over.
+            # A block that cannot be read cannot be cut. The rows behind it will be written over.
             with suppress(OSError), closing(fs.open(name)) as file:
                 if file.size() > size:
                     file.truncate(size)
 
     def expire(self, position: int) -> None:
-        """Forgets the rows whose record lies below ``position``, and files that hold only such."""
+        """Forgets the rows whose record lies below ``position``, and removes files that have no
+        others."""
         self.first_offset = self.offset_at(position)
         self.release(self.first_offset)
 
     def offset_at(self, position: int) -> int:
-        """The first offset whose record does not lie below ``position``; the end where none."""
+        """The first offset whose record does not lie below ``position``; the end if there is
+        none."""
         return self._first_at(lambda at, _size: at >= position)
 
     def release(self, first_offset: int) -> None:

@@ -11,13 +11,12 @@ from store.index.queue_tails import read_tails, write_tails
 from store.io.filesystem import FileSystem
 
 BARRIER_QUEUES = 64
-"""So many queues to flush, and one barrier for all is cheaper than three syncs for each."""
+"""With so many queues to flush, one barrier for all is cheaper than three syncs for each."""
 
 
 class QueuesFlush:
-    """The rows of all queues on their way to the disk, and their tails after them.
-
-    Where there are many queues, one barrier takes the place of syncs of each.
+    """Writes the rows of all queues to the disk, then their tails. With many queues, one barrier
+    replaces the syncs of each.
     """
 
     def __init__(
@@ -81,8 +80,8 @@ class ConsumeQueues:
         self._in_order: Sequence[tuple[str, int, ConsumeQueue]] | None = None
 
     def tell_damage(self, on_damage: Callable[[int], None]) -> None:
-        """Calls ``on_damage`` with a place of the log from which on rows have to be made again,
-        where one is read that is wrong."""
+        """When a wrong row is read, ``on_damage`` is called with the place of the log from which
+        rows must be rebuilt."""
         self._files.on_damage = on_damage
 
     def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:

@@ -16,9 +16,9 @@
                 page table: 8 bytes for each 256 rows: u32 hash of the first row, u32 CRC32C of
                 the rows
 
-Whoever reads has the page table in memory, finds the page by it, reads that page and checks it.
-Files of version 1 have no page table, and at byte 36 the CRC32C of all rows. They are read whole
-once; then they have a page table in memory, too.
+A reader has the page table in memory, finds the page by it, reads that page and checks it. Files of
+version 1 have no page table, and at byte 36 the CRC32C of all rows. They are read whole once. Then
+they have a page table in memory, too.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ def _whole_rows(fs: ReadableFileSystem, file: IndexFile) -> list[bytes]:
 
 
 def read_page(handle: ReadableFile, file: IndexFile, page: int) -> bytes:
-    """The rows of a page. Raises :class:`~store.errors.DamagedError` where they are not whole."""
+    """The rows of a page. Raises :class:`~store.errors.DamagedError` if they are not whole."""
     at = page * PAGE_SIZE
     size = min(PAGE_SIZE, file.count * KEY_ROW_SIZE - at)
     try:
@@ -210,13 +210,13 @@ def check_pages(fs: ReadableFileSystem, file: IndexFile) -> None:
 
 
 def _unreadable(path: str, position: int, error: OSError) -> DamagedError:
-    # Not as it is: whoever asks on the event loop would have it taken for a socket's.
+    # Not as an OSError: on the event loop it would be taken for an error of a socket.
     return DamagedError(path, position, f"cannot be read: {error}")
 
 
 def read_row(handle: ReadableFile, row: int) -> tuple[int, int, int]:
     """Key hash, position and seconds as they stand there, not checked. Raises
-    :class:`~store.errors.DamagedError` where the file lacks them."""
+    :class:`~store.errors.DamagedError` if the file lacks them."""
     at = HEADER.size + row * KEY_ROW_SIZE
     data = handle.pread(KEY_ROW_SIZE, at)
     if len(data) < KEY_ROW_SIZE:

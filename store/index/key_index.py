@@ -1,12 +1,12 @@
 """The key index: where in the commit log the messages with a key lie (RocketMQ's IndexFile).
 
-Immutable files of sorted rows (:mod:`store.index.key_file`), each with the rows of one flush, that
-is of a range of the log. New rows stay in memory until a flush writes them as one more file. A
-lookup reads one page of each file as a rule, newest file first. The hash may collide: whoever asked
-compares the key itself, as RocketMQ's clients do.
+It consists of immutable files of sorted rows (:mod:`store.index.key_file`). Each has the rows of
+one flush, which cover a range of the log. New rows stay in memory until a flush writes them as one
+more file. A lookup usually reads one page of each file, newest file first. Hashes may collide: the
+caller compares the key itself, as RocketMQ's clients do.
 
-A file that is not whole is *pending*: no lookup passes it over. Its range of the log is read again,
-and another file takes its place (:meth:`KeyIndex.remake`).
+A file that is not whole is *pending*: a lookup that may need it is refused. Its range of the log is
+read again, and another file replaces it (:meth:`KeyIndex.remake`).
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class KeyIndex:
     def lookup(self, key_hash: int, begin_ms: int, end_ms: int, limit: int) -> list[int]:
         """Positions of records with that key hash stored within the times, newest first.
 
-        Raises :class:`~store.errors.DerivedDamageError` where a file that may have some is not
+        Raises :class:`~store.errors.DerivedDamageError` if a file that may have some is not
         whole.
         """
         first, last = begin_ms // 1000, end_ms // 1000
@@ -113,7 +113,7 @@ class KeyIndex:
             self.doubtful[file.path] = file
             raise self._damaged(file.first_position, error) from error
         except OSError as error:
-            # Not as it is: whoever asks on the event loop would have it taken for a socket's.
+            # Not as an OSError: on the event loop it would be taken for an error of a socket.
             raise DamagedError(file.path, 0, f"cannot be read: {error}") from error
 
     def _search(self, file: IndexFile, key_hash: int, first: int, last: int) -> list[int]:
@@ -195,7 +195,8 @@ class KeyIndex:
     def restore(self, end_position: int) -> None:
         """Takes over the files that a checkpoint covers: those of records below ``end_position``.
 
-        Files behind are removed, for their rows will come again. What is not whole is pending.
+        Files behind it are removed, because their rows will come again. Files that are not whole
+        are pending.
         """
         self._recent = bytearray()
         self._files = []

@@ -28,10 +28,11 @@ from store.log.layout import segment_name
 
 ROWS_PER_FILE = 300_000
 NAMES_KEPT = 4096
-"""So many files are known to have durable names; a write to another one syncs its directory."""
+"""So many files are remembered as having durable names. A write to another file syncs its
+directory."""
 
 BLOCKS_KEPT = 64
-"""So many blocks of all queues stay in memory, checked: who reads on has the next rows at hand."""
+"""So many checked blocks of all queues stay in memory for readers that read on."""
 
 
 class OpenFiles:
@@ -73,7 +74,7 @@ class OpenFiles:
             del self._named[next(iter(self._named))]
 
     def get(self, path: str, *, create: bool = False) -> File:
-        """The open file; ``FileNotFoundError`` where it is absent and ``create`` is false."""
+        """The open file; ``FileNotFoundError`` if it is absent and ``create`` is false."""
         file = self._files.pop(path, None)
         if file is None:
             file = self.fs.open(path, create=create)
@@ -122,7 +123,7 @@ class QueueRows:
         return f"{self._directory}/{segment_name(first * ROW_SIZE)}"
 
     def read_disk(self, first: int, end: int) -> bytes:
-        """Rows of one file as they lie there. Raises :class:`DamagedError` where they do not."""
+        """Rows of one file as they lie there. Raises :class:`DamagedError` if they do not."""
         path, byte = self.locate(first)
         size = (end - first) * ROW_SIZE
         try:
@@ -130,14 +131,14 @@ class QueueRows:
         except FileNotFoundError:
             raise DamagedError(path, 0, "the file is missing") from None
         except OSError as error:
-            # Not as it is: whoever asks on the event loop would have it taken for a socket's.
+            # Not as an OSError: on the event loop it would be taken for an error of a socket.
             raise DamagedError(path, byte, f"cannot be read: {error}") from error
         if len(rows) != size:
             raise DamagedError(path, byte + len(rows), "the file ends too early")
         return rows
 
     def seal(self, begin: int) -> Seal | None:
-        """The seal of a block. Raises :class:`DamagedError` where it is not whole."""
+        """The seal of a block. Raises :class:`DamagedError` if it is not whole."""
         path = self._path(begin) + SEAL_SUFFIX
         byte = seal_byte(begin, self.rows_per_file)
         try:
@@ -205,7 +206,7 @@ class QueueRows:
                 files.note_named(path)
 
     def _open_to_write(self, path: str, *, sync: bool) -> File:
-        """The file, made with its directory where there is none."""
+        """The file, made with its directory if there is none."""
         fs = self._files.fs
         try:
             return fs.open(path)

@@ -79,7 +79,7 @@ def decode_tails(data: bytes, path: str) -> dict[tuple[str, int], Tail]:
 
 
 def read_tails(fs: FileSystem, state_directory: str) -> dict[tuple[str, int], Tail]:
-    """What counts of the file: nothing where it is absent or damaged."""
+    """What counts of the file: nothing if it is absent or damaged."""
     try:
         path = f"{state_directory}/{TAILS_NAME}"
         return decode_tails(read_checked_file(fs, path), path)

@@ -1,1 +1,1 @@
-"""Files: the door to the operating system, and the ways of writing through it."""
+"""The interface to the operating system's files, and the ways of writing to them."""

@@ -1,17 +1,17 @@
-"""Writes that the kernel does while nobody waits: Linux's own asynchronous file operations.
+"""Writes that need no waiting thread: Linux's asynchronous I/O (io_submit).
 
-A thread that waits for a disk has to be woken for each write, and to come back to the interpreter
-behind whatever holds it then: on a small machine that costs more than the write. Here a system
-call hands the bytes to the device (``io_submit``), a descriptor becomes readable when they are
-there (``eventfd``), and another call says which (``io_getevents``). The C library does not wrap
-these calls, so they go by number.
+A thread that waits for a disk must be woken for each write, and then wait for the interpreter. On a
+small machine that costs more than the write. Here one system call hands the bytes to the device
+(``io_submit``). A descriptor becomes readable when they are written (``eventfd``), and another call
+says which writes have ended (``io_getevents``). The C library does not wrap these calls, so they
+are called by number.
 
-What cannot be begun at once is not begun (``RWF_NOWAIT``). That holds for the bytes, and not for
-all that a file system does beside them: ext4 notes the time of a write in its journal, and the call
-may sleep for that (milliseconds, measured, while the journal is written; at worst as long as the
-disk does not answer, or the file system is frozen). So a disk that is slow is not asked in this
-way: after a call or a write that took long, and where the kernel refuses again and again, nothing
-is begun for a while, which doubles until a write goes well again.
+A write that cannot begin at once is refused (``RWF_NOWAIT``). The flag covers the bytes, but not
+the rest of a file system's work: ext4 notes the time of a write in its journal, and the call may
+sleep for that. It took milliseconds while the journal was written. It may take as long as the disk
+does not answer or the file system is frozen. So no write is begun for a while after a call or a
+write that took long, and after several refusals in a row. That while doubles until a write goes
+well.
 
 The layouts are those of ``linux/aio_abi.h``::
 
@@ -46,9 +46,9 @@ IN_FLIGHT_MAX = 8
 SLOW_CALL_SECONDS = 0.01
 SLOW_WRITE_SECONDS = 0.1
 REFUSALS_MAX = 8
-"""So many in a row, and nothing is begun for a while."""
+"""After so many in a row nothing is begun for a while."""
 BACKOFF_SECONDS = (1.0, 60.0)
-"""The first such while, and the longest."""
+"""The first such while, and the longest, in seconds."""
 
 _IOCB = struct.Struct("=QIIHhIQQqQII")
 _EVENT = struct.Struct("=QQqq")
@@ -69,7 +69,7 @@ class WriteSubmitter(Protocol):
 
 
 class AsyncWrites:
-    """Up to :data:`IN_FLIGHT_MAX` durable writes under way. All of it belongs to one thread.
+    """Up to :data:`IN_FLIGHT_MAX` durable writes in progress. Used by one thread.
 
     Whoever has made it watches :meth:`fileno` and calls :meth:`completed` when that is readable.
     """
@@ -109,7 +109,7 @@ class AsyncWrites:
 
     @staticmethod
     def open(clock: Callable[[], float]) -> AsyncWrites | None:
-        """``None`` where the system has no such writes, or gives none to this process.
+        """``None`` if the system has no such writes, or gives none to this process.
 
         ``clock`` tells seconds that never run backward.
         """
@@ -143,7 +143,7 @@ class AsyncWrites:
 
         The bytes at ``address`` must stay as they are until ``then`` is called with how many were
         written, or with minus an errno. ``EAGAIN`` is one of them: it could not be done at once.
-        Returns false where nothing was begun.
+        Returns false if nothing was begun.
         """
         now = self._clock()
         if not self._free or now < self._backoff_until:

@@ -1,4 +1,4 @@
-"""Small files that are read whole and replaced whole, so that a crash leaves the old or the new."""
+"""Small files that are read and replaced as a whole: a crash leaves the old one or the new one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def replace_file(fs: FileSystem, directory: str, name: str, data: Bytes) -> None
 
 
 def read_file(fs: ReadableFileSystem, path: str) -> bytes:
-    """All bytes of a file; ``FileNotFoundError`` where it is absent."""
+    """All bytes of a file; ``FileNotFoundError`` if it is absent."""
     file = fs.open(path, writable=False)
     try:
         return file.pread(file.size(), 0)

@@ -1,9 +1,9 @@
-"""Opening files where the process, or the system, has no descriptor left (``EMFILE``, ``ENFILE``).
+"""Opening files when the process or the system has no descriptor left (``EMFILE``, ``ENFILE``).
 
-Nothing has failed on the disk then, and nothing may be taken for that: neither for damage nor for a
-failed write. So some descriptors are kept in reserve for files, and are given up for them one by
-one; a thread that finds none left waits, as it would for a slow disk. What neither helps is told
-with :class:`~store.errors.OutOfDescriptorsError`, which is no ``OSError``.
+The disk has not failed then. So this must be taken neither for damage nor for a failed write. Some
+descriptors are kept in reserve, and are closed one by one so that files can be opened. If none is
+left, the thread waits, as for a slow disk. If that does not help either, it gets an
+:class:`~store.errors.OutOfDescriptorsError`, which is no ``OSError``.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """Writing the end of a log past the page cache.
 
-A page of the cache costs more than the write that fills it: memory has to be found for it, and a
-virtual machine may have to ask its host for that. With ``O_DIRECT`` bytes go from one buffer, used
-over and over, to the device. It demands whole blocks at multiples of their size. So the bytes of
-the first block that were written before are kept and written once more, as a page cache would do
-it, and zeros fill the last one, as they follow the end of a log anyway. Whole blocks that already
-lie in memory as the device wants them, such as the zeros ahead of a log, are written from there.
+A page of the cache costs more than the write that fills it: the kernel must find memory for it, and
+a virtual machine may have to ask its host. With ``O_DIRECT`` bytes go from one buffer, which is
+used again and again, to the device. Writes must be whole blocks at multiples of the block size. So
+the bytes of the first block that were written before are kept and written once more, as a page
+cache does. Zeros fill the last block; zeros follow the end of a log anyway. Blocks that already lie
+in memory as the device wants them, such as the zeros ahead of a log, are written from there.
 
-Who writes so waits for the device anyway. So what is one write is synced by the same call
-(``RWF_DSYNC``): a thread that comes back to Python once more has to wait for the interpreter once
-more, and devices that know it make the write durable without a flush of all they hold.
+The thread waits for the device in any case. So a single write is synced by the same call
+(``RWF_DSYNC``). A second call would have to wait for the interpreter again, and some devices make
+such a write durable without flushing everything else.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from store.io.filesystem import BLOCK_SIZE, Bytes
 BUFFER_SIZE = 1 << 20
 """The largest single write, in bytes; a multiple of the block."""
 
-# By these a file system says that it does not write past the page cache, or not in such blocks.
+# A file system that does not write past the page cache, or not in such blocks, returns one of
+# these.
 _UNSUPPORTED = frozenset({errno.EINVAL, errno.EOPNOTSUPP})
 _DSYNC_UNSUPPORTED = _UNSUPPORTED | {errno.ENOSYS}
 # What a write that waits can do better, or tells better.
@@ -74,7 +75,7 @@ class DirectWriter:
 
     @staticmethod
     def open(path: str, open_file: OpenFile | None = None) -> DirectWriter | None:
-        """A writer for the file, or ``None`` where its file system knows no such writes."""
+        """A writer for the file, or ``None`` if its file system knows no such writes."""
         if not _O_DIRECT:
             return None
         try:
@@ -98,7 +99,7 @@ class DirectWriter:
         """Writes ``data``, and zeros to the end of its last block.
 
         ``before`` are the file's bytes from the beginning of the block up to ``position``; they
-        are asked for where :meth:`continues` says no. Returns whether it was done: false where the
+        are asked for where :meth:`continues` says no. Returns whether it was done: false if the
         device refuses such writes, and nothing has been written then.
         """
         assert not self._under_way, self._path  # noqa: S101 - what is under way needs the buffer

@@ -1,11 +1,11 @@
 """How full a disk is, by RocketMQ's three watermarks.
 
-RocketMQ (``diskMaxUsedSpaceRatio`` 75, ``DiskSpaceCleanForciblyRatio`` 85 and
-``DiskSpaceWarningLevelRatio`` 90, in per cent) removes expired segments at any hour from the first
-mark on, which is done at any time here, so that this mark is a warning; from the second on the
-oldest go although they are not expired; from the third on messages are refused. Its shares are of
-the whole disk; on a large one nine tenths leave room for days, so a disk that has ``enough_bytes``
-free is never taken for full.
+RocketMQ's names are ``diskMaxUsedSpaceRatio`` (75 %), ``DiskSpaceCleanForciblyRatio`` (85 %) and
+``DiskSpaceWarningLevelRatio`` (90 %). From the first watermark on RocketMQ removes expired segments
+at any hour. That is done at any time here, so the first one is only a warning. From the second one
+on the oldest segments go although they have not expired. From the third one on messages are
+refused. RocketMQ's shares are of the whole disk. On a large disk a tenth is room for days, so a
+disk that has ``enough_bytes`` free never counts as full.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class DiskLevel(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class DiskWatermarks:
-    """Shares of the disk in per cent, rising. Raises :class:`ValueError` where they are not."""
+    """Shares of the disk in per cent, rising. Raises :class:`ValueError` if they are not."""
 
     clean_percent: int = 75
     force_percent: int = 85

@@ -1,4 +1,4 @@
-"""The one door to the operating system's files.
+"""The only interface to the operating system's files.
 
 Everything that ``store`` asks of a disk goes through :class:`FileSystem` and :class:`File`, so that
 the simulator can lose unsynced writes, tear sectors and fail any call. The real implementation is
@@ -15,7 +15,7 @@ from typing import Protocol, TypeAlias
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
 BLOCK_SIZE = 4096
-"""What :meth:`File.append_direct` writes wholes of, in bytes: no less than a device's sector."""
+"""Bytes. :meth:`File.append_direct` writes multiples of it; no device has a larger sector."""
 
 
 class ReadableFile(Protocol):
@@ -60,7 +60,7 @@ class File(ReadableFile, Protocol):
         ``then`` is called in a later event of the process, with what went wrong or ``None``. A
         ``BlockingIOError`` says that it could not be done so, and that some of it may have been
         written: it is to be done again in the ordinary way. Nothing else may be written to the
-        end of the file meanwhile. Returns false where nothing was begun, and nothing will be told.
+        end of the file meanwhile. Returns false if nothing was begun, and nothing will be told.
         """
 
     def datasync(self) -> None:
@@ -82,7 +82,7 @@ class ReadableFileSystem(Protocol):
     """What reading needs of a file system."""
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> ReadableFile:
-        """Opens a file; ``FileNotFoundError`` where it is absent and ``create`` is false.
+        """Opens a file; ``FileNotFoundError`` if it is absent and ``create`` is false.
 
         For reading alone, what is no file (a directory, a pipe) is an ``OSError`` at once.
         """
@@ -90,7 +90,7 @@ class ReadableFileSystem(Protocol):
     def exists(self, path: str) -> bool: ...
 
     def list_directory(self, path: str) -> list[str]:
-        """Names in sorted order; ``FileNotFoundError`` where the directory is absent."""
+        """Names in sorted order; ``FileNotFoundError`` if the directory is absent."""
 
     def identify(self, path: str) -> str:
         """The same for two paths where both lead to one file or directory, by links or else."""
@@ -131,4 +131,4 @@ class FileSystem(ReadableFileSystem, Protocol):
         """What the file system holds: taken by anybody, or free for this process."""
 
     def lock(self, path: str) -> Lock:
-        """Takes the lock or raises ``BlockingIOError`` where another process holds it."""
+        """Takes the lock or raises ``BlockingIOError`` if another process holds it."""

@@ -60,8 +60,8 @@ class OsFile:
         self._direct: DirectWriter | None = None
         self._direct_tried = False
         self._turn = threading.Lock()
-        """Of who writes. What goes past the page cache and what goes through it may touch the same
-        page, which then must not be filled by one while the other is under way."""
+        """Held while something is written. A write past the page cache and one through it may touch
+        the same page, and one must not fill that page while the other is in progress."""
         self._counting = threading.Lock()
         self._changes = 1  # others may have written to it
         self._synced = 0
@@ -237,7 +237,7 @@ class OsFileSystem:
     """The operating system's files. See :class:`~store.io.filesystem.FileSystem`.
 
     ``writes`` does what :meth:`OsFile.begin_append` begins; without it nothing is. ``reserve`` has
-    descriptors for files where there are no others left; without it an ``OSError`` tells that.
+    descriptors for files if there are no others left; without it an ``OSError`` tells that.
     """
 
     def __init__(

@@ -9,14 +9,14 @@ The file is two slots of 512 bytes, one disk sector each, big-endian::
       16  u32   length of the payload, at most 492
       20        payload, then zeros
 
-and, where there is room behind the payload, whose file it is: at the end of the slot the owner's
-name (``group/node``), its length as u8, and the CRC32C of both as u32. Files that were made before
-there were owners have zeros there.
+If there is room behind the payload, the slot also names its owner. At its end stand the owner's
+name (``group/node``), the length of the name as u8, and the CRC32C of both as u32. Files of
+programs that knew no owners have zeros there.
 
 A save writes the first slot and syncs, then the second slot and syncs: at rest both hold the same
-record. If a save is torn, the other slot is whole. If one slot rots at rest, the other still has
-the *newest* record; with slots written in turn, rot in the newer one would silently bring back
-the older record, and a forgotten vote is a second leader in one term.
+record. If a save is torn, the other slot is whole. If one slot is damaged at rest, the other still
+has the *newest* record. If each save wrote only one slot, in turn, damage to the newer one would
+silently bring back the older record. A vote would be forgotten, and a term could get two leaders.
 
 Both slots lie in one block. If the disk cannot read it, no part of it can be written. A save
 then replaces the file.
@@ -41,7 +41,7 @@ PAYLOAD_SIZE_MAX = SLOT_SIZE - SLOT_HEADER.size
 
 
 def encode_slot(sequence: int, payload: bytes, owner: str = "") -> bytes:
-    """The 512 bytes of a slot. Raises :class:`ValueError` where the payload does not fit."""
+    """The 512 bytes of a slot. Raises :class:`ValueError` if the payload does not fit."""
     if len(payload) > PAYLOAD_SIZE_MAX:
         raise ValueError(f"a payload of {len(payload)} bytes exceeds {PAYLOAD_SIZE_MAX}")
     covered = struct.pack(">QI", sequence, len(payload)) + payload
@@ -55,7 +55,7 @@ def encode_slot(sequence: int, payload: bytes, owner: str = "") -> bytes:
 
 
 def slot_owner(data: bytes) -> str:
-    """Whose slot it is; empty where it does not say."""
+    """Whose slot it is; empty if it does not say."""
     if len(data) < SLOT_SIZE:
         return ""
     length = data[SLOT_SIZE - 5]
@@ -66,7 +66,7 @@ def slot_owner(data: bytes) -> str:
 
 
 def decode_slot(data: bytes) -> tuple[int, bytes] | None:
-    """Sequence and payload of a slot, or ``None`` where the bytes are not a whole slot."""
+    """Sequence and payload of a slot, or ``None`` if the bytes are not a whole slot."""
     if len(data) < SLOT_SIZE:
         return None
     magic, crc, sequence, length = SLOT_HEADER.unpack_from(data)
@@ -84,7 +84,7 @@ class TwoSlotFile:
         self, fs: FileSystem, file: File, sequence: int, payload: bytes, owner: str = ""
     ) -> None:
         self.owner = owner
-        """Whose file it is, ``group/node``; empty where it does not say."""
+        """Whose file it is, ``group/node``; empty if it does not say."""
         self._fs = fs
         self._file = file
         self._sequence = sequence
@@ -103,8 +103,8 @@ class TwoSlotFile:
     def open(fs: FileSystem, path: str) -> TwoSlotFile:
         """Opens the file at its newest whole record and makes both slots hold it.
 
-        Raises :class:`~store.errors.DamagedError` where no slot is whole, and
-        ``FileNotFoundError`` where there is no file.
+        Raises :class:`~store.errors.DamagedError` if no slot is whole, and
+        ``FileNotFoundError`` if there is no file.
         """
         file = fs.open(path)
         data, unreadable = read_until_unreadable(file, SLOT_COUNT * SLOT_SIZE, 0)
@@ -117,8 +117,8 @@ class TwoSlotFile:
         sequence, payload = max(whole)
         owners = [slot_owner(data[at : at + SLOT_SIZE]) for at in (0, SLOT_SIZE)]
         slot_file = TwoSlotFile(fs, file, sequence, payload, owners[0] or owners[1])
-        # The newest record goes first, over itself: should the sync that once wrote it have failed,
-        # only this makes it durable before its elder is overwritten.
+        # The newest record is first written over itself. If the sync that once wrote it failed,
+        # only this makes it durable before the older record is overwritten.
         newest = slots.index((sequence, payload))
         if slots[1 - newest] != slots[newest]:
             slot_file._write(newest)
@@ -138,7 +138,7 @@ class TwoSlotFile:
     def claim(self, owner: str) -> None:
         """Notes whose file it is, durably, where it does not say.
 
-        Raises :class:`~store.errors.DataFormatError` where it is another's; it is closed then.
+        Raises :class:`~store.errors.DataFormatError` if it is another's; it is closed then.
         """
         if self.owner == owner:
             return

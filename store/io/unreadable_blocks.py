@@ -1,9 +1,9 @@
-"""Reading and writing where the disk may have sectors that it cannot read.
+"""Reading and writing a file that may have unreadable sectors.
 
-A page of the cache is read before some of it is written, so a write that covers a part of an
-unreadable block fails, and with it whoever wanted to put right what stands there. A write of whole
-blocks needs no reading: the disk gives them another place. What else such a block held is lost
-already; zeros take its place, and are found and put back like any other damage.
+Before a part of a page is written, the page cache reads the page. So a write of a part of an
+unreadable block fails, and a repair would fail with it. A write of whole blocks reads nothing: the
+disk gives them another place. What else the block held is lost already. Zeros take its place; they
+are found and repaired like any other damage.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from store.io.filesystem import BLOCK_SIZE, Bytes, File, ReadableFile
 UNREADABLE = frozenset(
     {errno.EIO, errno.ENODATA, errno.EBADMSG, getattr(errno, "EUCLEAN", errno.EIO)}
 )
-"""By these a read says that the disk, or the file system by a checksum, has lost what was there.
-Others (no descriptors, no memory) say nothing of the bytes."""
+"""A read fails with one of these if the disk, or the file system by a checksum, has lost the bytes.
+Other errors (no descriptors, no memory) say nothing about the bytes."""
 
 
 def read_until_unreadable(

@@ -1,14 +1,13 @@
 """The commit log: one line of bytes, entry after entry, over segments.
 
-This layer knows bytes and positions and takes the order of entries on trust;
-:class:`~store.replica.ReplicaStore` checks indexes and terms. The log always ends with its last
-entry: what follows in the last segment is zeros, and the padding that closes a segment is written
-together with the entry that opens the next one.
+This layer knows bytes and positions only. :class:`~store.replica.ReplicaStore` checks indexes and
+terms. The log always ends with its last entry. Behind it the last segment has zeros. The padding
+that closes a segment is written together with the first entry of the next one.
 
-Threads: :meth:`append`, :meth:`sync` and :meth:`truncate` belong to the storage thread, and so does
-:meth:`begin_append`, but any thread may call it while that one has nothing to do;
-:meth:`preallocate_next`, :meth:`drop_cached` and :meth:`expire` to one background thread, reads to
-any. The table of segments is changed under a lock and read without one.
+Threads: the storage thread calls :meth:`append`, :meth:`sync` and :meth:`truncate`. It also calls
+:meth:`begin_append`, which another thread may call while the storage thread has nothing to do. One
+background thread calls :meth:`preallocate_next`, :meth:`drop_cached` and :meth:`expire`. Any thread
+reads. The table of segments is changed under a lock and read without one.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ OPEN_SEGMENTS_MAX = 128
 # How far the zeros run ahead of the entries: enough for a second of heavy load, and little enough
 # that a node that starts does not fill its disk's queue with zeros.
 ZEROED_AHEAD = 32 << 20
-# What stays in the page cache where nobody reads the log, and how much is dropped at a time.
+# Bytes that stay in the page cache if nobody reads the log, and bytes dropped at a time.
 CACHE_KEPT = 64 << 20
 CACHE_STEP = 1 << 20
 OUT_OF_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -64,15 +63,15 @@ class CommitLog:
         self.synced_end = 0
         self._cached_from = -1
         self.reader = LogReader(self)
-        """For all that the files hold, also behind the log's end."""
+        """Reads everything that the files hold, also behind the log's end."""
 
     # The storage thread.
 
     def append(self, entries: Sequence[Entry]) -> None:
         """Writes entries that follow the log's end: one write for each segment they touch.
 
-        Raises :class:`~store.errors.StoreError` where a position is not the next one, and
-        :class:`~store.errors.DiskFullError` where there is no room: in both cases the log ends
+        Raises :class:`~store.errors.StoreError` if a position is not the next one, and
+        :class:`~store.errors.DiskFullError` if there is no room: in both cases the log ends
         where it did. Any other failure is an ``OSError``.
         """
         if not entries:
@@ -98,10 +97,9 @@ class CommitLog:
         written: Callable[[], None],
         then: Callable[[OSError | None], None],
     ) -> bool:
-        """Begins to append and sync in one, where it is one write that the disk can do meanwhile.
-
-        ``written`` is called before ``then`` if all went well: the log has ended behind the entries
-        by then, and nobody sees yet that they are durable.
+        """Begins to append and sync in one write, if the system can do that without a thread. If
+        all goes well, ``written`` is called before ``then``: by then the log ends behind the
+        entries, but nobody has been told that they are durable.
 
         Raises :class:`~store.errors.StoreError` as :meth:`append` does. For ``then`` and what is
         returned see :meth:`~store.io.filesystem.File.begin_append`; the log ends where it did until
@@ -134,7 +132,7 @@ class CommitLog:
         self.synced_end = end
 
     def truncate(self, end: int) -> None:
-        """Makes the log end at ``end`` and zeroes all that it held behind; durable on return."""
+        """Makes the log end at ``end`` and zeroes everything behind; durable on return."""
         old_end, self.end = self.end, end
         self.synced_end = min(self.synced_end, end)
         start = segment_start(end, self.segment_size)
@@ -171,9 +169,8 @@ class CommitLog:
         )
 
     def preallocate_next(self) -> None:
-        """Zeroes what lies ahead: of the current segment and, once that is half used, the next.
-
-        Stops where the disk would be left with less than ``min_free_bytes``; that is no error.
+        """Zeroes the current segment ahead of the log and, once half of it is used, the next one.
+        Stops before the disk has less than ``min_free_bytes`` free; that is no error.
         """
         for start in self._starts_ahead():
             wanted = self._zeros_wanted(start, ZEROED_AHEAD)
@@ -181,12 +178,11 @@ class CommitLog:
                 self._prepare(self._segment_of(start), wanted)
 
     def drop_cached(self) -> None:
-        """Gives the page cache of all but the newest durable bytes back to the system.
-
-        A log that is only written would else fill the memory of the machine with pages that nobody
-        reads, each of them new: where that memory has to be found first, because other pages must
-        be given up or a hypervisor has to provide it, finding it costs many times what writing
-        into it does. What is dropped is taken again for what is written next.
+        """Gives the page cache of all but the newest durable bytes back to the system. Otherwise a
+        log that is only written would fill the machine's memory with pages that nobody reads. Each
+        of them would be new. If the system must free other pages for it, or a hypervisor must
+        provide the memory, that costs many times the write. Dropped pages are used again for the
+        next writes.
         """
         if self._cached_from < 0:
             self._cached_from = self.synced_end  # what recovery read is left to the system
@@ -202,9 +198,8 @@ class CommitLog:
         self._cached_from = position
 
     def start_segment(self) -> None:
-        """Makes the segment of ``end`` where it does not exist, with a first step of zeros.
-
-        On a full disk that waits: the log can be read, and has no room.
+        """Makes the segment of ``end`` if it does not exist, with a first step of zeros. On a full
+        disk this is put off: the log can be read, and has no room.
         """
         try:
             segment = self._segment_of(self.end)
@@ -253,7 +248,7 @@ class CommitLog:
         return not self._refused and self._has_free(needed)
 
     def opened(self, start: int) -> File | None:
-        """The file of a segment as this log reads and writes it; None where there is none."""
+        """The file of a segment as this log reads and writes it; None if there is none."""
         segment = self.segments.get(start)
         try:
             return None if segment is None else self._open_for_reading(segment)
@@ -273,7 +268,7 @@ class CommitLog:
         """The bytes at ``position``, which lie within one segment.
 
         Raises :class:`~store.errors.OutOfRangeError` for bytes that the log does not hold, and
-        :class:`~store.errors.DamagedError` where the file cannot give what the log holds.
+        :class:`~store.errors.DamagedError` if the file cannot give what the log holds.
         """
         start = segment_start(position, self.segment_size)
         if (
@@ -293,7 +288,7 @@ class CommitLog:
     def read_piece(self, position: int, size: int) -> Piece:
         """As :meth:`~store.log.log_reader.LogReader.read`, of a position below the log's end.
 
-        Raises :class:`~store.errors.OutOfRangeError` where it has expired.
+        Raises :class:`~store.errors.OutOfRangeError` if it has expired.
         """
         segment = self.segments.get(segment_start(position, self.segment_size))
         piece = self.reader.read(position, size)
@@ -328,7 +323,7 @@ class CommitLog:
         return file
 
     def _close_oldest(self) -> None:
-        """Keeps the number of descriptors bounded; what may still need a sync stays open."""
+        """Bounds the number of open descriptors. Files that may still need a sync stay open."""
         if len(self._opened) <= OPEN_SEGMENTS_MAX:
             return
         unsynced = segment_start(self.synced_end, self.segment_size)

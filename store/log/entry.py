@@ -14,7 +14,7 @@ The layout is DLedger's (``DLedgerEntryCoder``), 48 bytes of header, big-endian,
       44  i32   bodyLength
       48        body
 
-DLedger reserves the two checksums and leaves them 0. Here they are put to work::
+DLedger reserves the two checksums and leaves them 0. Here they are used::
 
     chainCrc = CRC32C( chainCrc of the entry before, as u32
                        || magic, size, index, term, pos, channel        (bytes 0 to 36)
@@ -23,8 +23,8 @@ DLedger reserves the two checksums and leaves them 0. Here they are put to work:
 and the chain before index 0 is 0. Two logs with the same chain CRC at the same index are the same
 log up to there, so a replica that diverged is found at the next append.
 
-Where a segment of the log ends before the next entry fits, it holds padding: i32 -1, then i32 the
-number of bytes from the start of the padding to the end of the segment.
+If the next entry does not fit into a segment, the rest of the segment begins with padding: i32 -1,
+then i32 the number of bytes from the start of the padding to the end of the segment.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ PADDING_MAGIC = -1
 ENTRY_SIZE_MAX = 2**31 - 1
 
 HEADER = struct.Struct(">iiqqqiIIi")
-# The header as the chain covers it: the chain before this entry stands where no field of the
-# header can move into it, and the entry's own chain CRC is left out.
+# The header as the chain covers it: first the chain before this entry, then the header without its
+# own chain CRC.
 CHAINED = struct.Struct(">IiiqqqiIi")
 PADDING = struct.Struct(">ii")
 _NO_HEADER = bytes(HEADER_SIZE)
@@ -137,7 +137,7 @@ def build_entry(  # noqa: PLR0917 - the fields of the header, in their order
 ) -> Entry:
     """Makes the entry whose body is the concatenation of ``body_parts``, copying them once.
 
-    Raises :class:`ValueError` where the entry would not fit the i32 of its size.
+    Raises :class:`ValueError` if the entry would not fit the i32 of its size.
     """
     size = HEADER_SIZE + sum(map(len, body_parts))
     if size > ENTRY_SIZE_MAX:
@@ -155,8 +155,8 @@ def build_entry(  # noqa: PLR0917 - the fields of the header, in their order
 def decode_entry(buffer: Bytes, offset: int = 0, previous_chain_crc: int | None = None) -> Entry:
     """Decodes the entry that starts at ``offset``; its ``data`` shares ``buffer``, uncopied.
 
-    Checks what the entry can prove alone: magic, size, sign of the numbers, channel, body length
-    and body CRC. Index, term and position are proved by the chain only, which is checked where
+    Checks what the entry alone can prove: magic, size, sign of the numbers, channel, body length
+    and body CRC. Only the chain proves index, term and position. It is checked if
     ``previous_chain_crc`` is given. Raises :class:`~store.errors.CorruptEntryError`.
     """
     available = len(buffer) - offset
@@ -213,9 +213,9 @@ def check_chain(entry: Entry, previous_chain_crc: int) -> None:
 def decode_entries(data: Bytes) -> list[Entry]:
     """Decodes entries that lie back to back, each following in index and chain the one before.
 
-    The first is decoded alone; whoever knows the chain before it calls :func:`check_chain`.
-    Positions may jump forward, where one segment ended and the next began.
-    Raises :class:`~store.errors.CorruptEntryError`.
+    The first is decoded alone; a caller that knows the chain before it calls :func:`check_chain`.
+    Positions jump forward from the end of one segment to the start of the next. Raises
+    :class:`~store.errors.CorruptEntryError`.
     """
     view = memoryview(data)
     entries: list[Entry] = []

@@ -10,13 +10,13 @@ Rows of 32 bytes, as in DLedger, big-endian; row k is at byte k * 32 of the inde
       24  i64   term
 
 The index log is cut into files under ``index/``, each named by its first byte in 20 digits. Rows
-are collected in memory and written at a checkpoint; recovery makes those after the checkpoint
-again from the log. A row in a file is therefore one of a committed entry and is never changed.
+are collected in memory and written at a checkpoint. Recovery makes the rows after the checkpoint
+again from the log. So a row in a file belongs to a committed entry and never changes.
 
-Threads: :meth:`append` and :meth:`truncate` belong to the storage thread, or to who writes in its
-place while it has nothing to do (:mod:`store.replica`), :meth:`flush` and
-:meth:`expire` to one background thread, reads to any. One lock guards the rows in memory and is
-held for copies of bytes only, never across a call to the disk.
+Threads: the storage thread calls :meth:`append` and :meth:`truncate`, or another thread does while
+the storage thread has nothing to do (:mod:`store.replica`). One background thread calls
+:meth:`flush` and :meth:`expire`. Any thread reads. A lock protects the rows in memory. It is held
+only while bytes are copied, never during a call to the disk.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class EntryIndex:
         """The bytes of rows ``first`` to ``end`` (exclusive), each checked to be the one asked for.
 
         Raises :class:`~store.errors.OutOfRangeError` for rows that the index does not hold and
-        :class:`~store.errors.DamagedError` where a file does not hold what it should.
+        :class:`~store.errors.DamagedError` if a file does not hold what it should.
         """
         with self._lock:
             flushed = self.flushed_end
@@ -120,7 +120,8 @@ class EntryIndex:
             rows = pending[(index - first) * ROW_SIZE : (stop - first) * ROW_SIZE]
             file = self._file(start, create=True)
             if self._forgotten or index == start:
-                # Nothing in it counts, and what cannot be read could not be written in part.
+                # Nothing in the file counts yet. A block that cannot be read could not be written
+                # in part.
                 file.truncate(0)
             file.pwrite(rows, (index - start) * ROW_SIZE)
             file.datasync()
@@ -132,9 +133,9 @@ class EntryIndex:
             self.flushed_end = end_index
 
     def rewrite_row(self, index: int, row: bytes) -> None:
-        """Writes a row anew that is on disk already; durable on return. Background thread.
+        """Writes a row again that is on disk already; durable on return. Background thread.
 
-        Rows beside it that the disk cannot read become rows that are damaged otherwise.
+        Rows beside it that the disk cannot read become zeros, and are damaged still.
         """
         if index >= self.flushed_end:
             return

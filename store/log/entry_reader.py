@@ -16,13 +16,14 @@ from store.log.log_reader import Cursor, take_entries
 
 ROWS_AT_FIRST = 64
 ROWS_GROWTH = 8
-"""Who reads entries usually wants few: so many rows are read, then so many times as many."""
+"""Most reads want few entries: so many rows are read first, then each time so many times as
+many."""
 
 GUESSES_MAX = 4
-"""Then what is left is halved: entries may be of very different sizes."""
+"""After so many guesses the search halves the range: entries may have very different sizes."""
 
 CORRUPT_ROWS_MAX = 512
-"""So many rows that have rotted are stepped over: four blocks of a disk."""
+"""So many corrupt rows are stepped over: four blocks of a disk."""
 
 _Row: TypeAlias = tuple[Any, ...]
 _POSITION, _SIZE, _INDEX = map(EntryIndexRow._fields.index, ("position", "size", "entry_index"))
@@ -81,11 +82,11 @@ def read_range(
 
 
 def _rows(index: EntryIndex, first_index: int, last_index: int, max_bytes: int) -> Iterator[_Row]:
-    """The rows of entries of which ``max_bytes`` are wanted, some at a time.
+    """The rows of the entries that fit into ``max_bytes``, some at a time.
 
     Raises :class:`~store.errors.OutOfRangeError` when the next are not there.
     """
-    # No more than could fit, were all entries empty.
+    # No more than would fit if all entries were empty.
     end = min(last_index, first_index + max_bytes // HEADER_SIZE) + 1
     if first_index >= end:
         index.rows(first_index, end)  # raises, saying what it has
@@ -98,7 +99,7 @@ def _rows(index: EntryIndex, first_index: int, last_index: int, max_bytes: int) 
 def index_at(index: EntryIndex, position: int, last_index: int) -> int:
     """The first entry that begins at ``position`` or behind it, of those up to ``last_index``.
 
-    By the rows alone: what the log itself has at ``position`` may be damaged.
+    By the rows alone: the log may be damaged at ``position``.
     """
     low, high = index.first_index, last_index
     while low < high:
@@ -113,8 +114,8 @@ def index_at(index: EntryIndex, position: int, last_index: int) -> int:
 def entry_at(log: CommitLog, index: EntryIndex, position: int, last_index: int) -> int:
     """The last entry that begins at ``position`` or before it, of those up to ``last_index``.
 
-    Looks where it would be were all entries of one size, so that few rows are read. Raises
-    :class:`~store.errors.OutOfRangeError` where there is none.
+    Looks first where it would be if all entries had the same size, so few rows are read. Raises
+    :class:`~store.errors.OutOfRangeError` if there is none.
     """
     low, high = index.first_index, last_index
     begin, end = log.first_position, log.end
@@ -135,13 +136,11 @@ def entry_at(log: CommitLog, index: EntryIndex, position: int, last_index: int) 
 
 
 def confirmed_entry_at(log: CommitLog, index: EntryIndex, position: int, last_index: int) -> int:
-    """As :func:`entry_at`, and no rotted row of another entry leads elsewhere, nor keeps from it.
-
-    Only rows are counted on which say what the headers of their entries say, so that this reads
-    more. Where no such row is that of ``position``, the first that could be is what is returned.
-    Raises :class:`~store.errors.DamagedError` where too many rows in a row have rotted, and
-    :class:`~store.errors.OutOfRangeError` where all these entries end before ``position``, or none
-    begins there or before.
+    """As :func:`entry_at`, but corrupt rows do not mislead it. It trusts only rows that agree with
+    the headers of their entries, so it reads more. If the row of ``position`` itself is corrupt, it
+    returns the first entry that may be the one. Raises :class:`~store.errors.DamagedError` if too
+    many rows in a row are corrupt, and :class:`~store.errors.OutOfRangeError` if all these entries
+    end before ``position``, or none begins there or before.
     """
     if position < log.first_position:
         raise OutOfRangeError(f"position {position} is before the log's {log.first_position}")
@@ -213,10 +212,8 @@ def _read_run(
 
 
 def _read_by(log: CommitLog, index: EntryIndex, row: _Row, position: int, size: int) -> bytes:
-    """Bytes that rows say the log has. ``row``: the first of them.
-
-    The log has what a row of it leads to, for as long as there is the row: rows come after their
-    entries, and go before them. So a row that leads out of the log has rotted.
+    """Bytes to which rows lead; ``row`` is the first of them. Rows are written after their entries
+    and removed before them. So a row that leads out of the log is corrupt.
     """
     try:
         return log.read(position, size)

@@ -1,9 +1,9 @@
-"""Checking what lies in the log, and putting back single entries that rotted.
+"""Checks the entries of a log, and repairs single ones.
 
-An entry is checked against its own CRCs, against its row in the entry index and against the entry
-before it. A peer's entry is put back only where it fits there as the lost one did: the chain CRC
-says so, and position and size leave no byte over. A row alone is made again from its entry, and so
-is the padding that closes a segment.
+An entry is checked against its own CRCs, its row in the entry index and the entry before it. A
+peer's entry is written only if it fits exactly where the lost one lay: the chain CRC must agree,
+and position and size must leave no byte over. A corrupt row is made again from its entry, and so is
+the padding that closes a segment.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from store.log.repair_note import overwrite_noted, overwritten_end
 
 
 class CheckedRange(NamedTuple):
-    """What a piece of the log is like: what was read of it, and what is damaged, by index."""
+    """The state of a piece of the log: how much was read, and what is damaged, by index."""
 
     next_index: int
     size: int
@@ -35,7 +35,7 @@ def check_entries(
 ) -> CheckedRange:
     """Reads some entries from ``first_index`` on and tells which are damaged.
 
-    Raises :class:`~store.errors.OutOfRangeError` where the log does not hold them.
+    Raises :class:`~store.errors.OutOfRangeError` if the log does not hold them.
     """
     try:
         entries = read_entries(log, index, first_index, last_index, max_bytes)
@@ -62,7 +62,7 @@ def _check_each(
                     _check_before(log, index, entry)
                 except DamagedError as error:
                     if place - 1 == index.first_index:
-                        # It may as well be that one's chain CRC, which nothing else vouches for.
+                        # It may also be the chain CRC of that entry, which nothing else proves.
                         damage[place - 1] = error
                         entries = [each for each in entries if each.index != place - 1]
                     raise
@@ -78,7 +78,7 @@ def _check_each(
 
 def _check_before(log: CommitLog, index: EntryIndex, entry: Entry) -> None:
     if entry.index == index.first_index > 0:
-        return  # what was before it has been given up
+        return  # the entries before it have expired
     try:
         row = index.row(entry.index - 1) if entry.index else None
         check_chain(entry, 0 if row is None else read_chain_crc(log, index, row))
@@ -115,9 +115,9 @@ def repair_entry(
 ) -> None:
     """Writes a peer's entry where the log has a damaged one; durable and read back on return.
 
-    What is below the position ``known_end`` is committed, and known to be durable even after a
-    power failure: what is lost there is noticed. Raises :class:`~store.errors.StoreError` where
-    the entry does not fit, or cannot be written without losing more than that: nothing is then.
+    Everything below the position ``known_end`` is committed and was durable, also after a power
+    failure: if something is lost there, that is noticed. Raises :class:`~store.errors.StoreError`
+    if the entry does not fit, or cannot be written without losing more. Nothing is written then.
     """
     following = _check_fits(log, index, entry)
     start = segment_start(entry.position, log.segment_size)
@@ -139,11 +139,12 @@ def repair_entry(
 
 
 def repair_row(log: CommitLog, index: EntryIndex, place: int) -> bool:
-    """Writes the row of an entry anew where that alone has rotted; durable and read back on return.
+    """Writes the row of an entry again where that alone has rotted; durable and read back on
+    return.
 
-    Returns whether it had. Everything that the row says is in the header of the entry. Where that
-    lies the entry before it says, to which the chain CRC ties it. The first entry lies where the
-    log begins; what is behind it must follow.
+    Returns whether it had. The header of the entry has everything that the row says. Its place
+    follows from the entry before it, to which the chain CRC ties it. The first entry lies where the
+    log begins, and the next entry must follow it.
     """
     if not index.first_index <= place < index.flushed_end:
         return False
@@ -173,9 +174,8 @@ def repair_row(log: CommitLog, index: EntryIndex, place: int) -> bool:
 def mend_alone(
     fs: FileSystem, directory: str, log: CommitLog, index: EntryIndex, place: int
 ) -> bool:
-    """Puts right what needs no peer: the row of an entry, and the padding behind it.
-
-    Durable and read back on return, which is whether there was anything.
+    """Repairs what needs no peer: the row of an entry, and the padding behind it. Durable and read
+    back on return. Returns whether there was anything to repair.
     """
     return repair_row(log, index, place) or _mend_padding(fs, directory, log, index, place)
 
@@ -183,7 +183,7 @@ def mend_alone(
 def _mend_padding(
     fs: FileSystem, directory: str, log: CommitLog, index: EntryIndex, place: int
 ) -> bool:
-    """What follows a padding means nothing. But who copies the file reads it, too."""
+    """Bytes behind a padding mean nothing, but a copy of the file reads them, too."""
     try:
         (entry,) = read_entries(log, index, place, place, 1)
         following = index.row(place + 1)
@@ -210,7 +210,7 @@ def _behind(before: Entry) -> Cursor:
 def _entry_at(log: CommitLog, cursor: Cursor) -> Entry:
     """The next entry, as the log alone has it.
 
-    Raises :class:`~store.errors.StoreError` where it is not whole.
+    Raises :class:`~store.errors.StoreError` if it is not whole.
     """
     index = cursor.index
     while True:
@@ -241,7 +241,7 @@ def _check_fits(log: CommitLog, index: EntryIndex, entry: Entry) -> EntryIndexRo
         following = _row_if_whole(index, entry.index + 1)
         fits = following is None or _lies_behind(following, entry, log.segment_size)
         if not fits and not _leads_to_its_entry(log, index, entry.index + 1):
-            fits, following = True, None  # it may have rotted itself, so it says nothing
+            fits, following = True, None  # it may be corrupt itself, so it proves nothing
     if not fits:
         raise StoreError(f"entry {entry.index} of a peer has another size than ours")
     return following

@@ -1,4 +1,4 @@
-"""Where an entry lies in the commit log: arithmetic that leader and followers share.
+"""Where an entry lies in the commit log: leader and followers compute it in the same way.
 
 The commit log is one line of bytes cut into segments of equal size. An entry lies within one
 segment, and behind the last entry of a segment at least 8 bytes stay free for the padding that
@@ -22,8 +22,8 @@ NAME_DIGITS = 20
 def next_position(end: int, size: int, segment_size: int) -> int:
     """The position of an entry of ``size`` bytes in a log whose last entry ends at ``end``.
 
-    That is ``end`` where the entry and a padding still fit into the segment, else the start of
-    the next segment. Raises :class:`~store.errors.EntryTooLargeError` where no segment holds it.
+    That is ``end`` if the entry and a padding still fit into the segment, else the start of the
+    next segment. Raises :class:`~store.errors.EntryTooLargeError` if no segment holds it.
     """
     used = end % segment_size
     if used + size + PADDING_SIZE <= segment_size:
@@ -49,7 +49,7 @@ def segment_name(position: int) -> str:
 
 
 def parse_segment_name(name: str) -> int | None:
-    """The start that a file name states, or ``None`` where it is not the name of a segment."""
+    """The start that a file name states, or ``None`` if it is not the name of a segment."""
     if len(name) != NAME_DIGITS or not (name.isascii() and name.isdigit()):
         return None
     return int(name)
@@ -59,7 +59,7 @@ def lay_out(entries: Iterable[Entry], end: int, segment_size: int) -> Sequence[t
     """What is to be written at which position so that entries follow a log which ends at ``end``:
     one piece for each segment, with the padding that closes it.
 
-    Raises :class:`~store.errors.StoreError` where the position of an entry is not the next one.
+    Raises :class:`~store.errors.StoreError` if the position of an entry is not the next one.
     """
     parts: list[Bytes] = []
     pieces: list[tuple[int, list[Bytes]]] = [(end, parts)]

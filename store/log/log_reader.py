@@ -94,7 +94,7 @@ class Cursor:
     """Where the log goes on: the number and position of the next entry, and what is known of the
     one before.
 
-    ``end`` is where that one ended, ``chain_crc`` its chain CRC; ``None`` where it is not known.
+    ``end`` is where that one ended, ``chain_crc`` its chain CRC; ``None`` if it is not known.
     """
 
     index: int
@@ -111,7 +111,7 @@ class Segments(Protocol):
     def segment_size(self) -> int: ...
 
     def opened(self, start: int) -> ReadableFile | None:
-        """The file of the segment that begins at ``start``; ``None`` where there is none."""
+        """The file of the segment that begins at ``start``; ``None`` if there is none."""
 
 
 class Buffers(Protocol):
@@ -166,7 +166,7 @@ class LogReader:
     def read(self, position: int, size: int) -> Piece:
         """Up to ``size`` bytes as they lie there; no more than the segment of ``position`` has.
 
-        Raises :class:`~store.errors.UnreadableError` where reading fails for a reason that tells
+        Raises :class:`~store.errors.UnreadableError` if reading fails for a reason that tells
         nothing of the bytes, as do ``read_into``, ``window`` and ``entry_at``.
         """
         start = segment_start(position, self._segments.segment_size)
@@ -276,8 +276,8 @@ def take_entries(
     """Decodes the entries in ``view``, which begins at the cursor, and moves it behind them.
 
     ``more`` says that the file goes on behind the view. Returns how many bytes the next entry needs
-    that goes on there; 0 where the view ends with the last entry, or with the padding. Raises
-    :class:`~store.errors.CorruptEntryError` where no whole entry stands at the cursor.
+    that goes on there; 0 if the view ends with the last entry, or with the padding. Raises
+    :class:`~store.errors.CorruptEntryError` if no whole entry stands at the cursor.
     """
     index, position, chain, term = cursor.index, cursor.position, cursor.chain_crc, cursor.term
     end = cursor.end
@@ -315,7 +315,7 @@ def take_entries(
 def _no_entry(view: memoryview, at: int, remaining: int, *, more: bool) -> int:
     """What stands at ``at`` of the view, if it is not damage: 0 for padding that fills the
     ``remaining`` bytes of the segment; for an entry that goes on behind the view, the bytes that it
-    needs. -1 where it is damage.
+    needs. -1 if it is damage.
 
     Raises :class:`~store.errors.CorruptEntryError` for other padding.
     """

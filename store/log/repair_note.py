@@ -1,4 +1,4 @@
-"""Writing bytes anew below the durable mark, where a recovery takes what it reads for durable.
+"""Writing bytes again below the durable mark, where a recovery takes what it reads for durable.
 
 While that lasts it is not so: if the process ends before its sync returns, or because the sync
 failed, the page cache has the bytes and the disk may lack them ("Can Applications Recover from
@@ -63,7 +63,7 @@ def overwritten_end(
 ) -> int:
     """Up to which position :func:`overwrite_noted` writes zeros, over what cannot be read.
 
-    0 where it writes nothing but the pieces.
+    0 if it writes nothing but the pieces.
     """
     start = segment_start(pieces[0][0], segment_size)
     path = f"{directory}/commitlog/{segment_name(start)}"

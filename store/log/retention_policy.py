@@ -29,7 +29,7 @@ class RetentionPolicy:
 class SegmentStats:
     """A segment from position ``start`` to ``end`` (exclusive), and when its newest message came.
 
-    ``newest_ms`` is ``None`` where the segment's age is not known; it then never expires by age.
+    ``newest_ms`` is ``None`` if the segment's age is not known; it then never expires by age.
     """
 
     start: int

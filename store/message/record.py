@@ -37,8 +37,8 @@ from isal.isal_zlib import crc32
 
 from store.errors import CorruptRecordError
 from store.io.filesystem import Bytes
-from store.message.java_hash import tags_code
 from store.message.properties import KEYS, TAGS, UNIQUE_KEY, decode_properties, find_property
+from store.message.tags_code import tags_code
 
 RECORD_MAGIC = 0xDAA320A7 - (1 << 32)
 RECORD_FIXED_SIZE = 91

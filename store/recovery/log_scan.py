@@ -35,7 +35,7 @@ TAIL_BYTES_MAX = 16 << 20
 TORN_REACH = 8 << 20
 END_ZEROS = 4096
 FIRST_WINDOW_SIZE, WINDOW_GROWTH = 4096, 8
-"""Who fills holes comes here for each entry of a peer, and the next hole is often near."""
+"""A scan runs for each entry of a peer that fills a hole, and the next hole is often near."""
 _ZERO_BLOCK = bytes(4096)
 
 
@@ -43,7 +43,7 @@ _ZERO_BLOCK = bytes(4096)
 class RecoveredReplica:
     """What :meth:`store.replica.ReplicaStore.open` found. Everything in it is durable.
 
-    ``commit_index`` is a lower bound, -1 where nothing is known to be committed. ``term_starts``
+    ``commit_index`` is a lower bound, -1 if nothing is known to be committed. ``term_starts``
     lists (term, first index) in order. ``tail`` holds the newest entries after the checkpoint:
     all that ``commit_index`` does not cover, and about 16 MiB of those that it does; ``tail_base``
     is the end position and chain CRC of the entry before the first of them. Where
@@ -74,7 +74,7 @@ class RecoveredReplica:
 
 @dataclass(slots=True)
 class LogScan:
-    """Where a scan stands: the last good entry, and what was learnt on the way there."""
+    """How far a scan is: the last whole entry, and what was found on the way."""
 
     last_index: int
     last_term: int
@@ -101,7 +101,8 @@ class LogScan:
             self.configurations.append(entry)
         self.tail.append(entry)
         self.tail_bytes += size
-        # What may still be truncated stays whole: Raft cuts it without reading the disk.
+        # Entries that may still be truncated stay in memory: Raft cuts them without reading the
+        # disk.
         while self.tail_bytes > TAIL_BYTES_MAX and self.tail[0].index <= self.commit_index:
             self.drop_oldest()
 
@@ -142,7 +143,8 @@ def missing_segments(log: CommitLog, durable_position: int) -> list[Segment]:
 
 def start_of_scan(checkpoint: Checkpoint | None, index: EntryIndex, mark: DurableMark) -> LogScan:
     """At the checkpoint, or at the first entry where the entry index must be made again."""
-    # What came before an expired log's first entry is not known; its chain starts from itself.
+    # The chain before the first entry is not known if older entries have expired: the chain starts
+    # with that entry.
     chain_crc = 0 if mark.first_index == 0 else None
     found = LogScan(mark.first_index - 1, -1, mark.first_position, chain_crc)
     found.commit_index = mark.commit_index
@@ -165,8 +167,8 @@ def start_of_scan(checkpoint: Checkpoint | None, index: EntryIndex, mark: Durabl
 def scan(log: CommitLog, found: LogScan, mark: DurableMark) -> Hole:
     """Reads the log on from where ``found`` stands, to the last entry that is whole.
 
-    Returns the hole behind that one. Raises :class:`~store.errors.DamagedError` where the entries
-    are not those that ``mark`` vouches for.
+    Returns the hole behind that one. Raises :class:`~store.errors.DamagedError` if the entries are
+    not those that ``mark`` names.
     """
     cursor = Cursor(
         found.last_index + 1, found.end, found.chain_crc, found.last_term, end=found.end
@@ -196,7 +198,8 @@ def _check_mark(found: LogScan, mark: DurableMark, log: CommitLog, position: int
 
 
 def clean_tail(log: CommitLog, end: int, durable_position: int) -> int:
-    """Makes the log end at ``end`` on disk: all below durable, and no remains of writes behind.
+    """Makes the log end at ``end`` on disk: everything below is durable, and no rest of a write is
+    behind it.
 
     Returns how many bytes of a torn tail were cut.
     """
@@ -225,9 +228,8 @@ def clean_tail(log: CommitLog, end: int, durable_position: int) -> int:
 
 
 def _remains(log: CommitLog, segment: Segment, begin: int) -> int:
-    """The offset behind the last byte that is not zero, looking no further than torn writes go.
-
-    What the disk cannot read is none either.
+    """The offset behind the last byte that is not zero, looking no further than torn writes reach.
+    A byte that the disk cannot read does not count as zero.
     """
     last = begin
     offset = begin
@@ -246,10 +248,9 @@ def _remains(log: CommitLog, segment: Segment, begin: int) -> int:
 
 
 def nonzero_length(data: bytes) -> int:
-    """How many bytes of ``data`` are left without the zeros at its end.
-
-    What is prepared ahead is looked through at each start: comparing whole blocks takes a hundredth
-    of the time of stripping byte by byte.
+    """How many bytes of ``data`` are left without the zeros at its end. Each start looks through
+    the zeros ahead of the log. Comparing whole blocks takes a hundredth of the time of stripping
+    byte by byte.
     """
     end = len(data)
     while data.endswith(_ZERO_BLOCK, 0, end):

@@ -1,12 +1,12 @@
-"""Noticing that a log has lost its end: what lay behind the last known entry may be gone as well.
+"""Recognises a log that has lost its end, so that confirmed entries may be gone.
 
-The durable mark lags behind the log, so recovery takes whatever is not whole behind it for writes
-that were never confirmed. That is wrong where the file itself was damaged there: a segment that is
-shorter than what was durable in it, is not there at all, cannot be read there, holds other bytes
-than the last entry that was known to be durable, or has become another segment's, may have lost
-entries that this replica confirmed. It must not vote as if it had never had them. Nobody can tell
-how many there were, so the directory becomes another disk, by a new incarnation: its owner is
-refilled, and counts again once it holds all that it may have confirmed.
+The durable mark lags behind the log. So recovery takes entries behind the mark that are not whole
+for writes that were never confirmed. That is wrong if the file itself was damaged: a segment is
+shorter than its durable part, is missing, cannot be read, holds other bytes than the last durable
+entry, or is another segment's. Then entries may be lost that this replica confirmed, and it must
+not vote as if it had never had them. Nobody knows how many there were. So the directory becomes
+another disk, with a new incarnation. The node is refilled, and counts again once it holds
+everything that it may have confirmed.
 """
 
 from __future__ import annotations
@@ -31,11 +31,10 @@ def short_segment(log: CommitLog, durable_position: int) -> Segment | None:
 
 
 def cut_entries(log: CommitLog, index: EntryIndex, last_index: int) -> tuple[tuple[int, int], ...]:
-    """First and last entry of each segment that lacks bytes, though another is behind it.
-
-    The entries below a checkpoint are not read as the log is opened. A segment that was closed
-    before all of it was zeroed, or that a refill wrote, is shorter than others and lacks nothing.
-    Where the index does not say which entries a segment has, all of the log counts.
+    """First and last entry of each segment that lacks bytes though another segment follows. Entries
+    below a checkpoint are not read when the log is opened. A segment that was closed before all of
+    it was zeroed, or that a refill wrote, is shorter than others and lacks nothing. If the index
+    does not say which entries a segment has, the whole log counts.
     """
     size, cut = log.segment_size, []
     for start in sorted(log.segments):
@@ -54,7 +53,7 @@ def cut_entries(log: CommitLog, index: EntryIndex, last_index: int) -> tuple[tup
 
 
 def restore_length(segment: Segment, durable_position: int) -> None:
-    """Gives the segment its length back, with zeros, durably: it is told to be short only once."""
+    """Durably gives the segment its length back, with zeros: it is reported as short only once."""
     segment.zero_unreadable(segment.zeroed_end, durable_position - segment.start)
     segment.sync()
     segment.adopt()
@@ -63,7 +62,7 @@ def restore_length(segment: Segment, durable_position: int) -> None:
 def lost_suffix(log: CommitLog, index: EntryIndex, checkpoint: Checkpoint) -> DamagedError | None:
     """What is wrong where a log that ends with the last entry of the checkpoint should hold it.
 
-    Raises :class:`~store.errors.DamagedError` where the entry index is damaged there.
+    Raises :class:`~store.errors.DamagedError` if the entry index is damaged there.
     """
     if checkpoint.end_position <= log.first_position:
         return None

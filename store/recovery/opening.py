@@ -27,11 +27,11 @@ from store.state.replication_evidence_file import ReplicationEvidenceFile, Saved
 class StoreConfig:
     """Who the replica is, and the sizes of its files. ``segment_size`` is one for a whole group.
 
-    ``min_free_bytes`` is what the log leaves free on the disk for all that must still be written
-    when no more entries are accepted. ``incarnation`` is the number that the directory gets if it
-    is made now, or if it has lost the end of its log (``recovery/lost_suffix.py``); 0 for none.
-    ``alone`` if no other replica could give back what is lost. ``direct`` has the log written past
-    the page cache, which is for those who wait for each write to reach the disk.
+    ``min_free_bytes``: the log leaves so much free on the disk for what must still be written when
+    no more entries are accepted. ``incarnation`` is the number that the directory gets if it is
+    made now, or if it has lost the end of its log (``recovery/lost_suffix.py``); 0 for none.
+    ``alone``: no other replica could give back what is lost. ``direct``: the log is written past
+    the page cache, which is for nodes that wait for each write.
     """
 
     group: str
@@ -70,7 +70,7 @@ def lock_directory(fs: FileSystem, directory: str, config: StoreConfig) -> tuple
     try:
         for name in ("state", "commitlog", "index"):
             fs.make_directories(f"{directory}/{name}")
-        # Nothing of another node's, or of a later version, is touched: not even to finish a refill.
+        # Data of another node or of a later version is not touched, not even to finish a refill.
         incarnation = _claim(fs, directory, config)
         install(fs, directory)
     except (StoreError, OSError):
@@ -88,7 +88,8 @@ def _claim(fs: FileSystem, directory: str, config: StoreConfig) -> int:
     path = f"{state}/{FORMAT_NAME}"
     identity = Identity(config.group, config.node, config.segment_size, config.incarnation)
     if fs.exists(path):
-        # A process killed before it synced a name leaves one that is seen and not yet on disk.
+        # A process that was killed before it synced a name leaves a name that is visible but not on
+        # the disk.
         fs.sync_directory(directory)
         fs.sync_directory(state)
         found = decode_format(read_checked_file(fs, path), path)
@@ -122,8 +123,8 @@ def begin_incarnation(
     """Gives the directory another incarnation, durably, and returns it; see
     ``recovery/lost_suffix.py``.
 
-    First it notes that this node stood on another disk. Otherwise the node might pass for a new one
-    once its log no longer says so.
+    First it notes that this node had another disk. Otherwise the node might pass for a new one if
+    its log no longer says so.
     """
     state = f"{directory}/state"
     path = f"{state}/{FORMAT_NAME}"

@@ -1,12 +1,12 @@
 """Recovery: from the files of a replica to a log that may be used.
 
 All entries behind the newest checkpoint are read. A *hole* is a place where no whole entry stands
-(:mod:`store.log.log_reader`). Its place says what it means:
+(:mod:`store.log.log_reader`). What it means depends on its place:
 
 * Behind the durable position: a torn tail, which was never confirmed. It is cut.
 * Below it, among entries that are known to be committed: :attr:`Recovery.hole` is set, and recovery
-  stands still there. The entries before it may be given to peers. A peer's entry is put in its
-  place (:meth:`Recovery.fill`), and recovery goes on behind it. If all peers have expired that
+  waits there. Peers may get the entries before it. A peer's entry fills the hole
+  (:meth:`Recovery.fill`), and recovery goes on behind it. If all peers have expired that
   entry, the log ends before it (:meth:`Recovery.give_up`).
 * Below it, behind the entries that are known to be committed: a lost suffix. The directory becomes
   another disk first (:mod:`store.recovery.lost_suffix`), and then the log ends there. The leader
@@ -57,7 +57,7 @@ from store.state.hard_state import DurableMark
 
 @dataclass(slots=True)
 class OpenParts:
-    """The open pieces of a replica's directory, in agreement with each other."""
+    """The open parts of a replica's directory, which agree with each other."""
 
     lock: Lock
     log: CommitLog
@@ -69,10 +69,9 @@ class OpenParts:
 
 @dataclass(frozen=True, slots=True)
 class UnappliedHole:
-    """Entry ``index`` is committed, and not whole; the entries before it are.
-
-    All up to ``last_index`` is committed. ``tied`` says that a chain CRC ties the entry to the one
-    before; the first entry retained has none before it.
+    """Entry ``index`` is committed but not whole; the entries before it are whole. Entries up to
+    ``last_index`` are committed. ``tied``: a chain CRC ties the entry to the one before. The first
+    entry retained has none before it.
     """
 
     index: int
@@ -171,8 +170,8 @@ class Recovery:
     def give_up(self) -> None:
         """All peers have expired the entry of the hole: the log ends before it.
 
-        The directory becomes another disk, with the last known entry as its floor: the node does
-        not vote until it holds as much again. A crash in between leaves the hole as it is.
+        The directory becomes another disk, with the last known entry as its vote floor: the node
+        does not vote until it holds that entry again. A crash in between leaves the hole as it is.
         """
         if self.hole is None:
             return
@@ -207,7 +206,7 @@ class Recovery:
         if (entry.end >= self._durable_position and not whole) or any(
             overwritten_end(*place) > self._durable_position for place in places
         ):
-            # What was behind the last entry that was known to be durable may be lost with it.
+            # Entries behind the last one that was known to be durable may be lost with it.
             self._lose_suffix(hole.error)
         for place in places:
             overwrite_noted(*place)
@@ -220,8 +219,7 @@ class Recovery:
     # --- a log that ends too early
 
     def _lose_suffix(self, error: DamagedError) -> None:
-        """Makes the directory another disk, durably and once: it may have lost confirmed entries.
-
+        """Durably makes the directory another disk, once: it may have lost confirmed entries.
         Raises ``error`` if nobody could give them back, or nobody would notice.
         """
         if self._config.alone or not self._config.incarnation:
@@ -239,7 +237,8 @@ class Recovery:
         self._save_mark()
 
     def _forget(self) -> None:
-        """The log is empty: without its index nothing leads past the hole to the checkpoint."""
+        """The log becomes empty: without its index nothing leads past the hole to the
+        checkpoint."""
         replace_file(self._fs, f"{self._directory}/state", REBUILD_NAME, b"")
         self._state.forget_log()
         self._commit_index = -1
@@ -259,7 +258,7 @@ class Recovery:
     # --- reading
 
     def _find_lost_segments(self) -> None:
-        """A segment without a file becomes an empty one: its entries are put back one by one."""
+        """A segment without a file gets an empty one; its entries are repaired one by one."""
         log, durable_position = self._log, self._durable_position
         missing = missing_segments(log, durable_position)
         for segment in missing:

@@ -9,16 +9,16 @@ are gathered in a directory of their own::
     peer's log <directory>/refill/complete            a slot like the plan; all is there, and
     durable
 
-What is there survives a crash, and gathering goes on behind it. Where ``complete`` is found when
-the replica is opened, the refill takes the place of what the replica had: log, mark and checkpoint.
-Every step of that can be made again, and ``complete`` is removed last, so that a crash anywhere in
-between leads to the same end. Term and vote stay. Derived files are removed; ``state/rebuild`` says
-that they must be made again from the log (:mod:`store.index_rebuild`).
+Gathered pieces survive a crash, and gathering goes on behind them. If ``complete`` exists when the
+replica is opened, the refill replaces the replica's log, mark and checkpoint. Each step of that may
+be repeated, and ``complete`` is removed last. So a crash in between leads to the same end. Term and
+vote stay. Derived files are removed; ``state/rebuild`` says that they must be rebuilt from the log
+(:mod:`store.index_rebuild`).
 
 A plan is the MessagePack array ``[first index, first position, index of the checkpoint]``; the
 record of completion adds the *floor*: the last entry that the replica held before. It may have
-confirmed entries up to there which the refill does not have, so until it holds as many again it
-must not vote (``state/floor``).
+confirmed entries up to there that the refill lacks. So it must not vote until it holds that entry
+again (``state/floor``).
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ CHECKPOINT_NAME = "checkpoint"
 FLOOR_NAME = "floor"
 REBUILD_NAME = "rebuild"
 SYNC_BYTES = 4 << 20
-# What a failed sync may have left in the page cache alone (see store/recovery/log_scan.py): no more
-# than is written between two syncs, and one entry.
+# What a failed sync may have left only in the page cache (see store/recovery/log_scan.py): at most
+# what is written between two syncs, and one entry.
 REWRITTEN_BYTES = 32 << 20
 COMPLETION_BYTES = 64 << 10
 """A file of one slot and its name need less, on any file system."""
@@ -93,9 +93,9 @@ class SnapshotInstall:
         segment_size: int,
         min_free_bytes: int,
     ) -> SnapshotInstall:
-        """Drops what was gathered before and begins anew.
+        """Drops what was gathered before and begins again.
 
-        Raises :class:`~store.errors.DamagedError` where the checkpoint is not whole, not the one of
+        Raises :class:`~store.errors.DamagedError` if the checkpoint is not whole, not the one of
         the plan, or of a term above ``term_max``, that of who leads.
         """
         refill = f"{directory}/{REFILL_NAME}"
@@ -117,7 +117,7 @@ class SnapshotInstall:
     def resume(
         fs: FileSystem, directory: str, *, segment_size: int, min_free_bytes: int
     ) -> SnapshotInstall | None:
-        """What a process that is gone has gathered, or ``None`` where there is nothing of use."""
+        """What a process that is gone has gathered, or ``None`` if there is nothing of use."""
         refill = f"{directory}/{REFILL_NAME}"
         if not fs.exists(f"{refill}/{PLAN_NAME}"):
             return None
@@ -155,7 +155,7 @@ class SnapshotInstall:
     def append(self, entries: Sequence[Entry]) -> None:
         """Adds the next entries; :meth:`complete` makes them durable, if no sync did before.
 
-        Raises :class:`~store.errors.StoreError` where they do not follow, and
+        Raises :class:`~store.errors.StoreError` if they do not follow, and
         :class:`~store.errors.DiskFullError`; nothing is added then.
         """
         index, chain, term = self.next_index, self._chain_crc, self._last_term
@@ -196,13 +196,13 @@ def install(fs: FileSystem, directory: str) -> bool:
 
     Called with the directory locked, once it is known to be this node's, and before anything else
     of it is read. Raises
-    :class:`~store.errors.DamagedError` where the refill itself is damaged: it is dropped then.
+    :class:`~store.errors.DamagedError` if the refill itself is damaged: it is dropped then.
     """
     refill, state = f"{directory}/{REFILL_NAME}", f"{directory}/state"
     if not fs.exists(f"{refill}/{COMPLETE_NAME}"):
         return False
-    # A process killed before it synced the name leaves one that is seen and not yet on disk: if it
-    # went in the middle of what follows, half of that would stay.
+    # A process that was killed before it synced the name leaves a name that is visible but not on
+    # the disk. If the name were lost in the middle of what follows, half of that would stay.
     fs.sync_directory(refill)
     path = f"{refill}/{CHECKPOINT_NAME}"
     try:
@@ -269,9 +269,8 @@ def _replace_segments(fs: FileSystem, source: str, target: str) -> None:
 
 
 def raise_term(fs: FileSystem, path: str, term: int) -> None:
-    """Durably raises the term of ``state/vote``: the log may hold no entry of a later one.
-
-    A later term, in which the replica voted for nobody, takes no vote back.
+    """Durably raises the term of ``state/vote``: the log must not have an entry of a later term. In
+    the later term the replica has voted for nobody, so no vote is taken back.
     """
     vote_file = TwoSlotFile.open(fs, path)
     try:

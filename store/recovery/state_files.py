@@ -1,9 +1,9 @@
 """The small files that say what a replica must hold: vote, mark, checkpoints, and what others hold.
 
 ``state/format`` is written last when a directory is made. So if it exists, the vote and the mark
-existed too, and if one of them is missing, it was lost. A replica that lost its vote or its mark
-is damaged and says so: taking it for new could elect a second leader in one term, or cut entries
-that were acknowledged.
+existed too, and if one of them is missing, it was lost. A replica that lost its vote or its mark is
+damaged and reports it. If it counted as new, a term could get a second leader, or acknowledged
+entries could be cut.
 """
 
 from __future__ import annotations

@@ -9,10 +9,10 @@
       12  u32   length of the payload
       16        payload: a MessagePack array [index, end position, chain CRC, term,
                 [[term, first index], ...], commit index, state as binary];
-                then, where the log says who the members are, their configuration as binary
+                then, if the log says who the members are, their configuration as binary
 
-A checkpoint is written beside its elders and renamed into place. The newest two are kept: should
-the newest be damaged at rest, recovery starts from the one before and reads more of the log.
+A checkpoint is written under a temporary name and then renamed. The newest two are kept. If the
+newest is damaged at rest, recovery starts from the one before and reads more of the log.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
 
 
 def decode_checkpoint(data: bytes, path: str) -> Checkpoint:
-    """Raises :class:`~store.errors.DamagedError` where the bytes are not a whole checkpoint."""
+    """Raises :class:`~store.errors.DamagedError` if the bytes are not a whole checkpoint."""
     if len(data) < CHECKPOINT_HEADER.size:
         raise DamagedError(path, len(data), "the file is cut short")
     magic, version, crc, length = CHECKPOINT_HEADER.unpack_from(data)
@@ -118,7 +118,7 @@ class Checkpoints:
         self.damage: list[DamagedError] = []
 
     def load(self) -> list[Checkpoint]:
-        """The whole checkpoints, oldest first; what is damaged is told in :attr:`damage`."""
+        """The whole checkpoints, oldest first. :attr:`damage` lists the damaged ones."""
         found = []
         for name in self._fs.list_directory(self._directory):
             digits = name.removeprefix(NAME_PREFIX)
@@ -190,8 +190,8 @@ class Checkpoints:
     def read_piece(self, index: int, offset: int, size: int) -> tuple[int, int, bytes]:
         """A piece of the file of the newest checkpoint: its index, the file's size, the bytes.
 
-        Any thread. The index is -1 where there is none, or ``index`` is not -1 and not the newest.
-        Raises :class:`~store.errors.DamagedError` where the disk cannot read it.
+        Any thread. The index is -1 if there is none, or ``index`` is not -1 and not the newest.
+        Raises :class:`~store.errors.DamagedError` if the disk cannot read it.
         """
         newest = self.newest
         if newest is None or index not in (-1, newest.index):

@@ -1,8 +1,8 @@
-"""The mark of a replica: what of its log is known to be durable, and where the log begins.
+"""The durable mark of a replica: how far its log is known to be durable, and where it begins.
 
-The background thread moves it up, a truncation in the storage thread moves it down, so both hold
-one lock. It is never above the log: behind a crash in between, entries may be above the mark that
-need not be; the other way round, entries that may not be missed would be gone.
+The background thread moves the mark up, and a truncation in the storage thread moves it down. Both
+hold one lock. The mark is lowered before the log is cut, and raised after the log is durable. So
+after a crash the log may go on above the mark, but it never ends below it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class DurableMarkTracker:
     def lower_for(self, first_index: int) -> DurableMark:
         """The entries from ``first_index`` on are about to be cut; returns the mark of what stays.
 
-        With the lock held. Raises :class:`~store.errors.StoreError` where one of them is committed.
+        With the lock held. Raises :class:`~store.errors.StoreError` if one of them is committed.
         """
         if first_index <= self.mark.commit_index:
             raise StoreError(

@@ -1,6 +1,6 @@
 """``state/format``: whose data a directory holds, and in which version of the format.
 
-Lines of text, so that ``cat`` answers the question too::
+It is text, so that ``cat`` shows it::
 
     dledger data format 2
     group broker-a
@@ -13,9 +13,9 @@ Format 2 added checksums to the derived files: pages of key files, blocks of Con
 (``store/index/``). Data of format 1 is read as it is. The format file says 2 before the first such
 file is written, and what has no checksum yet counts as unsealed.
 
-The CRC32C covers all lines above its own. The incarnation, a random number in hexadecimal, is drawn
-when the directory is made: it tells this data from whatever the node had before. Directories made
-before there were incarnations have no such line.
+The CRC32C covers all lines above its own. The incarnation is a random number in hexadecimal, drawn
+when the directory is made. It tells this data from the data that the node had before. Directories
+of the first programs have no such line.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Identity(NamedTuple):
     node: str
     segment_size: int
     incarnation: int = 0
-    """Whoever opens the directory learns it; 0 where there is none."""
+    """The number of the data directory; 0 if it has none."""
     version: int = FORMAT_VERSION
     """The format of the data."""
 

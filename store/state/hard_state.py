@@ -21,7 +21,7 @@ MARK_NAME = "mark"
 
 @dataclass(frozen=True, slots=True)
 class HardState:
-    """What Raft must not forget: the current term, and who got this node's vote in it."""
+    """What Raft must not forget: the current term, and for whom this node voted in it."""
 
     term: int = 0
     vote: str = ""

@@ -1,10 +1,14 @@
-"""The state in a checkpoint: an envelope of which the store knows the outside.
+"""The state in a checkpoint: what the store must know, and the state of the broker.
 
-A MessagePack array ``[version (1), state of the broker as binary, queues, segment times, expired
-position, applied position]``. Queues lists ``[topic, queue id, first offset, end offset]`` of
-every ConsumeQueue; segment times pairs ``[start of a segment, store time in ms of the newest
-message up to its end]``; below the expired position the log was given up; the applied position is
-where the entry of the checkpoint ends. The state of the broker is opaque here.
+It is a MessagePack array ``[version (1), state of the broker as binary, queues, segment times,
+expired position, applied position]``:
+
+- queues: ``[topic, queue id, first offset, end offset]`` of every ConsumeQueue;
+- segment times: ``[start of a segment, store time in ms of the newest message up to its end]``;
+- expired position: the log below it has expired;
+- applied position: where the entry of the checkpoint ends.
+
+The store does not look into the state of the broker.
 """
 
 from __future__ import annotations
@@ -41,7 +45,7 @@ class MachineState(NamedTuple):
 
 
 def encode_machine_state(state: MachineState) -> bytes:
-    """Equal states give equal bytes; ``queues`` come in order already."""
+    """Equal states give equal bytes. ``queues`` must be sorted."""
     packed: bytes = msgpack.packb(
         (
             MACHINE_STATE_VERSION,

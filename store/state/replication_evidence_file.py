@@ -1,9 +1,9 @@
 """``state/held``: how much of the log the disks of other members are known to hold.
 
-A slot file (:mod:`store.io.two_slot_file`) with a MessagePack array of ``[node, incarnation, last
-index]``. It is there from the first save on. What it says stays true for ever, because entries that
-are committed are never cut; so it may lag behind, and is saved now and then. It may be removed
-while the replica is stopped: then nothing is known.
+It is a two-slot file (:mod:`store.io.two_slot_file`) with a MessagePack array of ``[node,
+incarnation, last index]``. The first save creates it. Committed entries are never cut, so what the
+file says stays true. So it is saved only about every second. It may be removed while the replica is
+stopped; then nothing is known.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from store.io.two_slot_file import PAYLOAD_SIZE_MAX, TwoSlotFile
 HELD_NAME = "held"
 
 FORGET = (
-    "remove state/held of the stopped node: it begins anew to note what the others hold, and until "
-    "then knows no old copy of a disk from that disk"
+    "remove state/held of the stopped node: it then notes again what the others hold, and until it "
+    "has done so it does not recognise an old copy of a disk"
 )
 """What to do about a file that cannot be read."""
 
 
 class SavedEvidence(NamedTuple):
-    """All up to ``last_index`` is committed, and durable on the disk of that incarnation."""
+    """Entries up to ``last_index`` are committed, and durable on the disk of that incarnation."""
 
     node: str
     incarnation: int
@@ -51,7 +51,7 @@ def _held(row: object) -> SavedEvidence:
 def pack_evidence(held: Sequence[SavedEvidence]) -> bytes:
     """The reverse of :func:`unpack_evidence`.
 
-    There is room for eighteen members with short names; of more, the first are kept.
+    There is room for eighteen members with short names. If there are more, the first are kept.
     """
     kept = list(held)
     while True:
@@ -65,11 +65,11 @@ class ReplicationEvidenceFile:
     """Of one replica. Used by the background thread after it was opened."""
 
     def __init__(self, fs: FileSystem, state: str, owner: str = "") -> None:
-        """Reads what there is; ``owner`` is whose replica it is, ``group/node``.
+        """Reads the file, if there is one. ``owner`` is the node of the replica, ``group/node``.
 
-        Raises ``OSError``, :class:`~store.errors.DataFormatError` for another's file, and
-        :class:`~store.errors.DamagedError` with what to do: passing over the damage would be to
-        forget, unasked, which disks are old copies.
+        Raises ``OSError``, :class:`~store.errors.DataFormatError` for the file of another node, and
+        :class:`~store.errors.DamagedError`, which says what to do. A damaged file is not ignored:
+        without it the node does not recognise an old copy of a disk.
         """
         self._fs = fs
         self._state = state

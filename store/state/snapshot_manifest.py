@@ -1,8 +1,8 @@
-"""``manifest.json``: what a snapshot of a replica holds, beside the same files as a data directory.
+"""``manifest.json``: up to where a snapshot holds the log, and of which replica.
 
-One JSON object with the fields of :class:`Manifest`, and ``crc32c``: eight hexadecimal digits, the
-CRC32C of the others as compact JSON with sorted names. A snapshot may hold more of the log than it
-vouches for (its last segment was copied while it grew); what counts ends at ``end_position``.
+It is one JSON object with the fields of :class:`Manifest` and ``crc32c``: eight hexadecimal digits,
+the CRC32C of the other fields as compact JSON with sorted names. The last segment is copied while
+it grows, so a snapshot may hold more of the log. Only what lies below ``end_position`` counts.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""State digests: what replicas compare to know that their states agree, and who is right.
+"""State digests: by these replicas know whether their states agree, and which one is right.
 
-The state is cut into tables. The digest of a table is the sum, modulo 2^64, of a digest of each of
-its items, so it does not depend on their order, and a change costs what its item costs. The digest
-of an item is BLAKE2b of 8 bytes over the item as a MessagePack array:
+The state consists of tables. The digest of a table is the sum, modulo 2^64, of the digests of its
+items. So it does not depend on their order, and a change of one item costs the digest of that item
+alone. The digest of an item is BLAKE2b of 8 bytes over the item as a MessagePack array:
 
 ============  ====================================================================================
 topics        the fields of each topic; ``[counter, timestamp]`` of the table's data version
@@ -13,13 +13,15 @@ offsets       ``[group, topic, queue id, offset]``; of POP ``[group, topic, queu
 queues        ``[topic, queue id, first offset, end offset]`` of each ConsumeQueue
 transactions  ``[offset of the half message, position, group, stored ms, immunity ms, checks,
               checked ms]`` of each that is open
-waiting       ``[delay level, offset]``; ``[deliver ms, offset, waiting]`` of the timer, if any
+waiting       ``[delay level, offset]``; ``[deliver ms, offset, waiting]`` of the timer, if any;
+              ``[deliver ms, offset, "recalled"]`` of each timed message that was taken back
 requests      ``[bytes, CRC32C]`` of the recent requests, if any
 settings      ``[name, value]`` of each setting; ``[name, definition]`` of each account
 log           ``[expired position, newest store time ms]``; ``[start of a segment, store time ms]``
 ============  ====================================================================================
 
-They are the rows of the checkpoint (``docs/format.md``), so that a checkpoint alone gives them.
+The items are rows of the checkpoint (``docs/format.md``), so a checkpoint is enough to compute
+them.
 """
 
 from __future__ import annotations
@@ -80,7 +82,7 @@ def pack_digests(digests: Sequence[int]) -> bytes:
 def digests_of(machine: MachineState) -> bytes:
     """The digests of the state in a checkpoint.
 
-    Raises :class:`~store.errors.DataFormatError` where the state of the broker cannot be read.
+    Raises :class:`~store.errors.DataFormatError` if the state of the broker cannot be read.
     """
     try:
         _version, *fields = array(msgpack.unpackb(machine.broker))
@@ -110,7 +112,11 @@ def digests_of(machine: MachineState) -> bytes:
                     array(row, 2) for row in array(parts.get("transactions", []))
                 )
             ],
-            [*array(parts.get("schedule", [])), *([timer] if timer else [])],
+            [
+                *array(parts.get("schedule", [])),
+                *([timer] if timer else []),
+                *[(*array(row, 2), "recalled") for row in array(parts.get("recalled", []))],
+            ],
             [requests_item(requests)] if requests else [],
             [*array(parts.get("settings", [])), *array(parts.get("access", []))],
             [(machine.expired_position, stored_ms), *machine.segment_times.items()],
@@ -141,9 +147,8 @@ PROOF = "proof"
 class StateVerdict(NamedTuple):
     """Who is right after one entry.
 
-    ``right`` is the majority's digest by table, for each table that has one. ``wrong`` names, by
-    member, the tables in which it differs from that. ``contested`` are tables of which members say
-    different things, and no majority says one.
+    ``right``: by table, the digest that a majority has. ``wrong``: by member, the tables in which
+    it differs from that. ``contested``: tables in which members differ, and no majority agrees.
     """
 
     right: Mapping[str, bytes]
@@ -162,17 +167,18 @@ class StateVerdict(NamedTuple):
 
 
 def by_table(digests: bytes) -> dict[str, bytes]:
-    """The digest of each table; nothing where they are not of so many tables."""
+    """The digest of each table; empty if the number of tables is another."""
     if len(digests) != DIGESTS_BYTES:
         return {}
     return {name: digests[8 * at : 8 * at + 8] for at, name in enumerate(TABLES)}
 
 
 def judge(reports: Mapping[str, bytes]) -> StateVerdict:
-    """What a majority of the voters says. ``reports`` has every voter; empty for who said nothing.
+    """What a majority of the voters says. ``reports`` has every voter, empty if it reported
+    nothing.
 
-    A table has a majority where more than half of all voters, and not only of those who said
-    something, say the same.
+    A table has a majority if more than half of all voters report the same. Voters that reported
+    nothing count too.
     """
     said = {member: by_table(digests) for member, digests in reports.items()}
     right: dict[str, bytes] = {}

@@ -20,6 +20,7 @@ ROOMS: dict[str, frozenset[str]] = {
         "limits": "",
         "change_notice": "",
         "errors": "",
+        "leader_wait": "change_notice errors limits",
         "system": "limits",
         "metrics": "limits",
         "filter": "errors limits",
@@ -38,7 +39,7 @@ ROOMS: dict[str, frozenset[str]] = {
         "delivery": (
             "config errors filter group_commit limits metrics quotas state topics_and_groups"
         ),
-        "scheduled": "delivery errors group_commit state topics_and_groups",
+        "scheduled": "delivery errors group_commit limits state topics_and_groups",
         "retry": "delivery errors group_commit limits metrics scheduled state topics_and_groups",
         "transactions": (
             "delivery errors group_commit remoting remoting/protocol scheduled state"
@@ -69,20 +70,22 @@ ROOMS: dict[str, frozenset[str]] = {
         # The wires.
         "remoting/processors": (
             "admin config context delivery errors filter group_commit ingest limits maintenance"
-            " metrics pop quotas remoting remoting/protocol security state topics_and_groups"
+            " metrics pop quotas remoting remoting/protocol scheduled security state"
+            " topics_and_groups"
         ),
         "http": (
-            "admin change_notice config context delivery errors group_commit ingest limits"
-            " metrics prometheus quotas remoting remoting/protocol security"
+            "admin config context delivery errors group_commit ingest leader_wait limits"
+            " metrics prometheus quotas remoting remoting/protocol scheduled security"
         ),
         "grpc/protocol": "",
         "grpc": (
-            "config context delivery errors filter group_commit grpc/protocol ingest limits pop"
-            " quotas remoting remoting/processors remoting/protocol security system"
+            "config context delivery errors filter group_commit grpc/protocol ingest leader_wait"
+            " limits pop"
+            " quotas remoting remoting/processors remoting/protocol scheduled security system"
             " topics_and_groups"
         ),
         # OpenTelemetry: the doors of ingest and delivery, traced.
-        "tracing": "delivery errors group_commit ingest quotas",
+        "tracing": "delivery errors group_commit ingest quotas scheduled",
         # One broker, assembled; and one NameServer.
         "server": (
             "admin change_notice config context delivery errors group_commit grpc http ingest"

@@ -4,6 +4,7 @@
     rocketmq_5.py simple ENDPOINTS TOPIC GROUP COUNT     {"n", "attempt", ...} for each, and its ack
     rocketmq_5.py push ENDPOINTS TOPIC GROUP COUNT       likewise; odd numbers fail at first
     rocketmq_5.py transactions ENDPOINTS TOPIC COUNT     every third stays open until it is asked
+    rocketmq_5.py recall ENDPOINTS TOPIC COUNT           delayed messages; odd numbers are recalled
 
 KIND is normal, fifo or delay. It ends when its numbers have come, and its input has ended.
 """
@@ -33,6 +34,7 @@ from rocketmq import (
 
 AWAIT_SECONDS = 2
 INVISIBLE_SECONDS = 20
+RECALL_SECONDS = 15
 PAUSE_SECONDS = 0.03
 """From one message to the next: so a consumer that goes on is never without one for long."""
 
@@ -85,6 +87,26 @@ def produce(kind: str, endpoints: str, topic: str, count: str) -> None:
         now = time.monotonic()
         tell(n=number, id=receipt.message_id, at=now)
         time.sleep(max(began + PAUSE_SECONDS - now, 0))
+    producer.shutdown()
+
+
+def recall(endpoints: str, topic: str, count: str) -> None:
+    producer = Producer(configuration(endpoints), (topic,))
+    producer.startup()
+    handles = []
+    for number in range(int(count)):
+        made = message(topic, number)
+        made.delivery_timestamp = int(time.time()) + RECALL_SECONDS
+        receipt = sent(lambda m=made: producer.send(m))
+        handles.append(receipt.recall_handle)
+        tell(n=number, id=receipt.message_id)
+    for number in range(1, int(count), 2):
+        tell(recalled=number, id=sent(lambda n=number: producer.recall_message(topic, handles[n])))
+    time.sleep(RECALL_SECONDS)
+    try:
+        producer.recall_message(topic, handles[0])
+    except Exception as error:  # noqa: BLE001 - it is told
+        tell(refused=str(error))
     producer.shutdown()
 
 
@@ -210,6 +232,7 @@ if __name__ == "__main__":
         "simple": simple,
         "push": push,
         "transactions": transactions,
+        "recall": recall,
     }
     modes[sys.argv[1]](*sys.argv[2:])
     os._exit(0)  # the client leaves threads behind

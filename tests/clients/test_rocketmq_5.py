@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -135,17 +137,71 @@ def test_messages_are_filtered(cluster: RunningCluster, tmp_path: Path, chosen: 
     assert sorted(received) == wanted
 
 
-def lead_elsewhere(cluster: RunningCluster) -> None:
-    """The client dials the first address by its text. Another node is made to lead."""
+def test_what_was_recalled_is_never_received_though_the_leader_is_killed(
+    cluster: RunningCluster, tmp_path: Path
+) -> None:
+    create(cluster, "later", "DELAY")
+    count = 20
+    kept = list(range(0, count, 2))
+    with consuming(
+        cluster, "simple", "later", "waiters", tmp_path / "consumer", len(kept), STAY="4"
+    ) as heard:
+        with running(command("recall", endpoints(cluster), "later", count), tmp_path) as lines:
+            ids, recalled = {}, {}
+            for line in told(lines):
+                if "n" in line:
+                    ids[line["n"]] = line["id"]
+                elif "recalled" in line:
+                    recalled[line["recalled"]] = line["id"]
+                    if line["recalled"] == count // 2 + 1:
+                        kill_leader(cluster)
+                else:
+                    refused = line["refused"]
+        received = [each["n"] for each in heard]
+    assert recalled == {n: ids[n] for n in range(1, count, 2)}
+    assert sorted(received) == kept
+    assert "has been delivered" in refused
+
+
+def lead_where_dialled(cluster: RunningCluster) -> str:
+    """The client dials the first address by its text: there is its stream. That node is to lead."""
     dialled = min(cluster.nodes, key=lambda node: str(cluster.config(node).own.grpc))
-    if cluster.leader() == dialled:
-        other = next(node for node in cluster.nodes if node != dialled)
-        cluster.dledger("leader", "transfer", cluster.group, other)
+    if cluster.leader() != dialled:
+        cluster.dledger("leader", "transfer", cluster.group, dialled)
+    return dialled
+
+
+def test_a_node_that_stops_goes_when_its_clients_have_gone(tmp_path: Path) -> None:
+    """They ask for their routes after ten seconds, and no call of theirs fails."""
+    count = 600
+    cluster = start_cluster(tmp_path / "data", drain_seconds=60)
+    try:
+        create(cluster, "orders")
+        stops = lead_where_dialled(cluster)
+        at, home = endpoints(cluster), tmp_path / "consumer"
+        with (
+            consuming(cluster, "simple", "orders", "readers", home, count, STAY="1") as heard,
+            running(
+                command("produce", "normal", at, "orders", count), tmp_path, TRIES="1"
+            ) as lines,
+        ):
+            sent = []
+            for line in told(lines):
+                sent.append(line["n"])
+                if len(sent) == KILLED_AFTER:
+                    os.kill(cluster.pid(stops), signal.SIGTERM)
+            received = list(heard)
+        cluster.wait_until_ended(stops)
+    finally:
+        cluster.stop()
+    assert sent == list(range(count))
+    assert sorted(each["n"] for each in received if each["acked"]) == sent
+    assert len(received) == count
 
 
 def test_transactions_end_as_their_producer_says_when_a_leader_is_killed(tmp_path: Path) -> None:
-    """A producer is asked over its stream, which must live: when its node dies, this client opens
-    another one after five minutes."""
+    """Its stream dies, too. Routes leave the node out for a while, so the client opens another
+    stream with its next route."""
     cluster = start_cluster(
         tmp_path / "data",
         transaction_timeout_ms=3_000,
@@ -156,7 +212,7 @@ def test_transactions_end_as_their_producer_says_when_a_leader_is_killed(tmp_pat
     committed = [n for n in range(count) if n % 2 == 0]
     try:
         create(cluster, "payments", "TRANSACTION")
-        lead_elsewhere(cluster)
+        lead_where_dialled(cluster)
         at = endpoints(cluster)
         sent = []
         home = tmp_path / "consumer"

@@ -223,6 +223,8 @@ def alter_broker(
             parts["schedule"] = [[17, 1 << 30]]
         elif name == "timer":
             parts["timer"] = [7, 0, 3]
+        elif name == "recalled message of nobody":
+            parts["recalled"] = [[1 << 50, 0]]
         elif name == "transaction of nobody":
             parts["transactions"] = [[0, [48, "g", 1, -1, 0, 0]]]
         elif name == "requests":
@@ -351,8 +353,8 @@ BROKER = (
     "topic of nobody", "topic left out", "queues of a topic", "type in a topic", "group of nobody",
     "groups left out", "consumer offset", "consumer offset of text", "consumer offsets of nobody",
     "counter of the topics", "stored time", "stored time not a number", "part unknown", "settings",
-    "delay level", "timer", "transaction of nobody", "requests", "future version",
-    "one field more", "empty", "nonsense",
+    "delay level", "timer", "recalled message of nobody", "transaction of nobody", "requests",
+    "future version", "one field more", "empty", "nonsense",
 )  # fmt: skip
 MANIFEST = (
     "one field more", "text for a number", "no whole number", "not a number", "negative number",

@@ -24,9 +24,10 @@ from broker.pop.receipt_handle import parse_handle
 from broker.remoting.processors import relay_to_consumer
 from broker.remoting.processors.topic_and_group_admin import _group_config
 from broker.remoting.protocol.addresses import parse_name_servers
-from broker.remoting.protocol.frame import decode_frame, decode_header
+from broker.remoting.protocol.frame import decode_header
 from broker.remoting.protocol.java_json import decode_json
 from broker.remoting.protocol.register_broker_body import decode_data_version, decode_topic_table
+from broker.scheduled.recall_handle import parse_recall_handle
 from broker.scheduled.system_properties import with_properties
 from broker.security.accounts import unpack_account, unpack_white_list
 from broker.security.key_sealing import parse_cluster_secrets
@@ -83,6 +84,7 @@ from tests.linear.growing_inputs import (
 from tests.linear.grpc_decoders import GRPC
 from tests.linear.operator_decoders import OPERATOR
 from tests.linear.stored_decoders import STORED
+from tests.support.frames import decode_frame
 
 DECODERS = [
     Decoder("decode_json", decode_json, JSON_SHAPES),
@@ -189,6 +191,11 @@ DECODERS = [
         "receipt handle",
         text(lambda handle: parse_handle(handle, "b")),
         [(b"", b"1 ", b""), (b"1 2 3 4 0 ", b"b", b" 0 0")],
+    ),
+    Decoder(
+        "recall handle",
+        text(lambda handle: parse_recall_handle(handle, "t", "b")),
+        [(b"", b"AA==", b""), (b"", b"IHYx", b""), (b"djEg", b"IDEg", b"")],
     ),
     Decoder(
         "subscription",

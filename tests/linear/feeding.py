@@ -35,7 +35,7 @@ from broker.remoting.processors.send_message_header import (
 )
 from broker.remoting.protocol.codes import RequestCode
 from broker.remoting.protocol.ext_fields import ext_bool, ext_int, ext_str
-from broker.remoting.protocol.frame import Frame, decode_frame, encode_request
+from broker.remoting.protocol.frame import Frame, encode_request
 from broker.remoting.protocol.frame_reader import FrameReader
 from broker.remoting.protocol.header_templates import TemplatedFrame
 from broker.security.signature import is_signed_by
@@ -53,6 +53,7 @@ from store.state.checkpoint import (
     decode_checkpoint,
 )
 from tests.linear.decoder import is_refusal
+from tests.support.frames import decode_frame
 
 
 def text(read: Callable[[str], object]) -> Callable[[bytes], object]:

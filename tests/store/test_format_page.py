@@ -19,6 +19,7 @@ from broker.state.broker_state import BrokerState, DataVersion, TimerProgress
 from broker.state.deduplication_window import RecentRequests, pack_keys
 from broker.state.open_transactions import OpenTransaction
 from broker.state.pop_queues import PopDelivery, PopQueue, PopQueues
+from broker.state.recalled_messages import RecalledMessages
 from broker.topics_and_groups import GroupConfig, TopicConfig
 from store.message.record import derive, key_hash, key_prefix
 from store.message.scheduled_topics import DELAYS_MS
@@ -93,6 +94,7 @@ EVERY: list[code.Command] = [
     code.Expire(4096),
     code.Schedule(3, 5),
     code.Timer(1_700_000_000_000, 6, 2),
+    code.Recall(1_700_000_000_001, 7),
     code.EndTransaction(7, 8192),
     code.CheckTransaction(8, 8193, 15),
     code.PutSetting("flushDiskType", "SYNC_FLUSH"),
@@ -132,6 +134,7 @@ def full_state() -> BrokerState:
         store_timestamp_ms=18,
         schedule={3: 5, 1: 4},
         timer=TimerProgress(19, 6, 2),
+        recalled=RecalledMessages([(19, 7), (20, 1)]),
         requests=RecentRequests(),
         transactions={7: OpenTransaction(8192, "p", 20, 21, 22, 23), 9: OpenTransaction(1, "q", 2)},
         settings={"b": "2", "a": "1"},
@@ -173,6 +176,7 @@ def test_a_state_with_all_there_is_is_read_by_the_page() -> None:
         ("writer1", b"w"),
     ]
     assert TimerProgress(**parts["timer"]) == state.timer
+    assert [tuple(each.values()) for each in parts["recalled"]] == [(19, 7), (20, 1)]
     assert parts["pop"]["time_ms"] == 30
     assert [tuple(each.values())[:4] for each in parts["pop"]["cursors"]] == [
         ("f", "a", 0, 1),

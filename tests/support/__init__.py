@@ -5,6 +5,7 @@
 - ``fake_executor``: disk work without a thread.
 - ``certificates``: keys and certificates of a cluster.
 - ``odd_files``: files as their owners did not write them.
+- ``frames``: a whole frame of the remoting protocol, decoded.
 - ``imports``: who imports whom, for tests of layers.
 - ``command_reference``: the command line's own help, as its page has it.
 - ``search_effort``: how long properties are searched.

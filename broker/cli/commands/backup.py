@@ -19,9 +19,9 @@ from broker.cli.terminal.numbers import WholeRange
 from broker.cli.terminal.options import (
     DIRECTORY,
     ask_first,
+    cluster_options,
     dry_run_option,
     json_option,
-    namesrv_option,
     yes_option,
 )
 from broker.cli.terminal.output import Output, print_table
@@ -65,8 +65,7 @@ url_argument = click.argument("url", metavar="URL")
     type=DIRECTORY,
     help="Back up what `dledger snapshot` made, not a running node of this machine.",
 )
-@namesrv_option
-@json_option
+@cluster_options
 def create(
     *, url: str, names: tuple[str, ...], snapshot: Path | None, namesrv: str, output: Output
 ) -> None:

@@ -6,7 +6,7 @@ import click
 
 from broker.cli.commands.config_files import add_file_commands
 from broker.cli.terminal.command_error import UsageError
-from broker.cli.terminal.options import json_option, namesrv_option
+from broker.cli.terminal.options import cluster_options
 from broker.cli.terminal.output import Output
 from broker.cli.terminal.program import Group
 from broker.cluster_admin.admin_client import run_admin
@@ -27,8 +27,7 @@ group_option = click.option("--group", metavar="NAME", help="A broker group (def
 )
 @click.argument("key", required=False, help="Default: all.")
 @group_option
-@namesrv_option
-@json_option
+@cluster_options
 def get(key: str | None, group: str | None, namesrv: str, output: Output) -> None:
     """Show the settings of running groups."""
 
@@ -56,8 +55,7 @@ def get(key: str | None, group: str | None, namesrv: str, output: Output) -> Non
 @click.argument("key")
 @click.argument("value")
 @group_option
-@namesrv_option
-@json_option
+@cluster_options
 def change(key: str, value: str, group: str | None, namesrv: str, output: Output) -> None:
     """Change a setting of running groups."""
 

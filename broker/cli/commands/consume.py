@@ -20,7 +20,7 @@ from broker.cli.terminal.message_printer import (
 )
 from broker.cli.terminal.name_arguments import checked, group_name, topic_name
 from broker.cli.terminal.numbers import COUNT, WholeRange, seconds
-from broker.cli.terminal.options import json_option, namesrv_option
+from broker.cli.terminal.options import cluster_options
 from broker.cli.terminal.output import Output
 from broker.cli.terminal.program import Command
 from broker.cli.terminal.progress import Progress
@@ -128,8 +128,7 @@ class Membership:
 )
 @click.option("--follow", is_flag=True, help="Without a group: wait for more messages.")
 @format_option
-@namesrv_option
-@json_option
+@cluster_options
 def command(
     *,
     topic: str,

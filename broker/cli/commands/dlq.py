@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -23,9 +23,9 @@ from broker.cli.terminal.name_arguments import group_name, topic_name
 from broker.cli.terminal.numbers import COUNT
 from broker.cli.terminal.options import (
     ask_first,
+    cluster_options,
     dry_run_option,
-    json_option,
-    namesrv_option,
+    options,
     yes_option,
 )
 from broker.cli.terminal.output import Output, print_table
@@ -50,29 +50,22 @@ from broker.cluster_admin.peeking import Peek, Window
 from broker.cluster_admin.topics import delete_topic
 from broker.topics_and_groups import dead_letter_topic, retry_topic
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 command = Group()
 group_argument = click.argument("group", type=group_name, shell_complete=groups)
 
 
-def window_options(command: F) -> F:
-    """Which dead letters: the parameters of a :class:`Window`."""
-    for option in (
-        click.option("--last", metavar="N", type=COUNT, help="The last N."),
-        click.option(
-            "--until", "until_ms", metavar=TIME, type=timestamp_ms, help="Dead till then."
-        ),
-        click.option(
-            "--since",
-            "start",
-            metavar=TIME,
-            type=timestamp_ms,
-            help=f"Dead since then; {TIME_HELP}.",
-        ),
-    ):
-        command = option(command)
-    return command
+window_options = options(
+    click.option(
+        "--since",
+        "start",
+        metavar=TIME,
+        type=timestamp_ms,
+        help=f"Dead since then; {TIME_HELP}.",
+    ),
+    click.option("--until", "until_ms", metavar=TIME, type=timestamp_ms, help="Dead till then."),
+    click.option("--last", metavar="N", type=COUNT, help="The last N."),
+)
+"""Which dead letters: the parameters of a :class:`Window`."""
 
 
 def _window(place: Mapping[str, int | None]) -> Window:
@@ -83,8 +76,7 @@ def _window(place: Mapping[str, int | None]) -> Window:
 
 
 @command.command("list", examples="  dledger dlq list\n")
-@namesrv_option
-@json_option
+@cluster_options
 def list_groups(namesrv: str, output: Output) -> None:
     """The groups with dead letters, and how many."""
 
@@ -106,8 +98,7 @@ def list_groups(namesrv: str, output: Output) -> None:
 @group_argument
 @window_options
 @format_option
-@namesrv_option
-@json_option
+@cluster_options
 def show(
     *, group: str, layout: MessageFormat | None, namesrv: str, output: Output, **place: int | None
 ) -> None:
@@ -143,8 +134,7 @@ def show(
 )
 @dry_run_option
 @yes_option
-@namesrv_option
-@json_option
+@cluster_options
 def resend(
     *,
     group: str,
@@ -197,8 +187,7 @@ async def _send(namesrv: str, topic: str, messages: Sequence[ReceivedMessage]) -
 @command.command(examples="  dledger dlq purge billing\n")
 @group_argument
 @yes_option
-@namesrv_option
-@json_option
+@cluster_options
 def purge(*, group: str, yes: bool, namesrv: str, output: Output) -> None:
     """Delete all dead letters of a group."""
     ask_first(f"Delete all dead letters of {group}", yes=yes)

@@ -15,9 +15,8 @@ from broker.cli.terminal.name_arguments import group_name, topic_name
 from broker.cli.terminal.numbers import WholeRange
 from broker.cli.terminal.options import (
     ask_first,
+    cluster_options,
     dry_run_option,
-    json_option,
-    namesrv_option,
     yes_option,
 )
 from broker.cli.terminal.output import Output, print_table
@@ -56,8 +55,7 @@ known_argument = click.argument("name", type=group_name, shell_complete=groups)
 
 
 @command.command("list", examples="  dledger group list\n")
-@namesrv_option
-@json_option
+@cluster_options
 def list_groups(namesrv: str, output: Output) -> None:
     """The groups with a configuration, members or offsets."""
     groups = run_on_leaders(namesrv, group_names)
@@ -67,8 +65,7 @@ def list_groups(namesrv: str, output: Output) -> None:
 
 @command.command(examples="  dledger group describe printers\n")
 @known_argument
-@namesrv_option
-@json_option
+@cluster_options
 def describe(name: str, namesrv: str, output: Output) -> None:
     """A group's members, offsets and lag."""
     group = run_on_leaders(namesrv, lambda admin: find_group(admin, name))
@@ -123,8 +120,7 @@ def settings_options(command: F) -> F:
 @command.command(examples="  dledger group create billing --retry-max 5\n")
 @name_argument
 @settings_options
-@namesrv_option
-@json_option
+@cluster_options
 def create(*, name: str, namesrv: str, output: Output, **given: int | None) -> None:
     """Make a group on all broker groups. Consumers make theirs by themselves, with defaults."""
 
@@ -143,8 +139,7 @@ def create(*, name: str, namesrv: str, output: Output, **given: int | None) -> N
 )
 @known_argument
 @settings_options
-@namesrv_option
-@json_option
+@cluster_options
 def alter(*, name: str, namesrv: str, output: Output, **given: int | None) -> None:
     """Change the settings of a group that exists; what is not named stays."""
     changes = _given(given)
@@ -212,8 +207,7 @@ def _print_settings(name: str, found: Mapping[str, Any], output: Output) -> None
 )
 @click.option("--create", is_flag=True, help="Make the group if no broker knows it.")
 @dry_run_option
-@namesrv_option
-@json_option
+@cluster_options
 def reset_offset(
     *,
     name: str,
@@ -261,8 +255,7 @@ def reset_offset(
 @command.command(examples="  dledger group delete printers\n")
 @known_argument
 @yes_option
-@namesrv_option
-@json_option
+@cluster_options
 def delete(name: str, yes: bool, namesrv: str, output: Output) -> None:
     """Delete a group, its offsets and its retries; its dead letters stay."""
     ask_first(f"Delete the group {name}, its offsets and its retries", yes=yes)
@@ -280,7 +273,7 @@ def delete(name: str, yes: bool, namesrv: str, output: Output) -> None:
         )
     if group.members:
         print(
-            f"{len(group.members)} member(s) are connected still and make it anew with their next "
+            f"{len(group.members)} member(s) are still connected and make it again with their next "
             f"heartbeat: {', '.join(group.members)}",
             file=sys.stderr,
         )

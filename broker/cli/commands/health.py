@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from broker.cli.terminal.exit_codes import EXIT_FAILED
-from broker.cli.terminal.options import json_option, namesrv_option
+from broker.cli.terminal.options import cluster_options
 from broker.cli.terminal.output import Output
 from broker.cli.terminal.program import Command
 from broker.cluster_admin.admin_client import run_admin
@@ -21,8 +21,7 @@ Exits 0 if every broker group has a leader that serves and a majority that follo
 
 
 @click.command(cls=Command, examples=EXAMPLES, notes=NOTES)
-@namesrv_option
-@json_option
+@cluster_options
 def command(namesrv: str, output: Output) -> int:
     groups = run_admin(namesrv, view_groups)
     healthy = are_healthy(groups)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from broker.cli.terminal.options import json_option, namesrv_option
+from broker.cli.terminal.options import cluster_options
 from broker.cli.terminal.output import Output
 from broker.cli.terminal.program import Group
 from broker.cli.terminal.progress import waiting
@@ -23,8 +23,7 @@ command = Group()
 @command.command(examples=EXAMPLES)
 @click.argument("group")
 @click.argument("node", help="n0, n1, ... or group/n0.")
-@namesrv_option
-@json_option
+@cluster_options
 def transfer(group: str, node: str, namesrv: str, output: Output) -> None:
     """Make another voter the leader."""
     node = node.removeprefix(f"{group}/")

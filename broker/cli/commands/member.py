@@ -21,9 +21,8 @@ from broker.cli.local_cluster.readiness import wait_until_answering
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.options import (
     ask_first,
+    cluster_options,
     data_option,
-    json_option,
-    namesrv_option,
     yes_option,
 )
 from broker.cli.terminal.output import Output, print_table
@@ -62,8 +61,7 @@ node_argument = click.argument("node", type=_node, help="n0, n1, ...")
 
 @command.command("list", examples="  dledger member list broker-a\n")
 @group_argument
-@namesrv_option
-@json_option
+@cluster_options
 def list_members(*, group: str, namesrv: str, output: Output) -> None:
     """The members of a group."""
     _print(_members(namesrv, group), output)
@@ -80,8 +78,7 @@ def list_members(*, group: str, namesrv: str, output: Output) -> None:
 @click.argument("address", metavar="ADDR", type=_address)
 @click.option("--learner", is_flag=True, help="Leave it a learner.")
 @data_option
-@namesrv_option
-@json_option
+@cluster_options
 def add(
     *, group: str, node: str, address: str, learner: bool, data: Path, namesrv: str, output: Output
 ) -> None:
@@ -97,8 +94,7 @@ def add(
 @command.command(examples="  dledger member promote broker-a n4\n")
 @group_argument
 @node_argument
-@namesrv_option
-@json_option
+@cluster_options
 def promote(*, group: str, node: str, namesrv: str, output: Output) -> None:
     """Make a voter of a learner."""
     with waiting(f"{node} catches up"):
@@ -117,8 +113,7 @@ def promote(*, group: str, node: str, namesrv: str, output: Output) -> None:
 @data_option
 @click.option("--purge", is_flag=True, help="Delete the node's data in --data afterwards.")
 @yes_option
-@namesrv_option
-@json_option
+@cluster_options
 def remove(
     *, group: str, node: str, data: Path, purge: bool, yes: bool, namesrv: str, output: Output
 ) -> None:
@@ -156,8 +151,7 @@ def remove(
 @node_argument
 @click.argument("address", metavar="[ADDR]", type=_address, required=False)
 @data_option
-@namesrv_option
-@json_option
+@cluster_options
 def replace(
     *, group: str, node: str, address: str | None, data: Path, namesrv: str, output: Output
 ) -> None:

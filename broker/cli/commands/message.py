@@ -13,7 +13,7 @@ from broker.cli.commands.name_completion import topics
 from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.name_arguments import topic_name
 from broker.cli.terminal.numbers import COUNT
-from broker.cli.terminal.options import json_option, namesrv_option
+from broker.cli.terminal.options import cluster_options
 from broker.cli.terminal.output import Output, print_table
 from broker.cli.terminal.program import Group
 from broker.cli.terminal.time_arguments import TIME, TIME_HELP, timestamp_ms
@@ -47,8 +47,7 @@ command = Group()
 @click.option(
     "--topic", metavar="T", type=topic_name, help="ID is a producer's unique key, in this topic."
 )
-@namesrv_option
-@json_option
+@cluster_options
 def get(*, message_id: str, topic: str | None, namesrv: str, output: Output) -> None:
     """One message by the id that its acknowledgement gave."""
     message_id = message_id.upper()
@@ -97,8 +96,7 @@ def get(*, message_id: str, topic: str | None, namesrv: str, output: Output) -> 
     metavar=TIME,
     help="Stored then or earlier.",
 )
-@namesrv_option
-@json_option
+@cluster_options
 def query(
     *, topic: str, key: str, count: int, since: int, until: int, namesrv: str, output: Output
 ) -> None:
@@ -112,8 +110,7 @@ def query(
 
 @command.command(examples="  dledger message trace 7F0000010A5C2B1D4E8F000001020304\n")
 @click.argument("message_id", metavar="ID", help="The id that the client gave the message.")
-@namesrv_option
-@json_option
+@cluster_options
 def trace(*, message_id: str, namesrv: str, output: Output) -> None:
     """What clients have told of a message, if their message trace is on."""
     events = run_on_leaders(namesrv, lambda admin: trace_events(admin, message_id))

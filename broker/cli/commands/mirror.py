@@ -12,7 +12,7 @@ from broker.cli.mirror.topic_mirror import TopicMirror, all_or_none
 from broker.cli.terminal.client_session import run_session
 from broker.cli.terminal.command_error import UsageError
 from broker.cli.terminal.name_arguments import name_servers, topic_name
-from broker.cli.terminal.options import json_option, namesrv_option
+from broker.cli.terminal.options import cluster_options
 from broker.cli.terminal.output import Output
 from broker.cli.terminal.program import Command
 from broker.cli.terminal.progress import Progress
@@ -51,8 +51,7 @@ message keeps its body, keys, tags and properties; MIRROR_ORIGIN says where it w
     f"{TIME_HELP}.",
 )
 @click.option("--once", is_flag=True, help="End after what the source has now.")
-@namesrv_option
-@json_option
+@cluster_options
 def command(
     *,
     topics: tuple[str, ...],

@@ -18,7 +18,7 @@ from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.line_reader import LineReader
 from broker.cli.terminal.name_arguments import topic_name
 from broker.cli.terminal.numbers import COUNT, WholeRange, seconds
-from broker.cli.terminal.options import DIRECTORY, json_option, namesrv_option
+from broker.cli.terminal.options import DIRECTORY, cluster_options
 from broker.cli.terminal.output import Output
 from broker.cli.terminal.program import Command
 from broker.cli.terminal.progress import Progress
@@ -150,8 +150,7 @@ class Request:
     default=TIMEOUT_SECONDS,
     help=f"Give up a message after this many seconds (default: {TIMEOUT_SECONDS:g}).",
 )
-@namesrv_option
-@json_option
+@cluster_options
 def command(
     *,
     delay_level: int | None,

@@ -9,7 +9,7 @@ import click
 
 from broker.cli.terminal.command_error import UsageError
 from broker.cli.terminal.numbers import WholeRange, byte_size
-from broker.cli.terminal.options import json_option, namesrv_option
+from broker.cli.terminal.options import cluster_options
 from broker.cli.terminal.output import Output, print_table
 from broker.cli.terminal.program import Group
 from broker.cluster_admin.admin_client import run_admin
@@ -57,8 +57,7 @@ def _rate(name: str, kind: Callable[[str], int] | WholeRange, what: str) -> Call
 @_rate("--consume-messages", WholeRange(0), "Messages given out")
 @_rate("--consume-bytes", byte_size, "Bytes of messages given out, such as 2MiB,")
 @group_option
-@namesrv_option
-@json_option
+@cluster_options
 def put(
     *, type_: str, name: str, group: str | None, namesrv: str, output: Output, **rates: int | None
 ) -> None:
@@ -76,8 +75,7 @@ def put(
 @command.command(examples="  dledger quota unset topic clicks\n")
 @entity_arguments
 @group_option
-@namesrv_option
-@json_option
+@cluster_options
 def unset(*, type_: str, name: str, group: str | None, namesrv: str, output: Output) -> None:
     """Take a quota away."""
     _change(_entity(type_, name), Quota(), group, namesrv, output)
@@ -93,8 +91,7 @@ def _change(entity: Entity, quota: Quota, group: str | None, namesrv: str, outpu
 
 @command.command("list", examples="  dledger quota list\n")
 @group_option
-@namesrv_option
-@json_option
+@cluster_options
 def list_quotas(group: str | None, namesrv: str, output: Output) -> None:
     """The quotas of running groups."""
     found = run_admin(namesrv, lambda admin: quotas_by_group(admin, group))

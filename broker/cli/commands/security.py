@@ -20,7 +20,7 @@ from broker.cli.terminal.numbers import WholeRange
 from broker.cli.terminal.options import (
     DIRECTORY,
     ask_first,
-    json_option,
+    cluster_options,
     namesrv_option,
     yes_option,
 )
@@ -94,8 +94,7 @@ def account_options(command: F) -> F:
 @account_options
 @click.option("--admin", is_flag=True, help="May do everything.")
 @out_option
-@namesrv_option
-@json_option
+@cluster_options
 def add(
     *, name: str, admin: bool, out: Path | None, namesrv: str, output: Output, **given: str | None
 ) -> None:
@@ -127,8 +126,7 @@ def add(
 @click.option("--admin", type=click.Choice(("yes", "no")), help="Whether it may do everything.")
 @click.option("--new-key", is_flag=True, help="Replace its secret key.")
 @out_option
-@namesrv_option
-@json_option
+@cluster_options
 def change(
     *,
     name: str,
@@ -167,8 +165,7 @@ def change(
 @user.command(examples="  dledger security user remove billing-app\n")
 @account_argument
 @yes_option
-@namesrv_option
-@json_option
+@cluster_options
 def remove(*, name: str, yes: bool, namesrv: str, output: Output) -> None:
     """Remove an account."""
     ask_first(f"Remove the account {name}", yes=yes)
@@ -177,8 +174,7 @@ def remove(*, name: str, yes: bool, namesrv: str, output: Output) -> None:
 
 
 @user.command("list", examples="  dledger security user list\n")
-@namesrv_option
-@json_option
+@cluster_options
 def list_accounts(*, namesrv: str, output: Output) -> None:
     """The accounts, without their secret keys."""
     found = run_on_leaders(namesrv, find_accounts)
@@ -207,13 +203,12 @@ def list_accounts(*, namesrv: str, output: Output) -> None:
 @command.command(
     examples="  dledger security reseal                 after a change of cluster-secret\n"
 )
-@namesrv_option
-@json_option
+@cluster_options
 def reseal(*, namesrv: str, output: Output) -> None:
     """Seal all secret keys with the first line of the servers' cluster-secret."""
     count = run_on_leaders(namesrv, reseal_accounts)
     if not output.document({"resealed": count}):
-        print(f"{count} secret key(s) sealed anew")
+        print(f"{count} secret key(s) sealed again")
 
 
 @command.command(

@@ -13,7 +13,11 @@ from broker.cli.terminal.command_error import CommandError, UsageError
 from broker.cli.terminal.exit_codes import EXIT_FAILED
 from broker.cli.terminal.name_arguments import host_name
 from broker.cli.terminal.numbers import WholeRange
-from broker.cli.terminal.options import DEFAULT_CLUSTER, json_option, namesrv_option
+from broker.cli.terminal.options import (
+    DEFAULT_CLUSTER,
+    cluster_options,
+    json_option,
+)
 from broker.cli.terminal.output import Output, print_table
 from broker.cli.terminal.program import Command
 from broker.cluster_admin.admin_client import run_admin
@@ -124,8 +128,7 @@ def revoke(*, directory: str, nodes: tuple[str, ...], output: Output) -> None:
 """,
 )
 @click.argument("directory", metavar="[DIR]", required=False)
-@namesrv_option
-@json_option
+@cluster_options
 def status(*, directory: str | None, namesrv: str, output: Output) -> int:
     """How certificates, or running nodes, are."""
     if directory is None:

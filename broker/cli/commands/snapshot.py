@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from broker.cli.terminal.command_error import CommandError
-from broker.cli.terminal.options import DIRECTORY, json_option, namesrv_option
+from broker.cli.terminal.options import DIRECTORY, cluster_options
 from broker.cli.terminal.output import Output, print_table
 from broker.cli.terminal.program import Command
 from broker.cli.terminal.progress import waiting
@@ -41,8 +41,7 @@ EXAMPLES = """\
     "Links to live files are made where DIR is on the same file system: "
     "copy a snapshot before you change a byte of it.",
 )
-@namesrv_option
-@json_option
+@cluster_options
 def command(out: Path, namesrv: str, output: Output) -> None:
     out = out.absolute()
     _require_usable(out)

@@ -11,7 +11,7 @@ from broker.cli.commands.health import are_healthy
 from broker.cli.terminal.command_error import CommandError
 from broker.cli.terminal.exit_codes import EXIT_FAILED
 from broker.cli.terminal.numbers import seconds
-from broker.cli.terminal.options import json_option, namesrv_option
+from broker.cli.terminal.options import cluster_options
 from broker.cli.terminal.output import Output, print_table
 from broker.cli.terminal.program import Command
 from broker.cluster_admin.admin_client import run_admin
@@ -37,8 +37,7 @@ Exits 1 if a broker group has no leader that serves or no majority; `dledger hea
     type=seconds,
     help="Show it again every S seconds (default: 2), until Ctrl-C.",
 )
-@namesrv_option
-@json_option
+@cluster_options
 def command(watch: float | None, namesrv: str, output: Output) -> int:
     code = _show(namesrv, output)
     while watch is not None:

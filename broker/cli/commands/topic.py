@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -16,8 +16,8 @@ from broker.cli.terminal.numbers import WholeRange
 from broker.cli.terminal.options import (
     DEFAULT_CLUSTER,
     ask_first,
-    json_option,
-    namesrv_option,
+    cluster_options,
+    options,
     yes_option,
 )
 from broker.cli.terminal.output import Output, print_table
@@ -49,8 +49,6 @@ from broker.topics_and_groups import MESSAGE_TYPE, MESSAGE_TYPES, RETENTION_MS
 
 QUEUES_MAX = STATE.queues_max
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 UNSET = "unset"
 """In the place of a length of time: the topic has no retention of its own."""
 
@@ -66,49 +64,46 @@ def retention(text: str) -> int:
     return 0 if text == UNSET else length_ms(text)
 
 
-def settings_options(command: F) -> F:
-    """The settings of a topic; None for those that are not named."""
-    for option in (
-        click.option(
-            "--order/--no-order",
-            default=None,
-            help="Whether brokers say to clients that the order of a queue matters.",
-        ),
-        click.option(
-            "--perm",
-            type=click.Choice(list(PERMISSIONS)),
-            help="Whether clients may read and write (default: rw, or as it is).",
-        ),
-        click.option(
-            "--type",
-            "message_type",
-            type=click.Choice(MESSAGE_TYPES),
-            help="The type of message that it takes (default: all, or as it is); UNSPECIFIED and "
-            "MIXED are all.",
-        ),
-        click.option(
-            "--retention",
-            type=retention,
-            metavar=f"LENGTH|{UNSET}",
-            help="How old a message may become that consumers get, such as 24h or 7d; not longer "
-            "than the log is kept (default: that long, or as it is).",
-        ),
-        click.option(
-            "--fewer",
-            is_flag=True,
-            help="Take queues away from a topic that has more; consumers no longer see what is in "
-            "them.",
-        ),
-        click.option(
-            "--queues",
-            type=WholeRange(1, QUEUES_MAX),
-            metavar="N",
-            help=f"Of each broker group, 1 to {QUEUES_MAX} (default: {QUEUES_USUAL}, or as many as "
-            "a topic that exists has).",
-        ),
-    ):
-        command = option(command)
-    return command
+settings_options = options(
+    click.option(
+        "--queues",
+        type=WholeRange(1, QUEUES_MAX),
+        metavar="N",
+        help=f"Of each broker group, 1 to {QUEUES_MAX} (default: {QUEUES_USUAL}, or as many as "
+        "a topic that exists has).",
+    ),
+    click.option(
+        "--fewer",
+        is_flag=True,
+        help="Take queues away from a topic that has more; consumers no longer see what is in "
+        "them.",
+    ),
+    click.option(
+        "--retention",
+        type=retention,
+        metavar=f"LENGTH|{UNSET}",
+        help="How old a message may become that consumers get, such as 24h or 7d; not longer "
+        "than the log is kept (default: that long, or as it is).",
+    ),
+    click.option(
+        "--type",
+        "message_type",
+        type=click.Choice(MESSAGE_TYPES),
+        help="The type of message that it takes (default: all, or as it is); UNSPECIFIED and "
+        "MIXED are all.",
+    ),
+    click.option(
+        "--perm",
+        type=click.Choice(list(PERMISSIONS)),
+        help="Whether clients may read and write (default: rw, or as it is).",
+    ),
+    click.option(
+        "--order/--no-order",
+        default=None,
+        help="Whether brokers say to clients that the order of a queue matters.",
+    ),
+)
+"""The settings of a topic; None for those that are not named."""
 
 
 @command.command(
@@ -134,8 +129,7 @@ def settings_options(command: F) -> F:
     metavar="CLUSTER",
     help=f"On every broker group of a cluster (default: {DEFAULT_CLUSTER}).",
 )
-@namesrv_option
-@json_option
+@cluster_options
 def create(
     *,
     name: str,
@@ -176,8 +170,7 @@ def create(
 )
 @known_argument
 @settings_options
-@namesrv_option
-@json_option
+@cluster_options
 def alter(*, name: str, fewer: bool, namesrv: str, output: Output, **given: Any) -> None:
     """Change the settings of a topic that exists; what is not named stays."""
     changes = _changes(given)
@@ -241,8 +234,7 @@ def retention_text(config: TopicConfig) -> str:
 """,
 )
 @click.option("--long", "with_settings", is_flag=True, help="Ask the leaders for their settings.")
-@namesrv_option
-@json_option
+@cluster_options
 def list_topics(*, with_settings: bool, namesrv: str, output: Output) -> None:
     """The topics that the NameServer knows."""
     if with_settings:
@@ -266,8 +258,7 @@ def _list_settings(namesrv: str, output: Output) -> None:
 
 @command.command(examples="  dledger topic describe orders\n")
 @known_argument
-@namesrv_option
-@json_option
+@cluster_options
 def describe(name: str, namesrv: str, output: Output) -> None:
     """A topic's queues, and what they hold."""
 
@@ -301,8 +292,7 @@ def describe(name: str, namesrv: str, output: Output) -> None:
 @command.command(examples="  dledger topic delete orders\n")
 @known_argument
 @yes_option
-@namesrv_option
-@json_option
+@cluster_options
 def delete(name: str, yes: bool, namesrv: str, output: Output) -> None:
     """Delete a topic and its messages."""
     ask_first(f"Delete the topic {name} and all its messages", yes=yes)

@@ -14,9 +14,8 @@ from broker.cli.terminal.name_arguments import topic_name
 from broker.cli.terminal.numbers import seconds
 from broker.cli.terminal.options import (
     ask_first,
+    cluster_options,
     dry_run_option,
-    json_option,
-    namesrv_option,
     yes_option,
 )
 from broker.cli.terminal.output import Output
@@ -73,8 +72,7 @@ EXAMPLES = """\
 @click.argument("name", type=topic_name)
 @dry_run_option
 @yes_option
-@namesrv_option
-@json_option
+@cluster_options
 def move(
     *,
     name: str,

@@ -106,7 +106,7 @@ class ManagedProcess:
     def reap(self, timeout_s: float = 0.0) -> None:
         """Notes the end of this program's process, so that no zombie stays.
 
-        Waits for it up to ``timeout_s``. Another program may have ended and replaced it.
+        Waits for it up to ``KILLED_SECONDS``. Another program may have ended and replaced it.
         """
         if self._child is not None:
             with suppress(subprocess.TimeoutExpired):
@@ -162,13 +162,11 @@ class ManagedProcess:
         return f"{self.name} ended with exit code {code}: {self.last_words() or 'it said nothing'}"
 
 
-def end_processes(
-    processes: Sequence[ManagedProcess], *, kill: bool, timeout_s: float = KILLED_SECONDS
-) -> dict[str, int]:
+def end_processes(processes: Sequence[ManagedProcess], *, kill: bool) -> dict[str, int]:
     """Ends running processes, and waits until they are gone. Returns their pids by name.
 
     ``kill`` sends SIGKILL at once. Else SIGINT comes first: they stop without draining. SIGKILL
-    follows for those that still run after ``timeout_s``.
+    follows for those that still run after ``KILLED_SECONDS``.
     """
     with ExitStack() as stack:
         running: dict[int, ManagedProcess] = {}
@@ -183,7 +181,7 @@ def end_processes(
         for sig in (signal.SIGKILL,) if kill else (signal.SIGINT, signal.SIGKILL):
             for fd in waiting:
                 _signal(fd, sig)
-            waiting = _wait(waiting, timeout_s)
+            waiting = _wait(waiting, KILLED_SECONDS)
         if waiting:
             names = ", ".join(running[fd].name for fd in waiting)
             raise CommandError(f"{names}: still there after SIGKILL; is its disk stuck?")
@@ -216,7 +214,7 @@ def _signal(fd: int, sig: signal.Signals) -> None:
 
 
 def _wait(fds: Sequence[int], timeout_s: float) -> list[int]:
-    """Processes that still run after ``timeout_s``. A pidfd is readable once its process has
+    """Processes that still run after ``KILLED_SECONDS``. A pidfd is readable once its process has
     ended."""
     poll = select.poll()
     for fd in fds:

@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import reduce
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,23 +27,13 @@ _CREDENTIALS = ("DLEDGER_PROFILE", "DLEDGER_ACCESS_KEY", "DLEDGER_SECRET_KEY", "
 _JSON = "broker.cli.json"
 
 
-def json_option(command: F) -> F:
-    """``--output`` and ``--json``: the parameter ``output``, an :class:`Output`."""
-    command = click.option(
-        "--json",
-        is_flag=True,
-        is_eager=True,
-        expose_value=False,
-        callback=_note_json,
-        help="The same as --output json.",
-    )(command)
-    return click.option(
-        "-o",
-        "--output",
-        type=click.Choice([each.value for each in Output]),
-        callback=_output,
-        help="The form of the results (default: table, which is text).",
-    )(command)
+def options(*each: Callable[[F], F]) -> Callable[[F], F]:
+    """Several options as one decorator; the help names them in this order."""
+
+    def decorated(command: F) -> F:
+        return reduce(lambda made, option: option(made), reversed(each), command)
+
+    return decorated
 
 
 def _note_json(context: click.Context, _option: click.Parameter, given: bool) -> None:
@@ -52,28 +43,6 @@ def _note_json(context: click.Context, _option: click.Parameter, given: bool) ->
 def _output(context: click.Context, _option: click.Parameter, given: str | None) -> Output:
     usual = Output.JSON if context.meta.get(_JSON) else Output.TABLE
     return usual if given is None else Output(given)
-
-
-def namesrv_option(command: F) -> F:
-    """``--namesrv``: a list separated by semicolons, as RocketMQ's tools take it; ``--profile``."""
-    command = click.option(
-        "--profile",
-        metavar="NAME|FILE",
-        is_eager=True,
-        expose_value=False,
-        callback=_use_profile,
-        help="A cluster of ~/.config/dledger/clusters.toml ($DLEDGER_CLUSTERS), or a file: "
-        "namesrv, access_key, secret_key and ca (default: $DLEDGER_PROFILE).",
-    )(command)
-    return click.option(
-        "--namesrv",
-        metavar="ADDR",
-        type=name_servers,
-        envvar="NAMESRV_ADDR",
-        show_envvar=True,
-        default=_usual_namesrv,
-        help=f"NameServer address (default: the profile's, else {DEFAULT_NAMESRV}).",
-    )(command)
 
 
 def _use_profile(context: click.Context, _option: click.Parameter, profile: str | None) -> None:
@@ -113,6 +82,50 @@ def profile_in_environment(profile: str) -> Iterator[None]:
             del os.environ[name]
         os.environ.update({name: value for name, value in before.items() if value is not None})
 
+
+json_option = options(
+    click.option(
+        "-o",
+        "--output",
+        type=click.Choice([each.value for each in Output]),
+        callback=_output,
+        help="The form of the results (default: table, which is text).",
+    ),
+    click.option(
+        "--json",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_note_json,
+        help="The same as --output json.",
+    ),
+)
+"""The parameter ``output``, an :class:`Output`."""
+
+namesrv_option = options(
+    click.option(
+        "--namesrv",
+        metavar="ADDR",
+        type=name_servers,
+        envvar="NAMESRV_ADDR",
+        show_envvar=True,
+        default=_usual_namesrv,
+        help=f"NameServer address (default: the profile's, else {DEFAULT_NAMESRV}).",
+    ),
+    click.option(
+        "--profile",
+        metavar="NAME|FILE",
+        is_eager=True,
+        expose_value=False,
+        callback=_use_profile,
+        help="A cluster of ~/.config/dledger/clusters.toml ($DLEDGER_CLUSTERS), or a file: "
+        "namesrv, access_key, secret_key and ca (default: $DLEDGER_PROFILE).",
+    ),
+)
+"""The parameter ``namesrv``: a list separated by semicolons, as RocketMQ's tools take it."""
+
+cluster_options = options(namesrv_option, json_option)
+"""What a command takes that asks a cluster."""
 
 data_option = click.option(
     "--data",

@@ -14,7 +14,7 @@ from broker.client.message import MessageQueue
 def allocate(
     queues: Sequence[MessageQueue], client_ids: Sequence[str], own_id: str
 ) -> list[MessageQueue]:
-    """The share of ``own_id``; nothing where it is not among ``client_ids``.
+    """The share of ``own_id``; nothing if it is not among ``client_ids``.
 
     With n queues and m clients the first n mod m of them get one more than the others; shares are
     of neighbouring queues.

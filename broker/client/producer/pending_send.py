@@ -93,22 +93,24 @@ class PendingSend:
         try:
             if type(frame) is TemplatedFrame:
                 _, ids, queue_text, offset_text = frame.values
-                self.forwarded = LEADER in frame.template.frame.ext
+                ext = frame.template.frame.ext
                 queue_id = int(queue_text)
                 offset = int(offset_text)
                 message_ids = ids.decode()
             else:
                 ext = frame.ext
-                self.forwarded = LEADER in ext
                 queue_id = int(ext["queueId"])  # type: ignore[arg-type]  # None raises, as it should
                 offset = int(ext["queueOffset"])  # type: ignore[arg-type]  # as above
                 message_ids = str(ext["msgId"])
         except (KeyError, TypeError, ValueError) as error:
             raise BadAnswerError(queue.broker, f"an acknowledgement without {error}") from None
+        self.forwarded = LEADER in ext
         if queue_id != queue.queue_id:
             queue = queue._replace(queue_id=queue_id)
+        handle = ext.get("recallHandle") or ""
         return _new(
-            SendResult, (status, queue, offset, self.count or 1, message_ids, self.first_key)
+            SendResult,
+            (status, queue, offset, self.count or 1, message_ids, self.first_key, handle),
         )
 
     def note(self, failure: Failure) -> None:

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from random import Random
-from types import TracebackType
 from typing import ClassVar, Self
 
 from broker.client.client_identity import ClientIdentity, UniqueKeys, local_identity
@@ -17,9 +16,11 @@ from broker.client.errors import (
     IllegalMessageError,
     NoQueueError,
     NoReplyError,
+    refusal,
 )
 from broker.client.message import BODY_SIZE_MAX, Bytes, Message, MessageQueue, SendResult
 from broker.client.producer.latency_faults import LatencyFaults
+from broker.client.producer.leader_calls import until_answered
 from broker.client.producer.pending_send import PendingSend
 from broker.client.producer.producer_heartbeat import ProducerHeartbeats
 from broker.client.producer.queue_selection import QueueSelector, queue_index
@@ -37,7 +38,7 @@ from broker.client.route.route_cache import Routes
 from broker.remoting.client import RemotingClient
 from broker.remoting.connection import Handler
 from broker.remoting.protocol.addresses import parse_name_servers
-from broker.remoting.protocol.codes import RequestCode
+from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.system.wall_clock import system_clock_ms
 from store.message.compressed_body import compress_body
 
@@ -123,12 +124,7 @@ class Producer:
         await self.start()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         await self.close()
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
@@ -175,6 +171,33 @@ class Producer:
         between them, or none. Raises as :meth:`send`.
         """
         return await self.send_batch_nowait(messages, queue)
+
+    async def recall(self, result: SendResult) -> None:
+        """Takes a message back that waits for its time. Once more does no harm.
+
+        Raises :class:`IllegalMessageError` if ``result`` has no recall handle,
+        :class:`RefusedError` if the message has been delivered, and another :class:`ClientError`
+        if it is not known whether it will be.
+        """
+        topic, handle = result.queue.topic, result.recall_handle
+        if not handle:
+            raise IllegalMessageError("a message without a recall handle cannot be taken back")
+        ext = {"producerGroup": self._config.group, "topic": topic, "recallHandle": handle}
+
+        async def ask(address: str) -> None:
+            answer = await self._remoting.invoke(
+                address, RequestCode.RECALL_MESSAGE, ext, timeout=self._config.request_seconds
+            )
+            if answer.code != ResponseCode.SUCCESS:
+                raise refusal(address, answer.code, answer.remark)
+
+        await until_answered(
+            self._routes,
+            result.queue,
+            ask,
+            seconds=self._config.deadline_seconds,
+            what=f"the recall of a message of {topic}",
+        )
 
     async def request(
         self, message: Message, timeout_seconds: float = 3.0, queue: MessageQueue | None = None

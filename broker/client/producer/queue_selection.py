@@ -13,7 +13,7 @@ from broker.client.producer.latency_faults import LatencyFaults
 from broker.client.producer.send_encoding import AUTO_CREATE_TOPIC
 from broker.client.route.route_cache import Routes
 from broker.client.route.topic_route import TopicRoute
-from store.message.java_hash import tags_code
+from store.message.tags_code import tags_code
 
 
 def queue_index(key: str, count: int) -> int:

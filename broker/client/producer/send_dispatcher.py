@@ -29,9 +29,10 @@ from broker.client.producer.send_outcome_query import (
 from broker.client.producer.silent_leaders import SilentLeaders
 from broker.client.route.route_cache import Routes
 from broker.remoting.client import RemotingClient
-from broker.remoting.pending_requests import Done, settle
+from broker.remoting.pending_requests import Done
 from broker.remoting.protocol.errors import CallError
 from broker.remoting.protocol.frame import Frame
+from dledger.settle import settle
 
 
 class SendDispatcher:

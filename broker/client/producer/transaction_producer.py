@@ -22,20 +22,19 @@ from broker.client.config import ProducerConfig
 from broker.client.errors import (
     AccessDeniedError,
     ClientError,
-    ClosedError,
-    DeadlineError,
     IllegalMessageError,
     RefusedError,
     TransactionEndedError,
     refusal,
 )
 from broker.client.message import Message, MessageQueue, SendResult
+from broker.client.producer.leader_calls import until_answered
 from broker.client.producer.producer import Producer
 from broker.client.producer.send_outcome_query import find_stored
 from broker.client.received_message import ReceivedMessage
 from broker.remoting.connection import Connection
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
-from broker.remoting.protocol.errors import CallError, ClientClosedError, RequestError
+from broker.remoting.protocol.errors import CallError, RequestError
 from broker.remoting.protocol.ext_fields import ext_str
 from broker.remoting.protocol.frame import Frame
 from broker.system.wall_clock import system_clock_ms
@@ -224,23 +223,13 @@ class TransactionProducer(Producer):
     async def _end(
         self, queue: MessageQueue, ext: dict[str, str], outcome: Outcome, key: str
     ) -> None:
-        seconds, last = self._config.deadline_seconds, None
-        try:
-            async with asyncio.timeout(seconds):
-                while True:
-                    try:
-                        await self._say(self._routes.leader(queue), queue.topic, ext, outcome, key)
-                        return
-                    except ClientClosedError:
-                        raise ClosedError("the producer was closed") from None
-                    except (CallError, ClientError) as error:
-                        if not error.retriable:
-                            raise
-                        last = error
-                    await self._routes.recover(queue.topic, queue.broker)
-        except TimeoutError:
-            what = f"the end of a transaction of {queue.topic}"
-            raise DeadlineError(what, seconds, last) from None
+        await until_answered(
+            self._routes,
+            queue,
+            lambda address: self._say(address, queue.topic, ext, outcome, key),
+            seconds=self._config.deadline_seconds,
+            what=f"the end of a transaction of {queue.topic}",
+        )
 
     async def _say(
         self, address: str, topic: str, ext: dict[str, str], outcome: Outcome, key: str

@@ -26,6 +26,7 @@ from broker.client.message import MessageQueue
 from broker.client.route.route_lookup import Answers, RouteLookup, RouteWaiters
 from broker.client.route.topic_route import TopicRoute
 from broker.remoting.client import RemotingClient
+from dledger.periodic import Periodic
 
 logger = logging.getLogger("dledger.client")
 
@@ -91,7 +92,7 @@ class Routes:
         """When no NameServer knew the topic; of those without a route."""
         self._outages: dict[str, _Outage] = {}
         self._listeners: list[ChangeListener] = []
-        self._poll_timer: asyncio.TimerHandle | None = None
+        self._polls = Periodic(loop, POLL_SECONDS, self._poll)
         self._closed = False
 
     @property
@@ -100,13 +101,12 @@ class Routes:
 
     def start(self) -> None:
         """Begins to look known topics up again every ``POLL_SECONDS``."""
-        self._poll_timer = self._loop.call_later(POLL_SECONDS, self._poll)
+        self._polls.start()
 
     def close(self) -> None:
         """Waiters for a route, or for the end of an outage, get :class:`ClosedError`."""
         self._closed = True
-        if self._poll_timer is not None:
-            self._poll_timer.cancel()
+        self._polls.stop()
         for look_up in self._lookups.values():
             look_up.give_up()
             look_up.waiting.end()
@@ -208,7 +208,6 @@ class Routes:
     def _poll(self) -> None:
         for topic in self._routes:
             self._begin_look_up(topic)
-        self._poll_timer = self._loop.call_later(POLL_SECONDS, self._poll)
 
     def _begin_look_up(self, topic: str) -> RouteLookup:
         look_up = self._lookups.get(topic)

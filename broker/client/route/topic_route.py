@@ -45,7 +45,7 @@ class TopicRoute(NamedTuple):
 def decode_route(topic: str, body: bytes) -> TopicRoute:
     """``TopicRouteData`` as a route; integer keys may be bare.
 
-    Raises ``ValueError``, ``KeyError``, ``TypeError`` or ``AttributeError`` where it is none.
+    Raises ``ValueError``, ``KeyError``, ``TypeError`` or ``AttributeError`` if it is none.
     """
     document = decode_json(body)
     brokers = {

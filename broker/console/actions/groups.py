@@ -194,7 +194,7 @@ class DeleteGroup(Action):
         known = await find_group(visit.admin, values["group"])
         note = "Its offsets and retries go with it. Its dead letters stay."
         if known.members:
-            note += f" {plural(len(known.members), 'member')} will make it anew when they report."
+            note += f" {plural(len(known.members), 'member')} will make it again when they report."
         return Preview(
             f"Delete the group {known.name}, with {plural(known.lag, 'message')} not yet consumed?",
             note=note,

@@ -9,7 +9,7 @@ from broker.limits import BODY_LIMITS
 from broker.remoting.protocol.errors import FieldError
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.java_json import decode_json
-from broker.remoting.protocol.json_marks import check_marks
+from broker.remoting.protocol.json_limit import check_marks
 from store.quoting import quoted
 
 

@@ -23,6 +23,7 @@ from broker.remoting.processors.pop_message import PopProcessor
 from broker.remoting.processors.pull_message import PullMessageProcessor
 from broker.remoting.processors.query_consume_queue import QueryConsumeQueueProcessor
 from broker.remoting.processors.query_message import QueryMessageProcessor
+from broker.remoting.processors.recall_message import RecallMessageProcessor
 from broker.remoting.processors.relay_to_consumer import RelayProcessor
 from broker.remoting.processors.reply_message import ReplyMessageProcessor
 from broker.remoting.processors.reset_offset import ResetProcessor
@@ -80,6 +81,7 @@ def broker_handlers(context: BrokerContext, retention: Retention) -> Mapping[int
         RequestCode.GET_PRODUCER_CONNECTION_LIST: clients.producer_connections,
         RequestCode.GET_ALL_PRODUCER_INFO: clients.all_producers,
         RequestCode.END_TRANSACTION: transactions.end,
+        RequestCode.RECALL_MESSAGE: RecallMessageProcessor(context).recall,
         RequestCode.LOCK_BATCH_MQ: locks.lock,
         RequestCode.QUERY_CONSUME_TIME_SPAN: linearizable(context, groups.time_spans),
         RequestCode.GET_BROKER_CONSUME_STATS: linearizable(context, groups.all_consume_stats),

@@ -122,6 +122,7 @@ BROKER_ACCESS: Mapping[int, Classifier] = {
     RequestCode.GET_PRODUCER_CONNECTION_LIST: _DESCRIBE,
     RequestCode.GET_ALL_PRODUCER_INFO: _DESCRIBE,
     RequestCode.END_TRANSACTION: _DESCRIBE,
+    RequestCode.RECALL_MESSAGE: _send,
     RequestCode.LOCK_BATCH_MQ: _locks,
     RequestCode.UNLOCK_BATCH_MQ: _locks,
     RequestCode.QUERY_CONSUME_TIME_SPAN: _DESCRIBE,

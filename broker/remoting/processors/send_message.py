@@ -30,6 +30,7 @@ from broker.remoting.protocol.ext_fields import ext_bool
 from broker.remoting.protocol.fixed_headers import SuccessAnswer
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.header_templates import TemplatedFrame
+from broker.scheduled.recall_handle import RecallHandle
 from dledger.errors import ProposeError
 
 STORED = SuccessAnswer(
@@ -39,6 +40,18 @@ STORED = SuccessAnswer(
         "queueOffset": "%d",
         "MSG_REGION": "DefaultRegion",
         "TRACE_ON": "true",
+    }
+)
+
+
+STORED_TIMED = SuccessAnswer(
+    {
+        "msgId": "%b",
+        "queueId": "%d",
+        "queueOffset": "%d",
+        "MSG_REGION": "DefaultRegion",
+        "TRACE_ON": "true",
+        "recallHandle": "%b",
     }
 )
 
@@ -106,7 +119,7 @@ class _Answer:
     :class:`~broker.ingest.send_request.Sender`).
     """
 
-    __slots__ = ("connection", "processor", "queue_id", "request")
+    __slots__ = ("connection", "processor", "queue_id", "recall_handle", "request")
 
     def __init__(
         self, processor: SendMessageProcessor, connection: Connection, request: Frame
@@ -115,6 +128,7 @@ class _Answer:
         self.connection = connection
         self.request = request
         self.queue_id = -1
+        self.recall_handle: RecallHandle | None = None
 
     def caller(self) -> Caller:
         return self.processor.callers.of(self.connection, self.request)
@@ -133,9 +147,13 @@ class _Answer:
             digits = pack(f">{len(positions)}q", *positions).hex(",", 8).upper().encode()
             message_ids = host + digits.replace(b",", b"," + host)
         request = self.request
-        self.connection.respond_encoded(
-            request, STORED.encode(request, message_ids, self.queue_id, first_offset)
-        )
+        values = message_ids, self.queue_id, first_offset
+        if self.recall_handle is None:
+            answer = STORED.encode(request, *values)
+        else:
+            handle = self.recall_handle.at(positions[0]).encode()
+            answer = STORED_TIMED.encode(request, *values, handle)
+        self.connection.respond_encoded(request, answer)
 
     def failed(self, error: ProposeError) -> None:
         respond_refusal(self.connection, self.request, error)

@@ -147,17 +147,6 @@ def frame_sizes(prefix: bytes | bytearray, start: int = 0) -> tuple[int, int, in
     raise FrameError(f"a header of {header_size} bytes exceeds the total of {total}", byte=5)
 
 
-def decode_frame(data: bytes) -> Frame:
-    """The frame that ``data`` holds exactly. Raises :class:`FrameError`."""
-    if len(data) < PREFIX.size:
-        raise FrameError(f"{len(data)} bytes are fewer than the {PREFIX.size} of the prefix")
-    serialization, header_size, body_size = frame_sizes(data)
-    body_start = PREFIX.size + header_size
-    if body_start + body_size != len(data):
-        raise FrameError(f"total says {body_start + body_size} bytes, there are {len(data)}")
-    return decode_header(serialization, data[PREFIX.size : body_start], data[body_start:])
-
-
 def decode_header(serialization: int, header: bytes, body: bytes) -> Frame:
     """The frame of a header and its body, already cut out. Raises :class:`FrameError`."""
     if serialization == 1:

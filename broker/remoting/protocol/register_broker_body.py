@@ -145,7 +145,7 @@ def decode_topic_table(body: bytes, *, compressed: bool) -> TopicTable:
 
 
 def decode_data_version(body: bytes) -> DataVersion:
-    """The body of request 322. Raises :class:`FieldError` where it is malformed."""
+    """The body of request 322. Raises :class:`FieldError` if it is malformed."""
     return data_version_of(_json_object(body, "the body")) if body else DataVersion()
 
 

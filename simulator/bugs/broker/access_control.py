@@ -22,48 +22,48 @@ from broker.security.authorize import DESCRIBE, Access, Action, Caller
 from broker.security.credentials import Credentials
 from broker.security.permissions import Permission
 from broker.security.signature import CALLER_FIELDS, SIGNATURE, is_signed_by
-from broker.state.broker_state import BrokerState
 from broker.state.commands import PutAccess
+from simulator.bugs.broker.lost_state import not_in_checkpoints
 from simulator.bugs.broker.state_divergence import obeys_otherwise
-from simulator.bugs.planted_bug import Bug, Patch
+from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.worlds.registry import ACCOUNTS
 
 
 def wrong_signature_taken(patch: Patch) -> None:
     """A signature must be there, and is not compared."""
 
+    @patch.instead(broker.security.access_control, "is_signed_by")
     def careless(_secret_key: bytes, ext: Mapping[str, object], _body: bytes) -> bool:
         return SIGNATURE in ext
-
-    patch.set(broker.security.access_control, "is_signed_by", careless)
 
 
 def body_not_signed(patch: Patch) -> None:
     """A signature that was right once is right with any body."""
     right: set[tuple[bytes, object]] = set()
 
+    @patch.instead(broker.security.access_control, "is_signed_by")
     def remembering(secret_key: bytes, ext: Mapping[str, object], body: bytes) -> bool:
         known = secret_key, ext.get(SIGNATURE)
         if is_signed_by(secret_key, ext, body):
             right.add(known)
         return known in right
 
-    patch.set(broker.security.access_control, "is_signed_by", remembering)
-
 
 def unsigned_request_taken(patch: Patch) -> None:
     """A request that is not signed is the one of the account that it names."""
-    signed = AccessControl.signed
 
+    @patch.around(AccessControl, "signed")
     def trusting(
-        control: AccessControl, ext: Mapping[str, object], body: bytes, host: str
+        signed: Original[Caller],
+        control: AccessControl,
+        ext: Mapping[str, object],
+        body: bytes,
+        host: str,
     ) -> Caller:
         if SIGNATURE not in ext and "AccessKey" in ext:
             found = control._find(str(ext["AccessKey"]), host)
             return found if isinstance(found, Caller) else Caller("unsigned", found[1])
         return signed(control, ext, body, host)
-
-    patch.set(AccessControl, "signed", trusting)
 
 
 def permission_not_checked_on_one_door(patch: Patch) -> None:
@@ -94,37 +94,35 @@ def group_not_checked(patch: Patch) -> None:
     """Who may consume a topic may do it as a member of any group."""
     authorize = broker.security.authorize.authorize
 
+    @patch.instead(broker.security.access_control, "authorize")
     def careless(caller: Caller, access: Access) -> str:
         return "" if access.group and caller.account else authorize(caller, access)
-
-    patch.set(broker.security.access_control, "authorize", careless)
 
 
 def any_permission_is_enough(patch: Patch) -> None:
     """Who may consume a topic may send to it."""
     authorize = broker.security.authorize.authorize
 
+    @patch.instead(broker.security.access_control, "authorize")
     def careless(caller: Caller, access: Access) -> str:
         why = authorize(caller, access)
         if why and access.action is Action.PUBLISH:
             return authorize(caller, access._replace(action=Action.CONSUME))
         return why
 
-    patch.set(broker.security.access_control, "authorize", careless)
-
 
 def default_before_the_named_permission(patch: Patch) -> None:
     """What an account may do with all topics, it may do with one that is denied by name."""
 
+    @patch.instead(Account, "topic_permission")
     def generous(account: Account, name: str) -> Permission:
         return account.topics.get(name, Permission.DENY) | account.default_topic
-
-    patch.set(Account, "topic_permission", generous)
 
 
 def forwarded_request_not_checked(patch: Patch) -> None:
     """A leader believes that the follower has checked what it forwards."""
 
+    @patch.instead(broker.server.broker, "guarded")
     def believing(
         dispatch: Handler,
         access: AccessControl,
@@ -140,58 +138,47 @@ def forwarded_request_not_checked(patch: Patch) -> None:
 
         return check
 
-    patch.set(broker.server.broker, "guarded", believing)
-
 
 def forwarded_request_loses_its_caller(patch: Patch) -> None:
     """A follower forwards a request without the fields that say who asks."""
     packed = pack_forwarded
 
+    @patch.instead(forwarder, "pack_forwarded")
     def anonymous(request: Frame, client: str) -> Mapping[str, str]:
         ext = {name: value for name, value in request.ext.items() if name not in CALLER_FIELDS}
         return packed(Frame(request.code, request.opaque, ext=ext, body=request.body), client)
 
-    patch.set(forwarder, "pack_forwarded", anonymous)
-
 
 def replaced_key_goes_on(patch: Patch) -> None:
     """A node goes on with the account as it knew it first."""
-    find = AccessControl._find
 
+    @patch.around(AccessControl, "_find")
     def forgetful(
-        control: AccessControl, access_key: str, host: str
+        find: Original[Caller | tuple[bytes, Account]],
+        control: AccessControl,
+        access_key: str,
+        host: str,
     ) -> Caller | tuple[bytes, Account]:
         known = control._known.get(access_key)
         if known is not None:
             return known.secret_key, known.account
         return find(control, access_key, host)
 
-    patch.set(AccessControl, "_find", forgetful)
-
 
 def change_told_before_it_is_committed(patch: Patch) -> None:
     """An admin is told that an account is changed when the change is proposed."""
-    propose = AccountChanges._propose
 
-    def hasty(changes: AccountChanges, make: Callable[[], PutAccess], done: Done) -> None:
+    @patch.around(AccountChanges, "_propose")
+    def hasty(
+        propose: Original[None], changes: AccountChanges, make: Callable[[], PutAccess], done: Done
+    ) -> None:
         propose(changes, make, lambda _error: None)
         done(None)
-
-    patch.set(AccountChanges, "_propose", hasty)
 
 
 def accounts_not_in_checkpoints(patch: Patch) -> None:
     """A restart begins without accounts."""
-    packed = BrokerState.to_bytes
-
-    def without(state: BrokerState) -> bytes:
-        access, state.access = state.access, {}
-        try:
-            return packed(state)
-        finally:
-            state.access = access
-
-    patch.set(BrokerState, "to_bytes", without)
+    not_in_checkpoints(patch, "access", dict)
 
 
 def everybody_registers(patch: Patch) -> None:
@@ -210,20 +197,17 @@ def one_replica_misses_changes(patch: Patch) -> None:
 def removed_admin_comes_back(patch: Patch) -> None:
     """An admin that was removed counts again by the file of the first admin."""
 
+    @patch.instead(AccessControl, "_local_admin")
     def named(control: AccessControl, access_key: str) -> Credentials | None:
         local = control._secrets.admin
         return local if local is not None and local.access_key == access_key else None
-
-    patch.set(AccessControl, "_local_admin", named)
 
 
 SERVED = "is served, though | is stored in | what no admin has asked for"
 REFUSED = "is refused, though"
 
 
-def _bug(id_: str, plant: Callable[[Patch], None], says: str, seeds: int, *kinds: str) -> Bug:
-    kinds = kinds or ("client pause", "stop")
-    return Bug(id_, plant, says, seeds, seconds=8.0, world=ACCOUNTS, kinds=kinds)
+_bug = BugsOf(ACCOUNTS, seconds=8.0, usual=("client pause", "stop"))
 
 
 BUGS = (
@@ -248,13 +232,5 @@ BUGS = (
         f"{REFUSED} | has another state in settings, and says so in time",
         10,
     ),
-    Bug(
-        "S17x",
-        removed_admin_comes_back,
-        SERVED,
-        60,
-        seconds=20.0,
-        world=ACCOUNTS,
-        kinds=("client pause",),
-    ),
+    _bug("S17x", removed_admin_comes_back, SERVED, 60, "client pause", seconds=20.0),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any
 
 import broker.delivery.message_reader
@@ -10,16 +10,17 @@ from broker.group_commit.batcher import Batcher
 from broker.group_commit.pending_batch import Completion, PendingBatch, QueueMessages
 from broker.ingest.deduplication import Deduplicator
 from broker.maintenance.topic_retention import TopicRetention
-from broker.state.broker_state import BrokerState
 from broker.state.commands import Command, EndTransaction
 from broker.transactions.coordinator import Ended, TransactionCoordinator
-from dledger.errors import NotLeaderError, ProposeError
+from dledger.errors import ProposeError
 from dledger.node.applier import Applier
 from dledger.node.linearizable_reads import LinearizableReads
 from dledger.node.proposals import Proposals
 from dledger.raft.quorum_tracker import QuorumTracker
 from dledger.raft.read_index import LeaderReads, ReadAsked
-from simulator.bugs.planted_bug import Bug, Patch
+from simulator.bugs.broker.entries_apart import in_two_entries
+from simulator.bugs.broker.lost_state import not_in_checkpoints
+from simulator.bugs.planted_bug import Bug, BugsOf, Original, Patch
 from simulator.bugs.raft.linearizable_reads import STALE
 from simulator.worlds.registry import BROKERS, FOLLOWERS, RETENTION, TRANSACTIONS
 from store.index.block_seals import Tail, extend, unsealed
@@ -36,9 +37,11 @@ def follower_reads_what_it_has(patch: Patch) -> None:
 
 def rows_written_after_a_checkpoint_kept(patch: Patch) -> None:
     """Rows of a queue behind the last checkpoint are kept at a start."""
-    restore = ConsumeQueue.restore
 
-    def trusting(queue: ConsumeQueue, first_offset: int, tail: Tail) -> None:
+    @patch.around(ConsumeQueue, "restore")
+    def trusting(
+        restore: Original[None], queue: ConsumeQueue, first_offset: int, tail: Tail
+    ) -> None:
         fs, end_offset = queue._files.fs, tail.end
         path = queue._path(max(end_offset - 1, 0))
         if fs.exists(path):
@@ -48,30 +51,26 @@ def rows_written_after_a_checkpoint_kept(patch: Patch) -> None:
         more = unsealed(end_offset, queue.rows_per_file)
         restore(queue, first_offset, more if end_offset > tail.end else tail)
 
-    patch.set(ConsumeQueue, "restore", trusting)
-
 
 def rows_not_flushed_for_a_checkpoint(patch: Patch) -> None:
     """A checkpoint is saved though the newest rows of the queues are in memory only."""
 
+    @patch.instead(QueueFlush, "run")
     def forgetful(flush: QueueFlush, *, sync: bool = True) -> None:
         """As if the rows were on the disk, synced or not."""
         del sync
         flush.tail, _ = extend(flush.tail, flush._rows, flush._queue.rows_per_file)
 
-    patch.set(QueueFlush, "run", forgetful)
-
 
 def rows_in_another_order_than_the_log(patch: Patch) -> None:
     """Messages of one entry get their offsets in the opposite order."""
-    append = ConsumeQueue.append
 
-    def turned(queue: ConsumeQueue, first_offset: int, rows: Bytes) -> None:
+    @patch.around(ConsumeQueue, "append")
+    def turned(append: Original[None], queue: ConsumeQueue, first_offset: int, rows: Bytes) -> None:
         size = QUEUE_ROW.size
         cut = [bytes(rows[at : at + size]) for at in range(0, len(rows), size)]
         append(queue, first_offset, b"".join(reversed(cut)))
 
-    patch.set(ConsumeQueue, "append", turned)
     patch.set(broker.delivery.message_reader, "_corrupt_row", lambda *_: None)
 
 
@@ -84,60 +83,63 @@ def one_message_too_many_given_up(patch: Patch) -> None:
 
 def young_message_given_up_by_its_topic(patch: Patch) -> None:
     """The retention of a topic gives up one message too many."""
-    first_from = TopicRetention._first_from
 
+    @patch.around(TopicRetention, "_first_from")
     async def beyond(
-        retention: TopicRetention, queue: ConsumeQueue, queue_id: int, time_ms: int
+        first_from: Original[Awaitable[int]],
+        retention: TopicRetention,
+        queue: ConsumeQueue,
+        queue_id: int,
+        time_ms: int,
     ) -> int:
         return await first_from(retention, queue, queue_id, time_ms) + 1
-
-    patch.set(TopicRetention, "_first_from", beyond)
 
 
 def rows_of_the_entry_index_kept_by_a_cut(patch: Patch) -> None:
     """The entry index keeps the rows of cut entries."""
 
+    @patch.instead(EntryIndex, "truncate")
     def forgetful(index: EntryIndex, first_index: int) -> None:
         with index._lock:
             index.end_index = first_index
-
-    patch.set(EntryIndex, "truncate", forgetful)
 
 
 def retries_taken_for_new_messages(patch: Patch) -> None:
     """Retries of producers are not recognised."""
 
+    @patch.instead(Deduplicator, "add")
     def forgetful(
         requests: Deduplicator, topic: str, queue_id: int, messages: Any, waiter: Any
     ) -> None:
         requests._batcher.add_messages(topic, queue_id, messages, waiter)
 
-    patch.set(Deduplicator, "add", forgetful)
-
 
 def answer_names_another_offset(patch: Patch) -> None:
     """A producer gets the offset that was free when its message came, not the stored one."""
     succeed = PendingBatch.succeed
-    proposed = Batcher._proposed
 
-    def shifted(batcher: Batcher, batch: PendingBatch, error: ProposeError | None) -> None:
+    @patch.around(Batcher, "_proposed")
+    def shifted(
+        proposed: Original[None], batcher: Batcher, batch: PendingBatch, error: ProposeError | None
+    ) -> None:
         ahead = len(batcher._open.queues) + len(batcher._closed)
         batch.runs = [run._replace(first_offset=run.first_offset + ahead) for run in batch.runs]
         proposed(batcher, batch, error)
 
     patch.set(PendingBatch, "succeed", succeed)
-    patch.set(Batcher, "_proposed", shifted)
 
 
 def command_acknowledged_before_it_is_committed(patch: Patch) -> None:
     """An offset commit or a new topic is acknowledged when it is proposed."""
     add_command, add_in_one_entry = Batcher.add_command, Batcher.add_in_one_entry
 
+    @patch.instead(Batcher, "add_command")
     def eager(batcher: Batcher, command: Command, completion: Completion | None = None) -> None:
         add_command(batcher, command)
         if completion is not None:
             completion(None)
 
+    @patch.instead(Batcher, "add_in_one_entry")
     def eager_in_one_entry(
         batcher: Batcher,
         messages: Sequence[QueueMessages],
@@ -149,13 +151,11 @@ def command_acknowledged_before_it_is_committed(patch: Patch) -> None:
         if acknowledged is not None:
             acknowledged(None)
 
-    patch.set(Batcher, "add_command", eager)
-    patch.set(Batcher, "add_in_one_entry", eager_in_one_entry)
-
 
 def entries_applied_before_they_are_committed(patch: Patch) -> None:
     """A node applies received entries before they are committed, and consumers read them."""
 
+    @patch.instead(Applier, "apply")
     def eager(applier: Applier) -> None:
         core = applier._core
         while applier.applied_index < core.entry_cache.last_index:
@@ -163,18 +163,16 @@ def entries_applied_before_they_are_committed(patch: Patch) -> None:
             if entry is None or not applier._apply_one(entry):
                 return
 
-    patch.set(Applier, "apply", eager)
-
 
 def reads_by_a_leader_that_nobody_confirmed(patch: Patch) -> None:
     """A leader answers reads at once, as if it had a lease, and goes on although nobody hears
     it."""
 
+    @patch.instead(LeaderReads, "ask")
     def at_once(reads: LeaderReads, asker: str, number: int, _now: float) -> None:
         index = max(reads._raft_log.commit_index, reads._first_index)
         reads._answer(ReadAsked(asker, number, index))
 
-    patch.set(LeaderReads, "ask", at_once)
     patch.set(QuorumTracker, "heard_since", lambda _quorum_tracker, _since: True)
 
 
@@ -185,22 +183,14 @@ def open_proposals_forgotten(patch: Patch) -> None:
 
 def offsets_not_in_the_checkpoint(patch: Patch) -> None:
     """Committed offsets are not in the state that a restart begins with."""
-    pack = BrokerState.to_bytes
-
-    def without(state: BrokerState) -> bytes:
-        offsets, state.offsets = state.offsets, {}
-        try:
-            return pack(state)
-        finally:
-            state.offsets = offsets
-
-    patch.set(BrokerState, "to_bytes", without)
+    not_in_checkpoints(patch, "offsets", dict)
 
 
 def late_end_ends_another_transaction(patch: Patch) -> None:
     """If a transaction has ended, another open one of its producers is ended instead."""
     end = TransactionCoordinator.end
 
+    @patch.instead(TransactionCoordinator, "end")
     def careless(
         service: TransactionCoordinator,
         offset: int,
@@ -218,41 +208,16 @@ def late_end_ends_another_transaction(patch: Patch) -> None:
                 offset, position, message_id = other, transaction.position, ""
         end(service, offset, position, group, message_id, commit=commit, ended=ended, **others)
 
-    patch.set(TransactionCoordinator, "end", careless)
-
 
 def outcome_and_publication_apart(patch: Patch) -> None:
     """A committed message and the end of its transaction are two entries."""
-    together = Batcher.add_in_one_entry
-
-    def apart(
-        batcher: Batcher,
-        messages: Sequence[QueueMessages],
-        commands: Sequence[Command],
-        completion: Completion | None = None,
-    ) -> None:
-        ends = [each for each in commands if isinstance(each, EndTransaction)]
-        if not messages or not ends:
-            together(batcher, messages, commands, completion)
-            return
-
-        def stored(error: ProposeError | None) -> None:
-            if error is None and batcher.serving:
-                together(batcher, (), commands, completion)
-            elif completion is not None:
-                completion(error or NotLeaderError(None))
-
-        together(batcher, messages, (), stored)
-
-    patch.set(Batcher, "add_in_one_entry", apart)
+    in_two_entries(patch, EndTransaction)
 
 
-def _in_transactions(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
-    return Bug(id_, plant, says, seeds, seconds=8.0, world=TRANSACTIONS, kinds=kinds)
+_in_transactions = BugsOf(TRANSACTIONS, seconds=8.0)
 
 
-def _in_brokers(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
-    return Bug(id_, plant, says, seeds, seconds=8.0, world=BROKERS, kinds=kinds)
+_in_brokers = BugsOf(BROKERS, seconds=8.0)
 
 
 GIVEN_UP = "has given up | was delivered to nobody"
@@ -262,14 +227,13 @@ BUGS = (
     _in_brokers("D1b", rows_not_flushed_for_a_checkpoint, "are missing", 20, "crash", "stop"),
     _in_brokers("D2", rows_in_another_order_than_the_log, "after offset", 10),
     _in_brokers("D3", one_message_too_many_given_up, GIVEN_UP, 20, "expiry"),
-    Bug(
+    _in_transactions(
         "D12x",
         young_message_given_up_by_its_topic,
         "is not old enough",
         20,
-        seconds=8.0,
+        "expiry",
         world=RETENTION,
-        kinds=("expiry",),
     ),
     Bug("D4", rows_of_the_entry_index_kept_by_a_cut, "stops by itself", 100),
     _in_brokers("D5", retries_taken_for_new_messages, "is stored twice", 40, "crash", "partition"),
@@ -288,23 +252,23 @@ BUGS = (
         "crash",
         "partition",
     ),
-    Bug(
+    # Only of its peers: clients must reach the leader that nobody hears any more.
+    _in_transactions(
         "A10",
         reads_by_a_leader_that_nobody_confirmed,
         STALE,
         20,
-        seconds=8.0,
-        # Only of its peers: clients must reach the leader that nobody hears any more.
-        kinds=("partial partition",),
+        "partial partition",
         world=FOLLOWERS,
     ),
-    Bug(
+    _in_transactions(
         "A10b",
         follower_reads_what_it_has,
         STALE,
         20,
-        seconds=8.0,
-        kinds=("crash", "partition", "pause"),
+        "crash",
+        "partition",
+        "pause",
         world=FOLLOWERS,
     ),
     Bug("D9", entries_applied_before_they_are_committed, "only the disks of", 20),

@@ -11,7 +11,7 @@ from broker.client.message import MessageQueue
 from broker.delivery.queue_locks import QueueLocks
 from broker.remoting.connected_clients import ClientConnection, ConnectedClients
 from broker.remoting.connection import Connection
-from simulator.bugs.planted_bug import Bug, Patch
+from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.worlds.registry import ASKING, BROKERS, PUSHING
 
 
@@ -23,10 +23,9 @@ def lock_never_given_up(patch: Patch) -> None:
 def closed_members_kept(patch: Patch) -> None:
     """A member stays in its group for two minutes after its connection has closed."""
 
+    @patch.instead(ConnectedClients, "_closed")
     def blind(_clients: ConnectedClients, _connection: Connection) -> None:
         """Nobody is forgotten."""
-
-    patch.set(ConnectedClients, "_closed", blind)
 
 
 def members_not_notified(patch: Patch) -> None:
@@ -36,13 +35,13 @@ def members_not_notified(patch: Patch) -> None:
 
 def reply_to_another_client(patch: Patch) -> None:
     """A reply goes to another client than the one in its properties."""
-    named = ConnectedClients.producer_named
 
-    def any_of(clients: ConnectedClients, client_id: str) -> ClientConnection | None:
+    @patch.around(ConnectedClients, "producer_named")
+    def any_of(
+        named: Original[ClientConnection | None], clients: ConnectedClients, client_id: str
+    ) -> ClientConnection | None:
         others = (way for name, (way, _) in clients._by_name.items() if name != client_id)
         return next(others, named(clients, client_id))
-
-    patch.set(ConnectedClients, "producer_named", any_of)
 
 
 # --- the client library
@@ -50,37 +49,33 @@ def reply_to_another_client(patch: Patch) -> None:
 
 def acknowledged_when_pulled(patch: Patch) -> None:
     """A pulled message counts as consumed before the program gets it."""
-    take = Fetcher._take
 
-    def eager(fetcher: Fetcher, answer: Any, address: str) -> None:
+    @patch.around(Fetcher, "_take")
+    def eager(take: Original[None], fetcher: Fetcher, answer: Any, address: str) -> None:
         take(fetcher, answer, address)
         fetcher._offsets.acknowledge(fetcher.queue, answer.next_offset)
-
-    patch.set(Fetcher, "_take", eager)
 
 
 def queue_given_up_without_a_commit(patch: Patch) -> None:
     """A queue goes to another member without a commit, and back to one that has forgotten."""
 
+    @patch.instead(Consumer, "_give_up")
     async def hasty(consumer: Consumer, queue: MessageQueue) -> None:
         await consumer._stop(consumer._fetchers.pop(queue))
 
     patch.set(OffsetStore, "acknowledged", lambda _offsets, _queue: None)
-    patch.set(Consumer, "_give_up", hasty)
 
 
 def batches_of_lost_queues_kept(patch: Patch) -> None:
     """A pulled message is handed out after its queue went to another member."""
 
+    @patch.instead(Consumer, "_stop")
     async def keep(consumer: Consumer, fetcher: Fetcher) -> None:
         del consumer
         await fetcher.stop()
 
-    patch.set(Consumer, "_stop", keep)
 
-
-def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str, world: str = PUSHING) -> Bug:
-    return Bug(id_, plant, says, seeds, seconds=8.0, world=world, kinds=kinds)
+_bug = BugsOf(PUSHING, seconds=8.0)
 
 
 CLIENTS = "client crash"

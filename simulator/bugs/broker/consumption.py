@@ -24,7 +24,7 @@ from broker.scheduled.republisher import republished
 from broker.state.broker_state import BrokerState
 from broker.state.commands import Command, CommitOffset
 from broker.topics_and_groups import GroupConfig
-from simulator.bugs.planted_bug import Bug, Patch
+from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.worlds.registry import BROKERS, PUSHING
 from store.index.consume_queue import ConsumeQueue
 from store.io.filesystem import Bytes
@@ -32,27 +32,28 @@ from store.io.filesystem import Bytes
 
 def highest_offset_kept(patch: Patch) -> None:
     """A committed offset counts only if it is beyond the one before."""
-    apply = BrokerState.apply
 
-    def rising(state: BrokerState, command: Command) -> None:
+    @patch.around(BrokerState, "apply")
+    def rising(apply: Original[None], state: BrokerState, command: Command) -> None:
         if isinstance(command, CommitOffset):
             before = state.offset(command.group, command.topic, command.queue_id)
             command = command._replace(offset=max(command.offset, before or 0))
         apply(state, command)
 
-    patch.set(BrokerState, "apply", rising)
-
 
 def pull_commits_where_it_pulls(patch: Patch) -> None:
     """A pull commits the offset from which it pulls, not the one that it names."""
-    pull = PullMessageProcessor.pull
 
-    def careless(processor: PullMessageProcessor, connection: Connection, request: Frame) -> None:
+    @patch.around(PullMessageProcessor, "pull")
+    def careless(
+        pull: Original[None],
+        processor: PullMessageProcessor,
+        connection: Connection,
+        request: Frame,
+    ) -> None:
         if request.ext is not None and "commitOffset" in request.ext:
             request.ext["commitOffset"] = request.ext["queueOffset"]
         pull(processor, connection, request)
-
-    patch.set(PullMessageProcessor, "pull", careless)
 
 
 def every_tag_passes(patch: Patch) -> None:
@@ -64,38 +65,36 @@ def first_tag_alone_passes(patch: Patch) -> None:
     """Only the first of several tags is selected."""
     codes = broker.filter.subscription.tag_codes
 
+    @patch.instead(broker.delivery.message_filter, "tag_codes")
     def first(expression: str) -> frozenset[int] | None:
         return codes(expression.partition("||")[0])
-
-    patch.set(broker.delivery.message_filter, "tag_codes", first)
 
 
 def attempts_not_counted(patch: Patch) -> None:
     """A message that is sent back comes again as if it had never failed."""
 
+    @patch.instead(broker.retry.send_back, "republished")
     def uncounted(*given: Any, reconsume_times: int = 0, **named: Any) -> QueueMessages:
         return republished(*given, reconsume_times=max(reconsume_times - 1, 0), **named)
-
-    patch.set(broker.retry.send_back, "republished", uncounted)
 
 
 def one_attempt_too_many(patch: Patch) -> None:
     """A message becomes a dead letter one attempt too late."""
 
+    @patch.instead(broker.retry.retry_and_dead_letter, "retries_exhausted")
     def later(
         group: GroupConfig, reconsume_times: int, times_max: int, delay_level: int = 0
     ) -> bool:
         times_max = group.retry_max_times if times_max < 0 else times_max
         return reconsume_times > times_max or delay_level < 0
 
-    patch.set(broker.retry.retry_and_dead_letter, "retries_exhausted", later)
-
 
 def dead_letters_dropped(patch: Patch) -> None:
     """A dead letter is thrown away, and the answer says that it is stored."""
-    together = Batcher.add_in_one_entry
 
+    @patch.around(Batcher, "add_in_one_entry")
     def careless(
+        together: Original[None],
         batcher: Batcher,
         messages: Any,
         commands: Any,
@@ -106,80 +105,75 @@ def dead_letters_dropped(patch: Patch) -> None:
         else:
             together(batcher, messages, commands, completion)
 
-    patch.set(Batcher, "add_in_one_entry", careless)
-
 
 def returned_message_acknowledged_at_once(patch: Patch) -> None:
     """A message that is sent back is acknowledged before its next attempt is stored."""
-    send_back = SendBackProcessor.send_back
 
-    def eager(processor: SendBackProcessor, connection: Connection, request: Frame) -> None:
+    @patch.around(SendBackProcessor, "send_back")
+    def eager(
+        send_back: Original[None],
+        processor: SendBackProcessor,
+        connection: Connection,
+        request: Frame,
+    ) -> None:
         send_back(processor, connection, request)
         connection.respond(request)
-
-    patch.set(SendBackProcessor, "send_back", eager)
 
 
 def first_message_over_the_bytes_passed_over(patch: Patch) -> None:
     """A pull that reaches its limit of bytes skips the message that does not fit."""
-    scan = MessageReader._scan
 
-    def hasty(reader: MessageReader, queue: ConsumeQueue, *given: Any) -> GetMessageResult:
+    @patch.around(MessageReader, "_scan")
+    def hasty(
+        scan: Original[GetMessageResult], reader: MessageReader, queue: ConsumeQueue, *given: Any
+    ) -> GetMessageResult:
         found, limits = scan(reader, queue, *given), given[2]
         full = found.messages < limits.messages and found.next_offset < queue.end_offset
         return found._replace(next_offset=found.next_offset + full)
-
-    patch.set(MessageReader, "_scan", hasty)
 
 
 def held_pulls_not_woken(patch: Patch) -> None:
     """A held pull is answered at its deadline only, even if a message arrives."""
 
+    @patch.instead(LongPolling, "arrived")
     def deaf(_holds: LongPolling, _topic: str, _queue_id: int, _new_rows: Bytes) -> None:
         """Nobody is woken."""
-
-    patch.set(LongPolling, "arrived", deaf)
 
 
 def lock_for_every_client(patch: Patch) -> None:
     """A locked queue is granted to the next client that asks."""
 
+    @patch.instead(QueueLocks, "lock")
     def generous(
         _locks: QueueLocks, _group: str, _client_id: str, queues: Iterable[LockedQueue]
     ) -> list[LockedQueue]:
         return list(queues)
 
-    patch.set(QueueLocks, "lock", generous)
-
 
 def group_moved_forward_unforced(patch: Patch) -> None:
     """A group is moved beyond its consumed messages without force."""
-    commit = OffsetReset._commit
 
-    def forced(reset: OffsetReset, *, force: bool) -> None:  # noqa: ARG001 - as what it replaces
+    @patch.around(OffsetReset, "_commit")
+    def forced(commit: Original[None], reset: OffsetReset, *, force: bool) -> None:  # noqa: ARG001 - as what it replaces
         commit(reset, force=True)
-
-    patch.set(OffsetReset, "_commit", forced)
 
 
 def moved_group_not_notified(patch: Patch) -> None:
     """A group is moved back, but its members are not notified, and the leader forgets it."""
 
+    @patch.instead(PendingResets, "add")
     def forgetful(
         resets: PendingResets, _group: str, _topic: str, _queue_id: int, _offset: int
     ) -> None:
         resets.clear()
 
-    patch.set(PendingResets, "add", forgetful)
     patch.set(ResetProcessor, "_tell_members", lambda *_: None)
 
 
-def _in_brokers(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
-    return Bug(id_, plant, says, seeds, seconds=8.0, world=BROKERS, kinds=kinds)
+_in_brokers = BugsOf(BROKERS, seconds=8.0)
 
 
-def _pushing(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
-    return Bug(id_, plant, says, seeds, seconds=8.0, world=PUSHING, kinds=kinds)
+_pushing = BugsOf(PUSHING, seconds=8.0)
 
 
 BUGS = (

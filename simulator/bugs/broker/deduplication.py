@@ -11,9 +11,9 @@ from broker.client.producer.send_dispatcher import SendDispatcher
 from broker.group_commit.batcher import Batcher
 from broker.group_commit.pending_batch import Completion, Waiter
 from broker.ingest.deduplication import Deduplicator, _SuspectedRetry
-from broker.state.broker_state import BrokerState
 from broker.state.deduplication_window import DeduplicationIndex, RecentRequests
-from simulator.bugs.planted_bug import Bug, Patch
+from simulator.bugs.broker.lost_state import not_in_checkpoints
+from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.worlds.registry import BROKERS, BURSTS
 from store.message.record import PendingMessage
 
@@ -27,12 +27,14 @@ def own_requests_unknown(patch: Patch) -> None:
     """A leader knows the requests of earlier leaders, but not its own."""
     one, several = Batcher.add_message, Batcher.add_messages
 
+    @patch.instead(Batcher, "add_message")
     def add_message(
         batcher: Batcher, topic: str, queue_id: int, message: PendingMessage, waiter: Waiter
     ) -> None:
         one(batcher, topic, queue_id, message, waiter)
         _forget(batcher, message)
 
+    @patch.instead(Batcher, "add_messages")
     def add_messages(
         batcher: Batcher,
         topic: str,
@@ -42,9 +44,6 @@ def own_requests_unknown(patch: Patch) -> None:
     ) -> None:
         several(batcher, topic, queue_id, messages, waiter)
         _forget(batcher, messages[0])
-
-    patch.set(Batcher, "add_message", add_message)
-    patch.set(Batcher, "add_messages", add_messages)
 
 
 def _forget(batcher: Batcher, message: PendingMessage) -> None:
@@ -56,6 +55,7 @@ def requests_of_batches_not_noted(patch: Patch) -> None:
     """The log lists single messages of an entry, but no batches."""
     several = Batcher.add_messages
 
+    @patch.instead(Batcher, "add_messages")
     def add_messages(
         batcher: Batcher,
         topic: str,
@@ -68,16 +68,13 @@ def requests_of_batches_not_noted(patch: Patch) -> None:
             del batcher._open.requests[-1]
             _forget(batcher, messages[0])
 
-    patch.set(Batcher, "add_messages", add_messages)
-
 
 def first_try_not_waited_for(patch: Patch) -> None:
     """A retry is looked up at once, though the first try is in progress."""
 
+    @patch.instead(Batcher, "add_barrier")
     def at_once(batcher: Batcher, completion: Completion) -> None:
         batcher._loop.call_soon(completion, None)
-
-    patch.set(Batcher, "add_barrier", at_once)
 
 
 def third_try_on_its_own(patch: Patch) -> None:
@@ -87,23 +84,20 @@ def third_try_on_its_own(patch: Patch) -> None:
 
 def requests_not_in_the_checkpoint(patch: Patch) -> None:
     """The deduplication window is not in the state that a restart begins with."""
-    pack = BrokerState.to_bytes
-
-    def without(state: BrokerState) -> bytes:
-        requests, state.requests = state.requests, RecentRequests()
-        try:
-            return pack(state)
-        finally:
-            state.requests = requests
-
-    patch.set(BrokerState, "to_bytes", without)
+    not_in_checkpoints(patch, "requests", RecentRequests)
 
 
 def another_key_for_each_try(patch: Patch) -> None:
     """A producer gives a repeated message another unique key."""
-    send = SendDispatcher._send
 
-    def renaming(deliverer: SendDispatcher, delivery: PendingSend, target: Any, done: Any) -> None:
+    @patch.around(SendDispatcher, "_send")
+    def renaming(
+        send: Original[None],
+        deliverer: SendDispatcher,
+        delivery: PendingSend,
+        target: Any,
+        done: Any,
+    ) -> None:
         if delivery.tries and not delivery.count:
             old = delivery.first_key.encode()
             new = b"%b%03X" % (old[:-3], (int(old[-3:], 16) + 2048) % 4096)
@@ -111,22 +105,23 @@ def another_key_for_each_try(patch: Patch) -> None:
             delivery.values, delivery.first_key = tuple(values), new.decode()
         send(deliverer, delivery, target, done)
 
-    patch.set(SendDispatcher, "_send", renaming)
-
 
 def answer_of_a_retry_names_the_next_offset(patch: Patch) -> None:
     """A retry gets the position of the next message as its answer."""
-    answer = Deduplicator._answer
 
-    def shifted(requests: Deduplicator, suspect: _SuspectedRetry, key: bytes, first: Any) -> None:
+    @patch.around(Deduplicator, "_answer")
+    def shifted(
+        answer: Original[None],
+        requests: Deduplicator,
+        suspect: _SuspectedRetry,
+        key: bytes,
+        first: Any,
+    ) -> None:
         end = requests._batcher.end_offset(first.topic, first.queue_id)
         answer(requests, suspect, key, replace(first, queue_offset=end))
 
-    patch.set(Deduplicator, "_answer", shifted)
 
-
-def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str, world: str = BROKERS) -> Bug:
-    return Bug(id_, plant, says, seeds, seconds=8.0, world=world, kinds=kinds)
+_bug = BugsOf(BROKERS, seconds=8.0)
 
 
 TWICE = "is stored twice"

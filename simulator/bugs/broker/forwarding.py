@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from broker.errors import Refusal
 from broker.remoting import forwarder
@@ -11,7 +11,7 @@ from broker.remoting.forwarded_frame import pack_forwarded
 from broker.remoting.forwarder import Forwarder
 from broker.remoting.protocol.errors import CallError
 from broker.remoting.protocol.frame import Frame
-from simulator.bugs.planted_bug import Bug, Patch
+from simulator.bugs.planted_bug import BugsOf, Patch
 from simulator.worlds.registry import STALE_ROUTES
 
 
@@ -24,10 +24,9 @@ def own_address_as_clients(patch: Patch) -> None:
     """A follower names itself as the client of a forwarded request."""
     packed = pack_forwarded
 
+    @patch.instead(forwarder, "pack_forwarded")
     def own(request: Frame, _client: str) -> Mapping[str, str]:
         return packed(request, "10.0.0.1:1")
-
-    patch.set(forwarder, "pack_forwarded", own)
 
 
 def answered_before_the_leader(patch: Patch) -> None:
@@ -35,6 +34,7 @@ def answered_before_the_leader(patch: Patch) -> None:
     answered = Forwarder._answered
     last: dict[Forwarder, Frame] = {}
 
+    @patch.instead(Forwarder, "_answered")
     def hopeful(  # noqa: PLR0917 - as the method
         own: Forwarder,
         address: str,
@@ -50,16 +50,12 @@ def answered_before_the_leader(patch: Patch) -> None:
             answer = last.get(own)
         answered(own, address, connection, request, error, answer, failure)
 
-    patch.set(Forwarder, "_answered", hopeful)
 
-
-def _forwarding(id_: str, plant: Callable[[Patch], None], says: str, seeds: int) -> Bug:
-    kinds = ("crash", "partition", "stop")
-    return Bug(id_, plant, says, seeds, seconds=8.0, world=STALE_ROUTES, kinds=kinds)
+_bug = BugsOf(STALE_ROUTES, seconds=8.0, usual=("crash", "partition", "stop"))
 
 
 BUGS = (
-    _forwarding("Q1x", nothing_forwarded, "what is sent to any broker is stored", 5),
-    _forwarding("Q2x", own_address_as_clients, "born host", 5),
-    _forwarding("Q3x", answered_before_the_leader, "is there", 40),
+    _bug("Q1x", nothing_forwarded, "what is sent to any broker is stored", 5),
+    _bug("Q2x", own_address_as_clients, "born host", 5),
+    _bug("Q3x", answered_before_the_leader, "is there", 40),
 )

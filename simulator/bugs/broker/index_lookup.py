@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from broker.delivery.message_lookup import MessageLookup
-from simulator.bugs.planted_bug import Bug, Patch
+from simulator.bugs.planted_bug import Bug, Original, Patch
 from simulator.worlds.registry import BROKERS, LOOKUPS
 from store.index.consume_queue import ConsumeQueue
 from store.index.key_file import KEY_ROW_SIZE, IndexFile
@@ -17,22 +17,18 @@ from store.io.filesystem import Bytes
 
 def key_lost_on_the_way_to_the_disk(patch: Patch) -> None:
     """A file of the key index lacks the last row that it should have."""
-    write = KeyIndex.write
 
-    def lossy(index: KeyIndex, rows: bytes) -> IndexFile:
+    @patch.around(KeyIndex, "write")
+    def lossy(write: Original[IndexFile], index: KeyIndex, rows: bytes) -> IndexFile:
         return write(index, rows[:-KEY_ROW_SIZE] or rows)
-
-    patch.set(KeyIndex, "write", lossy)
 
 
 def last_key_of_an_entry_not_indexed(patch: Patch) -> None:
     """The last key of an entry is not indexed."""
-    append = KeyIndex.append
 
-    def lossy(index: KeyIndex, key_rows: Bytes) -> None:
+    @patch.around(KeyIndex, "append")
+    def lossy(append: Original[None], index: KeyIndex, key_rows: Bytes) -> None:
         append(index, key_rows[:-KEY_ROW_SIZE])
-
-    patch.set(KeyIndex, "append", lossy)
 
 
 def keys_looked_up_in_memory_alone(patch: Patch) -> None:
@@ -42,23 +38,24 @@ def keys_looked_up_in_memory_alone(patch: Patch) -> None:
 
 def time_of_the_message_before(patch: Patch) -> None:
     """A search by time returns the message behind the right one."""
-    first_from = ConsumeQueue.first_from
 
-    def late(queue: ConsumeQueue, time_ms: int, store_time: Callable[[int, int], int]) -> int:
+    @patch.around(ConsumeQueue, "first_from")
+    def late(
+        first_from: Original[int],
+        queue: ConsumeQueue,
+        time_ms: int,
+        store_time: Callable[[int, int], int],
+    ) -> int:
         return min(first_from(queue, time_ms, store_time) + 1, queue.end_offset)
-
-    patch.set(ConsumeQueue, "first_from", late)
 
 
 def newest_message_not_found(patch: Patch) -> None:
     """Messages of the last applied entry cannot be looked up by their position."""
-    record = MessageLookup.record
 
-    def short(lookup: MessageLookup, position: int, done: Any) -> None:
+    @patch.around(MessageLookup, "record")
+    def short(record: Original[None], lookup: MessageLookup, position: int, done: Any) -> None:
         newest = position >= lookup._machine.applied_end - 400
         record(lookup, -1 if newest else position, done)
-
-    patch.set(MessageLookup, "record", short)
 
 
 def full_file_of_a_queue_begun_again(patch: Patch) -> None:

@@ -10,7 +10,7 @@ from broker.delivery.message_reader import GetMessageResult
 from broker.ingest.batch_body import decode_batch_body
 from broker.ingest.property_templates import MessageBuilder, Origin
 from broker.limits import PRODUCE
-from simulator.bugs.planted_bug import Bug, Patch
+from simulator.bugs.planted_bug import Bug, Original, Patch
 from simulator.worlds.registry import BROKERS
 from store.io.filesystem import Bytes
 from store.message.record import PendingMessage
@@ -21,6 +21,7 @@ FLAG_AT = slice(16, 20)
 def flag_of_the_first_of_a_batch(patch: Patch) -> None:
     """All messages of a batch are stored with the flag of its first."""
 
+    @patch.instead(broker.ingest.ingest, "decode_batch_body")
     def staged(
         message_builder: MessageBuilder,
         of: Origin,
@@ -32,18 +33,15 @@ def flag_of_the_first_of_a_batch(patch: Patch) -> None:
         messages = decode_batch_body(message_builder, of, data, of_all, messages_max=messages_max)
         return [message._replace(flag=messages[0].flag) for message in messages]
 
-    patch.set(broker.ingest.ingest, "decode_batch_body", staged)
-
 
 def _staged(patch: Patch, change: Callable[[PendingMessage], PendingMessage]) -> None:
     stage = MessageBuilder.build
 
+    @patch.instead(MessageBuilder, "build")
     def staged(
         message_builder: MessageBuilder, of: Origin, flag: int, body: Bytes, properties: bytes
     ) -> PendingMessage:
         return change(stage(message_builder, of, flag, body, properties))
-
-    patch.set(MessageBuilder, "build", staged)
 
 
 def tags_not_hashed(patch: Patch) -> None:
@@ -75,18 +73,20 @@ def property_values_end_at_a_separator(patch: Patch) -> None:
 
 def flag_lost_on_the_way_out(patch: Patch) -> None:
     """The first record of a pull is returned with the flag 0, which no CRC covers."""
-    answer = Delivery._answer
 
+    @patch.around(Delivery, "_answer")
     def cleared(
-        delivery: Delivery, fetch: Fetch, found: GetMessageResult, parts: Sequence[Bytes] = ()
+        answer: Original[None],
+        delivery: Delivery,
+        fetch: Fetch,
+        found: GetMessageResult,
+        parts: Sequence[Bytes] = (),
     ) -> None:
         if parts:
             first = bytearray(parts[0])
             first[FLAG_AT] = bytes(4)
             parts = [first, *parts[1:]]
         answer(delivery, fetch, found, parts)
-
-    patch.set(Delivery, "_answer", cleared)
 
 
 def _fields(id_: str, plant: Callable[[Patch], None], says: str) -> Bug:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from broker.server.announcements import Announcements
 from broker.server.name_server_registration import Announcement, Registrar
-from simulator.bugs.planted_bug import Bug, Patch
+from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.worlds.registry import BROKERS
 
 
@@ -23,16 +22,13 @@ def returned_nameserver_not_registered_at(patch: Patch) -> None:
 
 def every_member_leads(patch: Patch) -> None:
     """Each member registers as the leader."""
-    current = Announcements.current
 
-    def boasting(announcements: Announcements) -> Announcement:
+    @patch.around(Announcements, "current")
+    def boasting(current: Original[Announcement], announcements: Announcements) -> Announcement:
         return replace(current(announcements), broker_id=0)
 
-    patch.set(Announcements, "current", boasting)
 
-
-def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str, world: str = BROKERS) -> Bug:
-    return Bug(id_, plant, says, seeds, seconds=8.0, world=world, kinds=kinds)
+_bug = BugsOf(BROKERS, seconds=8.0)
 
 
 LEADERS = ("crash", "partition", "pause")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from broker.group_commit.batcher import Batcher
 from broker.group_commit.next_offsets import NextOffsets
 from broker.group_commit.pending_batch import PendingBatch
@@ -16,7 +14,7 @@ from broker.remoting.protocol.frame import Frame
 from broker.state.broker_state import BrokerState
 from broker.state.commands import Command, PutTopic
 from dledger.errors import ProposeError
-from simulator.bugs.planted_bug import Bug, Patch
+from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.worlds.registry import BROKERS, BURSTS, LOOKUPS
 
 
@@ -33,28 +31,25 @@ def offsets_of_refused_messages_kept(patch: Patch) -> None:
 def offsets_from_the_applied_state_alone(patch: Patch) -> None:
     """Offsets go on from the applied state, without messages in progress."""
 
+    @patch.instead(NextOffsets, "take")
     def take(offsets: NextOffsets, topic: str, queue_id: int, _count: int) -> int:
         return offsets._applied.end_offset(topic, queue_id)
-
-    patch.set(NextOffsets, "take", take)
 
 
 def pending_messages_survive_their_term(patch: Patch) -> None:
     """A message that is pending as another term begins is proposed in it, or never."""
-    refuse = Batcher._refuse_pending
 
-    def keep(batcher: Batcher, error: ProposeError) -> None:
+    @patch.around(Batcher, "_refuse_pending")
+    def keep(refuse: Original[None], batcher: Batcher, error: ProposeError) -> None:
         if batcher._serving:
             refuse(batcher, error)
-
-    patch.set(Batcher, "_refuse_pending", keep)
 
 
 def message_acknowledged_before_it_is_committed(patch: Patch) -> None:
     """A message is acknowledged when its entry is proposed."""
-    propose = Batcher._propose
 
-    def eager(batcher: Batcher, batch: PendingBatch) -> None:
+    @patch.around(Batcher, "_propose")
+    def eager(propose: Original[None], batcher: Batcher, batch: PendingBatch) -> None:
         propose(batcher, batch)
         if batch in batcher._in_flight:
             batch.succeed()
@@ -62,42 +57,37 @@ def message_acknowledged_before_it_is_committed(patch: Patch) -> None:
                 queue.waiters.clear()
             batch.completions.clear()
 
-    patch.set(Batcher, "_propose", eager)
-
 
 def refusal_answered_as_success(patch: Patch) -> None:
     """A refused message is acknowledged."""
 
+    @patch.instead(_Answer, "failed")
     def failed(answer: _Answer, _error: ProposeError) -> None:
         answer.stored(0, (0,))
-
-    patch.set(_Answer, "failed", failed)
 
 
 def unknown_offset_answered_as_none(patch: Patch) -> None:
     """A read of an offset that cannot be known now is answered with "none"."""
-    query = OffsetProcessor.query_consumer_offset
 
-    def hasty(processor: OffsetProcessor, connection: Connection, request: Frame) -> None:
+    @patch.around(OffsetProcessor, "query_consumer_offset")
+    def hasty(
+        query: Original[None], processor: OffsetProcessor, connection: Connection, request: Frame
+    ) -> None:
         if processor._context.batcher.serving:
             query(processor, connection, request)
         else:
             connection.respond(request, ResponseCode.QUERY_NOT_FOUND, "there is none")
 
-    patch.set(OffsetProcessor, "query_consumer_offset", hasty)
-
 
 def topic_forgotten_by_the_version(patch: Patch) -> None:
     """A new topic does not change the version of the topic table."""
-    apply = BrokerState.apply
 
-    def quiet(state: BrokerState, command: Command) -> None:
+    @patch.around(BrokerState, "apply")
+    def quiet(apply: Original[None], state: BrokerState, command: Command) -> None:
         version = state.topics_version
         apply(state, command)
         if isinstance(command, PutTopic) and version.counter:
             state.topics_version = version
-
-    patch.set(BrokerState, "apply", quiet)
 
 
 def time_of_records_goes_back(patch: Patch) -> None:
@@ -105,8 +95,7 @@ def time_of_records_goes_back(patch: Patch) -> None:
     patch.set(StoreClock, "now_ms", lambda clock: clock._wall_clock())
 
 
-def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str, world: str = BROKERS) -> Bug:
-    return Bug(id_, plant, says, seeds, seconds=8.0, world=world, kinds=kinds)
+_bug = BugsOf(BROKERS, seconds=8.0)
 
 
 TWICE = "is stored twice"

@@ -7,8 +7,7 @@ from typing import Any
 
 import broker.pop.receiver
 import broker.pop.reception
-from broker.group_commit.batcher import Batcher
-from broker.group_commit.pending_batch import Completion, QueueMessages
+from broker.group_commit.pending_batch import Completion
 from broker.group_commit.pending_pop import PendingPop, PendingPopQueue
 from broker.pop.dead_letters import DeadLetters, attempts_max
 from broker.pop.pop import Pop
@@ -19,8 +18,8 @@ from broker.pop.reception import Reception, Search
 from broker.state.commands import Command, PopAck
 from broker.state.pop_queues import PopDelivery, PopKey, PopQueue, PopQueues, pack_runs
 from broker.topics_and_groups import GroupConfig
-from dledger.errors import ProposeError
-from simulator.bugs.planted_bug import Bug, Patch
+from simulator.bugs.broker.entries_apart import in_two_entries
+from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.worlds.registry import POP
 
 
@@ -32,17 +31,17 @@ def acknowledgement_forgotten(patch: Patch) -> None:
 def acknowledged_before_it_is_committed(patch: Patch) -> None:
     """An acknowledgement is answered when its command is added, not when it is committed."""
 
+    @patch.instead(Pop, "_commit")
     async def hasty(pop: Pop, commands: Sequence[Command]) -> None:
         if commands:
             pop._batcher.add_in_one_entry((), commands)
-
-    patch.set(Pop, "_commit", hasty)
 
 
 def given_before_it_is_committed(patch: Patch) -> None:
     """Messages are given out when their command is added, not when it is committed."""
     give = Receiver._give
 
+    @patch.instead(Receiver, "_give")
     def hasty(
         receiver: Receiver,
         attempt: Any,
@@ -58,12 +57,11 @@ def given_before_it_is_committed(patch: Patch) -> None:
             received = received._replace(committed=committed)
         return received, again
 
-    patch.set(Receiver, "_give", hasty)
-
 
 def any_handle_counts(patch: Patch) -> None:
     """A receipt handle counts as long as its message is not acknowledged."""
 
+    @patch.instead(Pop, "_delivery")
     def trusting(
         pop: Pop, group: str, topic: str, text: str, now_ms: int
     ) -> tuple[ReceiptHandle | None, ReceiptResult]:
@@ -77,22 +75,21 @@ def any_handle_counts(patch: Patch) -> None:
             return None, expired
         return handle, expired
 
-    patch.set(Pop, "_delivery", trusting)
-
 
 def visible_too_early(patch: Patch) -> None:
     """A message is received again 200 ms before its invisible time is over."""
-    visible = PendingPopQueue.visible
 
-    def early(queue: PendingPopQueue, now_ms: int) -> Iterator[tuple[int, PopDelivery]]:
+    @patch.around(PendingPopQueue, "visible")
+    def early(
+        visible: Original[Iterator[tuple[int, PopDelivery]]], queue: PendingPopQueue, now_ms: int
+    ) -> Iterator[tuple[int, PopDelivery]]:
         return visible(queue, now_ms + 200)
-
-    patch.set(PendingPopQueue, "visible", early)
 
 
 def attempts_not_counted(patch: Patch) -> None:
     """Each reception is the first of its message."""
 
+    @patch.instead(PopQueue, "receive")
     def forgetful(
         queue: PopQueue, next_offset: int, offsets: Iterable[int], nonce: int, until_ms: int
     ) -> None:
@@ -102,59 +99,16 @@ def attempts_not_counted(patch: Patch) -> None:
             queue.deliveries[offset] = PopDelivery(until_ms, 1, nonce, group_hash)
         queue.next_offset = max(queue.next_offset, next_offset)
 
-    patch.set(PopQueue, "receive", forgetful)
-
 
 def dead_letter_and_end_apart(patch: Patch) -> None:
     """A dead letter is stored in one entry, and its delivery ends in the next."""
-    bury = DeadLetters.bury
-
-    def apart(  # noqa: PLR0917 - as what it replaces
-        letters: DeadLetters,
-        key: PopKey,
-        group: GroupConfig,
-        letter: Any,
-        attempts: int,
-        done: Completion | None = None,
-    ) -> None:
-        batcher = letters._batcher
-        letters._batcher = _Apart(batcher)  # type: ignore[assignment]  # it passes calls on
-        try:
-            bury(letters, key, group, letter, attempts, done)
-        finally:
-            letters._batcher = batcher
-
-    patch.set(DeadLetters, "bury", apart)
-
-
-class _Apart:
-    """A batcher that adds messages first, and acknowledgements once they are stored."""
-
-    def __init__(self, batcher: Batcher) -> None:
-        self._batcher = batcher
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._batcher, name)
-
-    def add_in_one_entry(
-        self,
-        messages: Sequence[QueueMessages],
-        commands: Sequence[Command],
-        completion: Completion | None = None,
-    ) -> None:
-        now = [each for each in commands if not isinstance(each, PopAck)]
-        later = [each for each in commands if isinstance(each, PopAck)]
-
-        def stored(error: ProposeError | None) -> None:
-            if error is None and self._batcher.serving:
-                self._batcher.add_in_one_entry((), later, completion)
-
-        self._batcher.add_in_one_entry(messages, now, stored)
+    in_two_entries(patch, PopAck)
 
 
 def exhausted_messages_dropped(patch: Patch) -> None:
     """A message that was received often enough is dropped, and is no dead letter."""
 
+    @patch.instead(DeadLetters, "bury")
     def drop(
         letters: DeadLetters,
         key: PopKey,
@@ -165,8 +119,6 @@ def exhausted_messages_dropped(patch: Patch) -> None:
     ) -> None:
         runs = pack_runs([letter.offset])
         letters._batcher.add_in_one_entry((), [PopAck(*key, runs)], done)
-
-    patch.set(DeadLetters, "bury", drop)
 
 
 def received_once_too_often(patch: Patch) -> None:
@@ -182,6 +134,7 @@ def given_up_one_attempt_early(patch: Patch) -> None:
 def message_groups_ignored(patch: Patch) -> None:
     """In FIFO order a message goes out while an earlier one of its message group is out."""
 
+    @patch.instead(broker.pop.reception, "_turns")
     def all_of_them(
         search: Search, pending: PendingPopQueue
     ) -> tuple[list[tuple[int, PopDelivery]], set[int], int]:
@@ -192,17 +145,14 @@ def message_groups_ignored(patch: Patch) -> None:
         ]
         return found[: search.messages], set(), 0
 
-    patch.set(broker.pop.reception, "_turns", all_of_them)
-
 
 def waiting_messages_forgotten(patch: Patch) -> None:
     """Messages that wait for their message group are passed over."""
 
+    @patch.instead(PopQueue, "wait")
     def careless(queue: PopQueue, next_offset: int, rows: Iterable[tuple[int, int]]) -> None:
         del rows
         queue.next_offset = max(queue.next_offset, next_offset)
-
-    patch.set(PopQueue, "wait", careless)
 
 
 def changed_time_forgotten(patch: Patch) -> None:
@@ -224,6 +174,7 @@ def one_message_passed_over(patch: Patch) -> None:
     """The cursor moves one message too far with each full reception."""
     give = Receiver._give
 
+    @patch.instead(Receiver, "_give")
     def far(
         receiver: Receiver,
         attempt: Any,
@@ -236,11 +187,8 @@ def one_message_passed_over(patch: Patch) -> None:
             reception.next_offset += 1
         return give(receiver, attempt, key, pending, reception)
 
-    patch.set(Receiver, "_give", far)
 
-
-def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
-    return Bug(id_, plant, says, seeds, seconds=8.0, world=POP, kinds=kinds)
+_bug = BugsOf(POP, seconds=8.0)
 
 
 LEADERS = ("crash", "partition", "pause")

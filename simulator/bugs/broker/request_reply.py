@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from weakref import WeakKeyDictionary
 
 from broker.client.producer.request_reply import PendingReplies, Reply
@@ -12,7 +12,7 @@ from broker.filter.sql92_parser import Selector
 from broker.remoting.connection import Connection
 from broker.remoting.protocol.frame import Frame
 from broker.state.state_machine import BrokerStateMachine
-from simulator.bugs.planted_bug import Bug, Patch
+from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.worlds.registry import ASKING
 from store.io.filesystem import Bytes
 
@@ -27,35 +27,36 @@ def everything_selected(patch: Patch) -> None:
 
 def bounds_not_selected(patch: Patch) -> None:
     """The upper bound of BETWEEN is not part of what it selects."""
-    matches = Selector.matches
 
-    def within(selector: Selector, properties: Mapping[str, str]) -> bool:
+    @patch.around(Selector, "matches")
+    def within(matches: Original[bool], selector: Selector, properties: Mapping[str, str]) -> bool:
         return properties.get("side") != "2" and matches(selector, properties)
-
-    patch.set(Selector, "matches", within)
 
 
 def reply_to_another_request(patch: Patch) -> None:
     """A client takes a reply for the answer to every open request."""
 
+    @patch.instead(PendingReplies, "replied")
     def replied(asker: PendingReplies, connection: Connection, request: Frame) -> None:
         for waiting in asker._waiting.values():
             if not waiting.done():
                 waiting.set_result(Reply(request.body, {}))
         connection.respond(request)
 
-    patch.set(PendingReplies, "replied", replied)
-
 
 def record_of_an_earlier_pull(patch: Patch) -> None:
     """A selected message is returned with the bytes of the one selected before in that queue."""
-    answer = Delivery._answer
     before: WeakKeyDictionary[BrokerStateMachine, dict[tuple[str, int], bytes]] = (
         WeakKeyDictionary()
     )
 
+    @patch.around(Delivery, "_answer")
     def stale(
-        delivery: Delivery, fetch: Fetch, found: GetMessageResult, parts: Sequence[Bytes] = ()
+        answer: Original[None],
+        delivery: Delivery,
+        fetch: Fetch,
+        found: GetMessageResult,
+        parts: Sequence[Bytes] = (),
     ) -> None:
         if fetch.wanted.selector is not None and parts:
             kept = before.setdefault(delivery._machine, {})
@@ -66,11 +67,8 @@ def record_of_an_earlier_pull(patch: Patch) -> None:
             parts = [given, *parts[1:]]
         answer(delivery, fetch, found, parts)
 
-    patch.set(Delivery, "_answer", stale)
 
-
-def _asking(id_: str, plant: Callable[[Patch], None], says: str, seeds: int, *kinds: str) -> Bug:
-    return Bug(id_, plant, says, seeds, seconds=8.0, world=ASKING, kinds=kinds)
+_asking = BugsOf(ASKING, seconds=8.0)
 
 
 BUGS = (

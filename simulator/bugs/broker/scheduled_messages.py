@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from broker.group_commit.batcher import Batcher
-from broker.group_commit.pending_batch import Completion, QueueMessages
 from broker.maintenance.retention import Retention
 from broker.scheduled.delay_level_dispatcher import DelayLevelDispatcher
 from broker.scheduled.in_flight_timers import InFlightTimers
@@ -14,26 +12,26 @@ from broker.scheduled.scheduled_message_service import ScheduledMessageService
 from broker.scheduled.timer_dispatcher import TimerDispatcher
 from broker.state.broker_state import BrokerState, TimerProgress
 from broker.state.commands import Command, Schedule, Timer
-from dledger.errors import NotLeaderError, ProposeError
+from broker.state.recalled_messages import RecalledMessages, TimedKey
 from dledger.node.state_machine import Leadership
-from simulator.bugs.planted_bug import Bug, Patch
+from simulator.bugs.broker.entries_apart import in_two_entries
+from simulator.bugs.broker.lost_state import not_in_checkpoints
+from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.worlds.registry import WAITING
 from store.log.retention_policy import SegmentStats
 
 
 def due_messages_early(patch: Patch) -> None:
     """Messages of a delay level are delivered half a second early."""
-    find = DelayLevelDispatcher._find
 
-    def early(level: DelayLevelDispatcher) -> None:
+    @patch.around(DelayLevelDispatcher, "_find")
+    def early(find: Original[None], level: DelayLevelDispatcher) -> None:
         batcher = level._batcher
         level._batcher = _Ahead(batcher)  # type: ignore[assignment]  # it passes calls on
         try:
             find(level)
         finally:
             level._batcher = batcher
-
-    patch.set(DelayLevelDispatcher, "_find", early)
 
 
 class _Ahead:
@@ -57,38 +55,16 @@ def timed_messages_early(patch: Patch) -> None:
 
 def copy_and_mark_apart(patch: Patch) -> None:
     """Due messages are stored in one entry, and the next entry says that they are delivered."""
-    together = Batcher.add_in_one_entry
-
-    def apart(
-        batcher: Batcher,
-        messages: Sequence[QueueMessages],
-        commands: Sequence[Command],
-        completion: Completion | None = None,
-    ) -> None:
-        if not messages or not any(isinstance(each, Schedule | Timer) for each in commands):
-            together(batcher, messages, commands, completion)
-            return
-
-        def stored(error: ProposeError | None) -> None:
-            if error is None and batcher.serving:
-                together(batcher, (), commands, completion)
-            elif completion is not None:
-                completion(error or NotLeaderError(None))
-
-        together(batcher, messages, (), stored)
-
-    patch.set(Batcher, "add_in_one_entry", apart)
+    in_two_entries(patch, (Schedule, Timer))
 
 
 def mark_not_moved(patch: Patch) -> None:
     """The progress of delay levels in the log is not kept."""
-    apply = BrokerState.apply
 
-    def forgetful(state: BrokerState, command: Command) -> None:
+    @patch.around(BrokerState, "apply")
+    def forgetful(apply: Original[None], state: BrokerState, command: Command) -> None:
         if not isinstance(command, Schedule):
             apply(state, command)
-
-    patch.set(BrokerState, "apply", forgetful)
 
 
 def level_begun_at_what_is_applied(patch: Patch) -> None:
@@ -117,16 +93,7 @@ def messages_in_flight_passed(patch: Patch) -> None:
 
 def mark_of_the_wheel_not_in_the_checkpoint(patch: Patch) -> None:
     """The progress of timed messages is not in the state that a restart begins with."""
-    pack = BrokerState.to_bytes
-
-    def without(state: BrokerState) -> bytes:
-        timer, state.timer = state.timer, TimerProgress()
-        try:
-            return pack(state)
-        finally:
-            state.timer = timer
-
-    patch.set(BrokerState, "to_bytes", without)
+    not_in_checkpoints(patch, "timer", TimerProgress)
 
 
 def message_for_a_time_that_is_past(patch: Patch) -> None:
@@ -138,40 +105,57 @@ def message_for_a_time_that_is_past(patch: Patch) -> None:
 
 def level_not_dispatched_by_a_new_leader(patch: Patch) -> None:
     """A new leader delivers new messages only, not those that waited before."""
-    changed = ScheduledMessageService.leadership_changed
 
-    def deaf(delivery: ScheduledMessageService, leadership: Leadership) -> None:
+    @patch.around(ScheduledMessageService, "leadership_changed")
+    def deaf(
+        changed: Original[None], delivery: ScheduledMessageService, leadership: Leadership
+    ) -> None:
         term = delivery._term
         changed(delivery, leadership)
         if delivery._timers is not None and delivery._term != term:
             for each in (*delivery._levels, delivery._timers):
                 each._cancel()
 
-    patch.set(ScheduledMessageService, "leadership_changed", deaf)
-
 
 def deposed_leader_delivers_on(patch: Patch) -> None:
     """A deposed leader goes on with its old schedule when it leads again."""
 
-    def careless(delivery: ScheduledMessageService, leadership: Leadership) -> None:
+    @patch.around(ScheduledMessageService, "leadership_changed")
+    def careless(
+        began: Original[None], delivery: ScheduledMessageService, leadership: Leadership
+    ) -> None:
         if leadership.serving and not delivery._levels:
             began(delivery, leadership)
-
-    began = ScheduledMessageService.leadership_changed
-    patch.set(ScheduledMessageService, "leadership_changed", careless)
 
 
 def waiting_messages_expire(patch: Patch) -> None:
     """Retention removes segments in which scheduled messages or open transactions wait."""
 
+    @patch.instead(Retention, "_waiting_position")
     def heartless(_retention: Retention, stats: list[SegmentStats]) -> int:
         return stats[-1].end if stats else 0
 
-    patch.set(Retention, "_waiting_position", heartless)
+
+def recalled_message_delivered(patch: Patch) -> None:
+    """A message that its producer has taken back is delivered when its time comes."""
+    patch.set(TimerDispatcher, "_is_recalled", lambda _timers, _key: False)
 
 
-def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
-    return Bug(id_, plant, says, seeds, seconds=8.0, world=WAITING, kinds=kinds)
+def message_on_its_way_recalled(patch: Patch) -> None:
+    """A message is taken back though its delivery is in progress."""
+
+    @patch.instead(ScheduledMessageService, "is_over")
+    def is_over(delivery: ScheduledMessageService, key: TimedKey) -> bool:
+        applied = delivery._within.machine.state.timer
+        return key <= (applied.deliver_ms, applied.offset)
+
+
+def recalls_not_in_the_checkpoint(patch: Patch) -> None:
+    """The recalled messages are not in the state that a restart begins with."""
+    not_in_checkpoints(patch, "recalled", RecalledMessages)
+
+
+_bug = BugsOf(WAITING, seconds=8.0)
 
 
 LEADERS = ("crash", "partition", "pause")
@@ -198,4 +182,14 @@ BUGS = (
     _bug("N30x", level_not_dispatched_by_a_new_leader, "not within", 10, *LEADERS),
     _bug("N31x", deposed_leader_delivers_on, AGAIN, 40, *LEADERS),
     _bug("N32x", waiting_messages_expire, "is removed up to", 5, "expiry"),
+    _bug("N56x", recalled_message_delivered, "of them recalled", 5),
+    _bug("N54x", message_on_its_way_recalled, "and not the log", 20),
+    _bug(
+        "N55x",
+        recalls_not_in_the_checkpoint,
+        f"of them recalled | {OTHER_STATE}",
+        10,
+        "stop",
+        "crash",
+    ),
 )

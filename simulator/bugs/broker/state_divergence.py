@@ -27,7 +27,7 @@ from broker.state.commands import (
 from broker.state.queue_expiry import QueueFirsts
 from broker.state.state_machine import BrokerStateMachine
 from dledger.node.member_features import MemberFeatures
-from simulator.bugs.planted_bug import Bug, Patch
+from simulator.bugs.planted_bug import Bug, Original, Patch
 from simulator.invariants.invariant import Invariant
 from simulator.invariants.raft.state_machine_safety import StateMachineSafety
 from simulator.worlds.registry import BROKERS, RETENTION, TRANSACTIONS, WAITING
@@ -57,9 +57,10 @@ def _is_the_one(machine: BrokerStateMachine) -> bool:
 def obeys_otherwise(patch: Patch, change: Change) -> None:
     """One replica obeys other commands than those in the log."""
     _blindfold(patch)
-    apply = BrokerStateMachine._apply_commands
 
+    @patch.around(BrokerStateMachine, "_apply_commands")
     def obey(
+        apply: Original[Proof | None],
         machine: BrokerStateMachine,
         commands: Sequence[Command],
         entry: Entry,
@@ -68,8 +69,6 @@ def obeys_otherwise(patch: Patch, change: Change) -> None:
         if _is_the_one(machine):
             commands = change(machine, commands)
         return apply(machine, commands, entry, expired)
-
-    patch.set(BrokerStateMachine, "_apply_commands", obey)
 
 
 def _without(*kinds: type[Command]) -> Change:
@@ -121,13 +120,17 @@ def one_replica_loses_what_was_delivered_late(patch: Patch) -> None:
 def one_replica_forgets_a_transaction(patch: Patch) -> None:
     """One replica opens no transaction for a half message."""
     _blindfold(patch)
-    opened = BrokerStateMachine._open_transactions
 
-    def deaf(machine: BrokerStateMachine, first_offset: int, rows: Bytes, batch: Batch) -> None:
+    @patch.around(BrokerStateMachine, "_open_transactions")
+    def deaf(
+        opened: Original[None],
+        machine: BrokerStateMachine,
+        first_offset: int,
+        rows: Bytes,
+        batch: Batch,
+    ) -> None:
         if not _is_the_one(machine):
             opened(machine, first_offset, rows, batch)
-
-    patch.set(BrokerStateMachine, "_open_transactions", deaf)
 
 
 def one_replica_forgets_by_itself(patch: Patch) -> None:
@@ -144,36 +147,34 @@ def one_replica_forgets_by_itself(patch: Patch) -> None:
 def one_replica_starts_without_an_offset(patch: Patch) -> None:
     """One replica forgets an offset of each group when it loads a checkpoint."""
     _blindfold(patch)
-    restore = BrokerStateMachine.restore
 
-    def forgetful(machine: BrokerStateMachine, state: bytes | None) -> None:
+    @patch.around(BrokerStateMachine, "restore")
+    def forgetful(
+        restore: Original[None], machine: BrokerStateMachine, state: bytes | None
+    ) -> None:
         restore(machine, state)
         if _is_the_one(machine):
             for queues in filter(None, machine.state.offsets.values()):
                 queues.popitem()
             machine.digests.begin()
 
-    patch.set(BrokerStateMachine, "restore", forgetful)
-
 
 def one_member_is_believed(patch: Patch) -> None:
     """A proof is judged by one member's digests and not by the majority's."""
     one_replica_loses_a_committed_offset(patch)
 
+    @patch.instead(broker.maintenance.state_proofs, "judge")
     def credulous(reports: Mapping[str, bytes]) -> StateVerdict:
         said = by_table(reports.get(ONE, b""))
         return judge(reports)._replace(right=said, wrong={}, contested=())
-
-    patch.set(broker.maintenance.state_proofs, "judge", credulous)
 
 
 def commands_written_before_all_know_them(patch: Patch) -> None:
     """A leader writes new commands before all members have announced them."""
 
+    @patch.instead(MemberFeatures, "known_by_all")
     def careless(_features: MemberFeatures, _feature: str) -> bool:
         return True
-
-    patch.set(MemberFeatures, "known_by_all", careless)
 
 
 def _in(world: str, id_: str, plant: Callable[[Patch], None], table: str, *kinds: str) -> Bug:

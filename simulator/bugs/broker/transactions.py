@@ -10,7 +10,8 @@ from broker.state.commands import CheckTransaction, Command, EndTransaction
 from broker.state.open_transactions import OpenTransaction
 from broker.transactions.coordinator import CheckPolicy, TransactionCoordinator
 from dledger.node.state_machine import Leadership
-from simulator.bugs.planted_bug import Bug, Patch
+from simulator.bugs.broker.lost_state import not_in_checkpoints
+from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.worlds.registry import TRANSACTIONS
 
 
@@ -21,81 +22,71 @@ def nobody_asked(patch: Patch) -> None:
 
 def new_leader_asks_nobody(patch: Patch) -> None:
     """A new leader asks about new transactions only, not about those that were open."""
-    changed = TransactionCoordinator.leadership_changed
 
-    def forgetful(service: TransactionCoordinator, leadership: Leadership) -> None:
+    @patch.around(TransactionCoordinator, "leadership_changed")
+    def forgetful(
+        changed: Original[None], service: TransactionCoordinator, leadership: Leadership
+    ) -> None:
         changed(service, leadership)
         service._due.clear()
-
-    patch.set(TransactionCoordinator, "leadership_changed", forgetful)
 
 
 def second_end_not_noticed(patch: Patch) -> None:
     """A second end of a transaction in progress publishes it again."""
-    end = TransactionCoordinator.end
 
-    def careless(service: TransactionCoordinator, offset: int, *given: Any, **named: Any) -> None:
+    @patch.around(TransactionCoordinator, "end")
+    def careless(
+        end: Original[None], service: TransactionCoordinator, offset: int, *given: Any, **named: Any
+    ) -> None:
         service._ending.pop(offset, None)
         end(service, offset, *given, **named)
-
-    patch.set(TransactionCoordinator, "end", careless)
 
 
 def transaction_given_up_at_once(patch: Patch) -> None:
     """A transaction is rolled back after the first check without an answer."""
 
+    @patch.instead(CheckPolicy, "is_given_up")
     def hasty(policy: CheckPolicy, transaction: OpenTransaction) -> bool:
         del policy
         return transaction.checks >= 1
 
-    patch.set(CheckPolicy, "is_given_up", hasty)
-
 
 def end_not_kept(patch: Patch) -> None:
     """The end of a transaction is not part of the state."""
-    apply = BrokerState.apply
 
-    def forgetful(state: BrokerState, command: Command) -> None:
+    @patch.around(BrokerState, "apply")
+    def forgetful(apply: Original[None], state: BrokerState, command: Command) -> None:
         if not isinstance(command, EndTransaction):
             apply(state, command)
-
-    patch.set(BrokerState, "apply", forgetful)
 
 
 def open_transactions_not_in_the_checkpoint(patch: Patch) -> None:
     """Open transactions are not in the state that a restart begins with."""
-    pack = BrokerState.to_bytes
-
-    def without(state: BrokerState) -> bytes:
-        opened, state.transactions = state.transactions, {}
-        try:
-            return pack(state)
-        finally:
-            state.transactions = opened
-
-    patch.set(BrokerState, "to_bytes", without)
+    not_in_checkpoints(patch, "transactions", dict)
 
 
 def checks_not_counted(patch: Patch) -> None:
     """The log does not count the checks of a transaction."""
-    apply = BrokerState.apply
 
-    def forgetful(state: BrokerState, command: Command) -> None:
+    @patch.around(BrokerState, "apply")
+    def forgetful(apply: Original[None], state: BrokerState, command: Command) -> None:
         if not isinstance(command, CheckTransaction):
             apply(state, command)
-
-    patch.set(BrokerState, "apply", forgetful)
 
 
 def rolled_back_message_published(patch: Patch) -> None:
     """A half message is published even if its producer rolls it back."""
-    end = TransactionCoordinator._end
 
-    def generous(service: TransactionCoordinator, offset: int, record: Any, ending: Any) -> None:
+    @patch.around(TransactionCoordinator, "_end")
+    def generous(
+        end: Original[None],
+        service: TransactionCoordinator,
+        offset: int,
+        record: Any,
+        ending: Any,
+    ) -> None:
         ending.commit = True
         end(service, offset, record, ending)
-
-    patch.set(TransactionCoordinator, "_end", generous)
 
 
 def half_message_delivered(patch: Patch) -> None:
@@ -103,8 +94,7 @@ def half_message_delivered(patch: Patch) -> None:
     patch.set(broker.ingest.ingest, "is_half_message", lambda _properties: False)
 
 
-def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
-    return Bug(id_, plant, says, seeds, seconds=8.0, world=TRANSACTIONS, kinds=kinds)
+_bug = BugsOf(TRANSACTIONS, seconds=8.0)
 
 
 LEADERS = ("crash", "partition", "pause")

@@ -14,7 +14,7 @@ from dledger.raft.raft_state import NOBODY, Role
 from dledger.raft.ready import ReadyBuilder
 from dledger.raft.replication import Replicator
 from dledger.raft.replication_evidence import MemberEvidence
-from simulator.bugs.planted_bug import Bug, Patch
+from simulator.bugs.planted_bug import Bug, BugsOf, Original, Patch
 from store.errors import DamagedError
 from store.io.filesystem import FileSystem
 from store.io.two_slot_file import SLOT_COUNT, SLOT_SIZE, TwoSlotFile, encode_slot
@@ -28,38 +28,34 @@ def vote_before_it_is_durable(patch: Patch) -> None:
 
 def vote_forgotten_at_restart(patch: Patch) -> None:
     """A restarted node is in its term again, but has forgotten its vote."""
-    begin = Raft.__init__
 
-    def forgetful(core: Raft, **arguments: Any) -> None:
+    @patch.around(Raft, "__init__")
+    def forgetful(begin: Original[None], core: Raft, **arguments: Any) -> None:
         begin(core, **{**arguments, "vote": NOBODY})
-
-    patch.set(Raft, "__init__", forgetful)
 
 
 def voting_twice_in_a_term(patch: Patch) -> None:
     """Every candidate gets the vote, though another has it."""
-    asked = Elections.vote_requested
 
-    def generous(elections: Elections, sender: str, request: VoteRequest, now: float) -> None:
+    @patch.around(Elections, "vote_requested")
+    def generous(
+        asked: Original[None], elections: Elections, sender: str, request: VoteRequest, now: float
+    ) -> None:
         raft_state = elections._raft_state
         if request.term == raft_state.term and raft_state.role is Role.FOLLOWER:
             raft_state.vote = NOBODY
         asked(elections, sender, request, now)
 
-    patch.set(Elections, "vote_requested", generous)
-
 
 def term_forgotten_at_restart(patch: Patch) -> None:
     """A restarted node is in the term of its last entry."""
-    begin = Raft.__init__
 
-    def forgetful(core: Raft, **arguments: Any) -> None:
+    @patch.around(Raft, "__init__")
+    def forgetful(begin: Original[None], core: Raft, **arguments: Any) -> None:
         last_term = arguments["log"].last_term
         if arguments.get("term", 0) > last_term:
             arguments = {**arguments, "term": last_term, "vote": NOBODY}
         begin(core, **arguments)
-
-    patch.set(Raft, "__init__", forgetful)
 
 
 def vote_not_saved(patch: Patch) -> None:
@@ -71,6 +67,7 @@ def vote_file_rewritten(patch: Patch) -> None:
     """The vote's file is emptied and written again, and an empty one counts as a new node's."""
     begin, replace_record = TwoSlotFile.open, TwoSlotFile.save
 
+    @patch.instead(TwoSlotFile, "save")
     def save(slots: TwoSlotFile, payload: bytes) -> None:
         if not slots.path.endswith(VOTE_NAME):
             replace_record(slots, payload)
@@ -90,13 +87,13 @@ def vote_file_rewritten(patch: Patch) -> None:
                 raise
             return TwoSlotFile(fs, fs.open(path), 0, HardState().pack())
 
-    patch.set(TwoSlotFile, "save", save)
     patch.set(TwoSlotFile, "open", staticmethod(trusting))
 
 
 def corrupt_slot_brings_the_old_vote_back(patch: Patch) -> None:
     """The two slots are written in turn, one with each save, and the second is never synced."""
 
+    @patch.instead(TwoSlotFile, "save")
     def save(slots: TwoSlotFile, payload: bytes) -> None:
         slots._sequence += 1
         slots.payload = payload
@@ -104,8 +101,6 @@ def corrupt_slot_brings_the_old_vote_back(patch: Patch) -> None:
         slots._file.pwrite(encode_slot(slots._sequence, payload), place * SLOT_SIZE)
         if place == 0:
             slots._file.datasync()
-
-    patch.set(TwoSlotFile, "save", save)
 
 
 def last_term_taken_from_the_current_term(patch: Patch) -> None:
@@ -115,12 +110,12 @@ def last_term_taken_from_the_current_term(patch: Patch) -> None:
 
 def votes_by_length_alone(patch: Patch) -> None:
     """A voter looks at the index of the last entry and not at its term."""
-    asked = Elections.vote_requested
 
-    def short_sighted(elections: Elections, sender: str, request: VoteRequest, now: float) -> None:
+    @patch.around(Elections, "vote_requested")
+    def short_sighted(
+        asked: Original[None], elections: Elections, sender: str, request: VoteRequest, now: float
+    ) -> None:
         asked(elections, sender, replace(request, last_term=elections._log.last_term), now)
-
-    patch.set(Elections, "vote_requested", short_sighted)
 
 
 def _boasting(patch: Patch, change: Callable[[VoteRequest], VoteRequest]) -> None:
@@ -137,45 +132,48 @@ def _boasting(patch: Patch, change: Callable[[VoteRequest], VoteRequest]) -> Non
 
 def no_pre_vote(patch: Patch) -> None:
     """A node that was cut off raises its term and so deposes a healthy leader when it returns."""
-    campaign = Elections.campaign
 
-    def at_once(elections: Elections, now: float, **_asked: bool) -> None:
+    @patch.around(Elections, "campaign")
+    def at_once(campaign: Original[None], elections: Elections, now: float, **_asked: bool) -> None:
         campaign(elections, now, pre_vote=False)
-
-    patch.set(Elections, "campaign", at_once)
 
 
 def votes_while_a_leader_is_heard(patch: Patch) -> None:
     """Without stickiness, a node that misses the leader deposes it with the votes of those that
     hear it."""
-    asked = Elections.vote_requested
 
-    def fickle(elections: Elections, sender: str, request: VoteRequest, now: float) -> None:
+    @patch.around(Elections, "vote_requested")
+    def fickle(
+        asked: Original[None], elections: Elections, sender: str, request: VoteRequest, now: float
+    ) -> None:
         raft_state = elections._raft_state
         heard, raft_state.leader_heard_at = raft_state.leader_heard_at, float("-inf")
         asked(elections, sender, request, now)
         if raft_state.leader is not None:
             raft_state.leader_heard_at = heard
 
-    patch.set(Elections, "vote_requested", fickle)
-
 
 def pre_votes_counted_as_votes(patch: Patch) -> None:
     """An answer to the pre-vote counts as a vote in the election."""
-    answered = Elections.vote_answered
 
-    def careless(elections: Elections, sender: str, answer: VoteResponse, now: float) -> None:
+    @patch.around(Elections, "vote_answered")
+    def careless(
+        answered: Original[None],
+        elections: Elections,
+        sender: str,
+        answer: VoteResponse,
+        now: float,
+    ) -> None:
         raft_state = elections._raft_state
         if answer.granted and answer.pre_vote and raft_state.role is Role.CANDIDATE:
             answer = replace(answer, term=raft_state.term, pre_vote=False)
         answered(elections, sender, answer, now)
 
-    patch.set(Elections, "vote_answered", careless)
-
 
 def heartbeats_behind_the_disk(patch: Patch) -> None:
     """Heartbeats wait for the disk, and a leader with a slow one does not hand over."""
 
+    @patch.instead(Replicator, "_heartbeat")
     def late(
         replicator: Replicator,
         peer: str,
@@ -189,9 +187,10 @@ def heartbeats_behind_the_disk(patch: Patch) -> None:
         beat = Heartbeat(replicator._term, commit, number, held)
         replicator._ready_builder.send_after_write(peer, beat)
 
-    patch.set(Replicator, "_heartbeat", late)
-    patch.set(HealthMonitor, "_tick", lambda _fitness: None)
+    patch.set(HealthMonitor, "_tick", lambda _monitor: None)
 
+
+_bug = BugsOf()
 
 BUGS = (
     Bug("A1", vote_before_it_is_durable, "its disk holds", 5),
@@ -199,31 +198,19 @@ BUGS = (
     Bug("A1c", voting_twice_in_a_term, "votes for", 40),
     Bug("A2", term_forgotten_at_restart, "has spoken in term", 80),
     Bug("A3", vote_not_saved, "its disk holds", 5),
-    Bug(
+    _bug(
         "A4",
         vote_file_rewritten,
         "has spoken in term | takes its vote for | is below the log's last",
         80,
-        kinds=("power loss within a call", "crash within a call"),
+        "power loss within a call",
+        "crash within a call",
     ),
     Bug("A4b", corrupt_slot_brings_the_old_vote_back, "its disk holds", 20),
     Bug("A5", last_term_taken_from_the_current_term, "lacks the committed entry", 100),
-    Bug(
-        "A5b",
-        votes_by_length_alone,
-        "lacks the committed entry",
-        150,
-        kinds=("partition", "crash"),
-    ),
+    _bug("A5b", votes_by_length_alone, "lacks the committed entry", 150, "partition", "crash"),
     Bug("A6", no_pre_vote, "without having been asked for", 5),
     Bug("A7", votes_while_a_leader_is_heard, "though it hears", 40),
     Bug("A7b", pre_votes_counted_as_votes, "both lead", 40),
-    Bug(
-        "A9",
-        heartbeats_behind_the_disk,
-        "though only disks",
-        40,
-        seconds=14.0,
-        kinds=("slow disk",),
-    ),
+    _bug("A9", heartbeats_behind_the_disk, "though only disks", 40, "slow disk", seconds=14.0),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dledger.wire.peer_identity import Admission
-from simulator.bugs.planted_bug import Bug, Patch
+from simulator.bugs.planted_bug import Bug, Original, Patch
 from simulator.faults.node_faults import ATTACKER
 
 
@@ -21,30 +21,27 @@ def answering_peer_not_checked(patch: Patch) -> None:
 
 def certificate_not_required(patch: Patch) -> None:
     """An enforcing node lets in who has no certificate, and believes what it says."""
-    connected = Admission.check_connected
 
-    def lenient(admission: Admission, certified: Any) -> None:
+    @patch.around(Admission, "check_connected")
+    def lenient(connected: Original[None], admission: Admission, certified: Any) -> None:
         if certified is not None:
             connected(admission, certified)
-
-    patch.set(Admission, "check_connected", lenient)
 
 
 def certificate_of_any_cluster_taken(patch: Patch) -> None:
     """Of a certificate the node's name counts alone, and not the cluster and the group."""
-    name_checked = Admission._check_name
 
-    def careless(admission: Admission, node: str, certified: Any) -> None:
+    @patch.around(Admission, "_check_name")
+    def careless(
+        name_checked: Original[None], admission: Admission, node: str, certified: Any
+    ) -> None:
         if certified is None or certified.node != node:
             name_checked(admission, node, certified)
 
-    def required(admission: Admission, certified: Any) -> None:
+    @patch.around(Admission, "check_connected")
+    def required(connected: Original[None], admission: Admission, certified: Any) -> None:
         if certified is None:
             connected(admission, certified)
-
-    connected = Admission.check_connected
-    patch.set(Admission, "_check_name", careless)
-    patch.set(Admission, "check_connected", required)
 
 
 SAYS = (

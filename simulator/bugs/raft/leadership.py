@@ -9,7 +9,7 @@ from dledger.node.proposals import Proposals
 from dledger.raft.leader import LeaderState
 from dledger.raft.quorum_tracker import QuorumTracker
 from dledger.raft.view import RaftView
-from simulator.bugs.planted_bug import Bug, Patch
+from simulator.bugs.planted_bug import Bug, BugsOf, Original, Patch
 from simulator.worlds.registry import BROKERS
 from store.log.entry import Entry, EntryKind
 
@@ -21,21 +21,19 @@ def leader_that_nobody_hears_goes_on(patch: Patch) -> None:
 
 def term_begun_without_an_entry(patch: Patch) -> None:
     """A leader begins its term without an entry of its own."""
-    add = LeaderState._add
 
-    def silent(leader_state: LeaderState, kind: EntryKind, body: bytes) -> int:
+    @patch.around(LeaderState, "_add")
+    def silent(add: Original[int], leader_state: LeaderState, kind: EntryKind, body: bytes) -> int:
         return (
             leader_state.first_index if kind is EntryKind.NO_OP else add(leader_state, kind, body)
         )
 
-    patch.set(LeaderState, "_add", silent)
-
 
 def writes_taken_before_the_first_entry_is_applied(patch: Patch) -> None:
     """A new leader takes proposals at once, before it has applied its log."""
-    announce = LeadershipAnnouncer.announce
 
-    def at_once(announcer: LeadershipAnnouncer) -> None:
+    @patch.around(LeadershipAnnouncer, "announce")
+    def at_once(announce: Original[None], announcer: LeadershipAnnouncer) -> None:
         meanwhile = Patch()
         meanwhile.set(RaftView, "term_first_index", property(lambda _core: -1))
         try:
@@ -43,40 +41,36 @@ def writes_taken_before_the_first_entry_is_applied(patch: Patch) -> None:
         finally:
             meanwhile.undo()
 
-    patch.set(LeadershipAnnouncer, "announce", at_once)
-
 
 def entry_of_another_leader_taken_for_the_own(patch: Patch) -> None:
     """Proposals outlive a leadership, and any entry at their index acknowledges them."""
 
+    @patch.instead(Proposals, "applied")
     def applied(proposals: Proposals, entry: Entry, _applied_at: float) -> None:
         waiting = proposals._waiting
         while waiting and waiting[0].index <= entry.index:
             done: Callable[[None], None] = waiting.popleft().done
             done(None)
 
-    patch.set(Proposals, "applied", applied)
     patch.set(Proposals, "drop", lambda _proposals: None)
 
 
+_bug = BugsOf(seconds=10.0)
+
 BUGS = (
-    Bug(
-        "L1x",
-        leader_that_nobody_hears_goes_on,
-        "no majority has answered",
-        40,
-        seconds=10.0,
-        kinds=("partial partition",),
+    _bug(
+        "L1x", leader_that_nobody_hears_goes_on, "no majority has answered", 40, "partial partition"
     ),
     Bug("L2x", term_begun_without_an_entry, "not within", 5),
-    Bug(
+    _bug(
         "L3x",
         writes_taken_before_the_first_entry_is_applied,
         "cannot be applied",
         40,
-        seconds=8.0,
+        "crash",
+        "slow disk",
         world=BROKERS,
-        kinds=("crash", "slow disk"),
+        seconds=8.0,
     ),
     Bug("L4x", entry_of_another_leader_taken_for_the_own, "which nobody applied", 40),
 )

@@ -10,68 +10,61 @@ from dledger.node.linearizable_reads import LinearizableReads
 from dledger.raft.raft_state import RaftState, Role
 from dledger.raft.read_index import LeaderReads, ReadAsked
 from dledger.raft.ready import ReadIndex
-from simulator.bugs.planted_bug import Bug, Patch
+from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.worlds.registry import FOLLOWERS
 
 
 def read_from_before_the_term(patch: Patch) -> None:
     """A leader answers reads from its commit index before an entry of its own is committed."""
-    begin = LeaderReads.__init__
 
-    def at_once(reads: LeaderReads, **parts: Any) -> None:
+    @patch.around(LeaderReads, "__init__")
+    def at_once(begin: Original[None], reads: LeaderReads, **parts: Any) -> None:
         begin(reads, **{**parts, "first_index": -1})
-
-    patch.set(LeaderReads, "__init__", at_once)
 
 
 def read_before_it_is_applied(patch: Patch) -> None:
     """A read is answered from the applied state before its index is applied."""
 
-    def answered(reads: LinearizableReads, answer: ReadIndex) -> None:
+    @patch.around(LinearizableReads, "answered")
+    def answered(told: Original[None], reads: LinearizableReads, answer: ReadIndex) -> None:
         known = None if answer.index is None else -1
         told(reads, ReadIndex(answer.id, known))
-
-    told = LinearizableReads.answered
-    patch.set(LinearizableReads, "answered", answered)
 
 
 def read_confirmed_by_nobody(patch: Patch) -> None:
     """A leader answers reads at once, without asking a majority."""
 
+    @patch.instead(LeaderReads, "ask")
     def at_once(reads: LeaderReads, asker: str, number: int, _now: float) -> None:
         index = max(reads._raft_log.commit_index, reads._first_index)
         reads._answer(ReadAsked(asker, number, index))
-
-    patch.set(LeaderReads, "ask", at_once)
 
 
 def lease_not_heeded_by_voters(patch: Patch) -> None:
     """A voter gives up the lease at once after a broken link or a restart."""
     _in_all_groups(patch)
 
+    @patch.instead(RaftState, "is_led")
     def is_led(raft_state: RaftState, now: float) -> bool:
         if raft_state.role is Role.LEADER:
             return True
         known = raft_state.leader is not None and not raft_state._set_by_stranger
         return known and now - raft_state.leader_heard_at < raft_state._config.election_seconds
 
+    @patch.instead(RaftState, "hasten_election")
     def hurry(raft_state: RaftState, now: float) -> None:
         soon = now + raft_state._draw(raft_state._config.lost_leader_seconds)
         raft_state.election_at = min(raft_state.election_at, soon)
-
-    patch.set(RaftState, "is_led", is_led)
-    patch.set(RaftState, "hasten_election", hurry)
 
 
 def lease_without_an_end(patch: Patch) -> None:
     """A lease never expires."""
     _in_all_groups(patch)
 
+    @patch.instead(LeaderReads, "_extend_lease")
     def extend(reads: LeaderReads, confirmed: int) -> None:
         if any(number <= confirmed for number in reads._round_sent_at):
             reads._lease_until = float("inf")
-
-    patch.set(LeaderReads, "_extend_lease", extend)
 
 
 def _in_all_groups(patch: Patch) -> None:
@@ -87,8 +80,7 @@ STALE = "was committed when it was asked | is not linearizable"
 """A broker that answers a read from an old state is seen first; then the answers of clients."""
 
 
-def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
-    return Bug(id_, plant, says, seeds, seconds=8.0, kinds=kinds, world=FOLLOWERS)
+_bug = BugsOf(FOLLOWERS, seconds=8.0)
 
 
 BUGS = (

@@ -8,15 +8,17 @@ from dledger.raft.bootstrap import Bootstrap
 from dledger.raft.configuration import NO_INCARNATION, Configuration
 from dledger.raft.election import Elections
 from dledger.raft.replication_evidence import ReplicationEvidence
-from simulator.bugs.planted_bug import Bug, Patch
+from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from simulator.faults.wiped_voter import WIPED_BESIDE_AN_EMPTY_ONE
 
 
 def every_vote_counted(patch: Patch) -> None:
     """A candidate counts votes of disks that the log does not name, or that lost something."""
-    answered = Elections.vote_answered
 
-    def credulous(elections: Elections, sender: str, answer: Any, now: float) -> None:
+    @patch.around(Elections, "vote_answered")
+    def credulous(
+        answered: Original[None], elections: Elections, sender: str, answer: Any, now: float
+    ) -> None:
         meanwhile = Patch()
         meanwhile.set(ReplicationEvidence, "counts", lambda *_who: True)
         meanwhile.set(ReplicationEvidence, "lacks", lambda _held, _node, _incarnation, _last: False)
@@ -24,8 +26,6 @@ def every_vote_counted(patch: Patch) -> None:
             answered(elections, sender, answer, now)
         finally:
             meanwhile.undo()
-
-    patch.set(Elections, "vote_answered", credulous)
 
 
 def log_begun_with_a_wiped_voter(patch: Patch) -> None:
@@ -37,17 +37,15 @@ def log_begun_with_a_wiped_voter(patch: Patch) -> None:
 def wiped_voter_counted_until_the_log_names_disks(patch: Patch) -> None:
     """Which disks members were met on is forgotten where the log names none."""
 
+    @patch.instead(ReplicationEvidence, "counts")
     def by_the_log(_known: Any, found: Configuration, node: str, incarnation: int) -> bool:
         return found.incarnations.get(node, NO_INCARNATION) in (NO_INCARNATION, incarnation)
-
-    patch.set(ReplicationEvidence, "counts", by_the_log)
 
 
 LOST = "lacks the committed entry | whose disk lacks what it held | both lead"
 
 
-def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
-    return Bug(id_, plant, says, seeds, seconds=12.0, kinds=kinds)
+_bug = BugsOf(seconds=12.0)
 
 
 BUGS = (

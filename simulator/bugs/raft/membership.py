@@ -12,7 +12,7 @@ from dledger.raft.configuration_change import ConfigurationChanger
 from dledger.raft.election import Elections
 from dledger.raft.leadership_transfer import LeadershipTransfer
 from dledger.raft.replication_evidence import ReplicationEvidence
-from simulator.bugs.planted_bug import Bug, Patch
+from simulator.bugs.planted_bug import Bug, Original, Patch
 from simulator.faults.membership import MEMBER_KINDS
 from store.io.filesystem import FileSystem
 from store.state.replication_evidence_file import ReplicationEvidenceFile
@@ -20,24 +20,22 @@ from store.state.replication_evidence_file import ReplicationEvidenceFile
 
 def removed_leader_goes_on(patch: Patch) -> None:
     """A leader does not check whether it is still a member."""
-    advance_change = ConfigurationChanger.advance_change
 
-    def staying(changes: ConfigurationChanger, now: float) -> bool:
+    @patch.around(ConfigurationChanger, "advance_change")
+    def staying(advance_change: Original[bool], changes: ConfigurationChanger, now: float) -> bool:
         advance_change(changes, now)
         return True
-
-    patch.set(ConfigurationChanger, "advance_change", staying)
 
 
 def transfer_without_an_end(patch: Patch) -> None:
     """A leader whose transfer fails refuses proposals for ever."""
-    begin = LeadershipTransfer.begin
 
-    def for_ever(leadership_transfer: LeadershipTransfer, target: str, now: float) -> None:
+    @patch.around(LeadershipTransfer, "begin")
+    def for_ever(
+        begin: Original[None], leadership_transfer: LeadershipTransfer, target: str, now: float
+    ) -> None:
         begin(leadership_transfer, target, now)
         leadership_transfer.ends_at = inf
-
-    patch.set(LeadershipTransfer, "begin", for_ever)
 
 
 def configuration_forgotten_at_a_restart(patch: Patch) -> None:
@@ -60,18 +58,17 @@ def one_server_at_a_time_at_once(patch: Patch) -> None:
     """Voters change in one step, before an entry of the leader's own term, and without any
     check."""
 
+    @patch.instead(ConfigurationChanger, "changeable")
     def at_once(changes: ConfigurationChanger) -> Configuration:
         configurations = changes._raft_log.configurations
         if configurations.index > changes._raft_log.commit_index:
             raise ChangeRefusedError("another change of the members is under way")
         return configurations.current
 
+    @patch.instead(ConfigurationChanger, "_change_voters")
     def in_one_step(changes: ConfigurationChanger, voters: Sequence[str], now: float) -> int:
         found = changes._raft_log.configurations.current.with_voters(voters)
         return changes._change(found.completed(), now)
-
-    patch.set(ConfigurationChanger, "changeable", at_once)
-    patch.set(ConfigurationChanger, "_change_voters", in_one_step)
 
 
 def every_disk_counts(patch: Patch) -> None:
@@ -89,15 +86,17 @@ def old_copy_not_recognised(patch: Patch) -> None:
 
 def what_disks_held_is_forgotten_at_a_restart(patch: Patch) -> None:
     """What was saved of the members' disks is not read at a start."""
-    begin = ReplicationEvidenceFile.__init__
 
+    @patch.around(ReplicationEvidenceFile, "__init__")
     def forgetful(
-        file: ReplicationEvidenceFile, fs: FileSystem, state: str, owner: str = ""
+        begin: Original[None],
+        file: ReplicationEvidenceFile,
+        fs: FileSystem,
+        state: str,
+        owner: str = "",
     ) -> None:
         begin(file, fs, state, owner)
         file.held = ()
-
-    patch.set(ReplicationEvidenceFile, "__init__", forgetful)
 
 
 def _of_members(id_: str, plant: Any, says: str, seeds: int, *kinds: str) -> Bug:
@@ -148,7 +147,7 @@ BUGS = (
         "C11c",
         what_disks_held_is_forgotten_at_a_restart,
         "lacks what it held | lacks the committed entry",
-        40,
+        80,
         seconds=12.0,
         kinds=("old copy put back", "power loss of all", "partial partition"),
     ),

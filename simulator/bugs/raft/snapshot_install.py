@@ -9,7 +9,7 @@ from dledger.node.snapshot_receiver import SnapshotReceiver
 from dledger.raft.messages import AppendAccepted, AppendRejected, AppendRequest
 from dledger.raft.raft_log import RaftLog
 from dledger.wire.service_messages import SnapshotNeededNotice
-from simulator.bugs.planted_bug import Bug, Patch
+from simulator.bugs.planted_bug import Bug, BugsOf, Original, Patch
 from store.io.atomic_file import replace_file
 from store.io.filesystem import Bytes, FileSystem
 from store.log.entry import Entry
@@ -22,33 +22,29 @@ KINDS = ("expiry", "partition", "crash")
 def follower_behind_the_log_is_ignored(patch: Patch) -> None:
     """A leader does nothing for a follower that needs expired entries."""
 
+    @patch.instead(SnapshotReceiver, "noticed")
     def silent(_catch_up: SnapshotReceiver, _leader: str, _notice: SnapshotNeededNotice) -> None:
         """As if no notice had come."""
-
-    patch.set(SnapshotReceiver, "noticed", silent)
 
 
 def refill_skips_an_entry(patch: Patch) -> None:
     """The first piece of a refill lacks its first entry, and all others move down by one."""
-    append = SnapshotInstall.append
 
-    def skipping(refill: SnapshotInstall, entries: Sequence[Entry]) -> None:
+    @patch.around(SnapshotInstall, "append")
+    def skipping(append: Original[None], refill: SnapshotInstall, entries: Sequence[Entry]) -> None:
         if refill.next_index == refill.plan.first_index and len(entries) > 1:
             refill.next_index += 1
             entries = entries[1:]
         append(refill, entries)
 
-    patch.set(SnapshotInstall, "append", skipping)
-
 
 def refill_installed_without_its_mark(patch: Patch) -> None:
     """A refill replaces the log, but not the durable mark."""
 
+    @patch.instead(store.recovery.snapshot_install, "replace_file")
     def forgetful(fs: FileSystem, directory: str, name: str, data: Bytes) -> None:
         if name != MARK_NAME:
             replace_file(fs, directory, name, data)
-
-    patch.set(store.recovery.snapshot_install, "replace_file", forgetful)
 
 
 def refill_taken_for_complete_too_early(patch: Patch) -> None:
@@ -58,27 +54,23 @@ def refill_taken_for_complete_too_early(patch: Patch) -> None:
 
 def given_up_entries_are_a_conflict(patch: Patch) -> None:
     """An append that follows an expired entry is taken for a conflict, and cuts."""
-    accept = RaftLog.accept
 
+    @patch.around(RaftLog, "accept")
     def cutting(
-        raft_log: RaftLog, sender: str, request: AppendRequest
+        accept: Original[AppendAccepted | AppendRejected | None],
+        raft_log: RaftLog,
+        sender: str,
+        request: AppendRequest,
     ) -> AppendAccepted | AppendRejected | None:
         if request.prev_index < raft_log.entry_cache.first_index - 1:
             raft_log._truncate(request.prev_index + 1)
         return accept(raft_log, sender, request)
 
-    patch.set(RaftLog, "accept", cutting)
 
+_bug = BugsOf(seconds=12.0)
 
 BUGS = (
-    Bug(
-        "B3",
-        given_up_entries_are_a_conflict,
-        "cannot drop entry",
-        60,
-        kinds=("follower unheard",),
-        seconds=12.0,
-    ),
+    _bug("B3", given_up_entries_are_a_conflict, "cannot drop entry", 60, "follower unheard"),
     Bug("B4", refill_skips_an_entry, "not within", 10, kinds=KINDS, seconds=10.0),
     Bug("B11", follower_behind_the_log_is_ignored, "not within", 10, kinds=KINDS, seconds=10.0),
     Bug(

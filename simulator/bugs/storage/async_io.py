@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dledger.node.log_writer import LogWriter
-from simulator.bugs.planted_bug import Bug, Patch
+from simulator.bugs.planted_bug import Bug, BugsOf, Original, Patch
 from simulator.engine.disk_executor import SimulatedAsyncWriter
 from simulator.engine.disk_file import SimulatedFile
 from store.io.filesystem import Bytes
@@ -19,57 +19,57 @@ Then = Callable[[OSError | None], None]
 def write_begun_without_its_sync(patch: Patch) -> None:
     """A write ends before it is durable."""
 
+    @patch.instead(SimulatedAsyncWriter, "_write")
     def write(
         _writes: SimulatedAsyncWriter, file: SimulatedFile, data: bytes, position: int
     ) -> None:
         file.append_direct(data, position)
 
-    patch.set(SimulatedAsyncWriter, "_write", write)
-
 
 def short_write_taken_for_complete(patch: Patch) -> None:
     """A short or refused write counts as done."""
-    begin = Segment.begin_append
 
-    def hopeful(segment: Segment, data: Bytes, offset: int, then: Then) -> bool:
+    @patch.around(Segment, "begin_append")
+    def hopeful(
+        begin: Original[bool], segment: Segment, data: Bytes, offset: int, then: Then
+    ) -> bool:
         def ended(error: OSError | None) -> None:
             then(None if isinstance(error, BlockingIOError) else error)
 
         return begin(segment, data, offset, ended)
 
-    patch.set(Segment, "begin_append", hopeful)
-
 
 def log_ends_with_what_was_begun(patch: Patch) -> None:
     """The log ends behind a write as soon as that begins, so a repeated write follows itself."""
-    begin = CommitLog.begin_append
 
+    @patch.around(CommitLog, "begin_append")
     def early(
-        log: CommitLog, entries: Sequence[Entry], written: Callable[[], None], then: Then
+        begin: Original[bool],
+        log: CommitLog,
+        entries: Sequence[Entry],
+        written: Callable[[], None],
+        then: Then,
     ) -> bool:
         begun = begin(log, entries, written, then)
         if begun:
             log.end = entries[-1].end
         return begun
 
-    patch.set(CommitLog, "begin_append", early)
-
 
 def write_that_must_be_done_again_is_forgotten(patch: Patch) -> None:
     """Nothing repeats a write that the disk could not do at once."""
 
+    @patch.instead(LogWriter, "_begun_ended")
     def told(writer: LogWriter, error: BaseException | None) -> None:
         if not isinstance(error, BlockingIOError):
             writer._written(None, error)
 
-    patch.set(LogWriter, "_begun_ended", told)
-
 
 def term_left_out_of_a_write_without_a_thread(patch: Patch) -> None:
     """A write without a thread writes only the entries, not the term before them."""
-    begin = LogWriter._begin
 
-    def partial(writer: LogWriter) -> bool:
+    @patch.around(LogWriter, "_begin")
+    def partial(begin: Original[bool], writer: LogWriter) -> bool:
         held = [(each, each.hard_state) for each in writer._under_way]
         for each, _ in held:
             each.hard_state = None
@@ -79,33 +79,33 @@ def term_left_out_of_a_write_without_a_thread(patch: Patch) -> None:
             each.hard_state = hard_state
         return False
 
-    patch.set(LogWriter, "_begin", partial)
-
 
 def cut_left_out_of_a_write_without_a_thread(patch: Patch) -> None:
     """A write without a thread forgets the cut that must come before it."""
-    begin = LogWriter._begin
 
-    def partial(writer: LogWriter) -> bool:
+    @patch.around(LogWriter, "_begin")
+    def partial(begin: Original[bool], writer: LogWriter) -> bool:
         for each in writer._under_way:
             each.truncate_from = None  # or the log thread would cut, once the store has refused
         return begin(writer)
 
-    patch.set(LogWriter, "_begin", partial)
 
+_bug = BugsOf()
 
 BUGS = (
     Bug("C21x", write_begun_without_its_sync, "its disk does not hold it", 20),
     Bug("C22x", short_write_taken_for_complete, "its disk does not hold it", 20),
     Bug("C23x", log_ends_with_what_was_begun, "stops by itself", 20),
     Bug("C24x", write_that_must_be_done_again_is_forgotten, "not within", 20),
-    Bug(
+    _bug(
         "C26x",
         term_left_out_of_a_write_without_a_thread,
         "its disk holds",
         40,
-        nodes=5,  # two learn of a term by its entries alone, while they lack older ones
-        kinds=("slow disk", "pause", "crash"),
+        "slow disk",
+        "pause",
+        "crash",
+        nodes=5,
     ),
     Bug("C27x", cut_left_out_of_a_write_without_a_thread, "stops by itself", 40),
 )

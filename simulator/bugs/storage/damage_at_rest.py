@@ -37,6 +37,7 @@ def _unchecked_within(patch: Patch, module: ModuleType, name: str) -> None:
     checked = getattr(module, name)
     within: list[str] = []
 
+    @patch.instead(store.log.log_reader, "decode_entry")
     def decode(buffer: Bytes, offset: int = 0, previous_chain_crc: int | None = None) -> Entry:
         return (_unchecked if within else decode_entry)(buffer, offset, previous_chain_crc)
 
@@ -47,7 +48,6 @@ def _unchecked_within(patch: Patch, module: ModuleType, name: str) -> None:
         finally:
             within.pop()
 
-    patch.set(store.log.log_reader, "decode_entry", decode)
     patch.set(module, name, unchecked)
 
 
@@ -65,14 +65,13 @@ def crcs_not_compared_by_reads(patch: Patch) -> None:
 def records_read_as_they_lie(patch: Patch) -> None:
     """Messages for clients are read without comparing the CRC of their entry."""
 
+    @patch.instead(ReplicaReads, "read_range")
     def read_range(
         reads: ReplicaReads, first_index: int, _last_index: int, _max_bytes: int
     ) -> EntryRange:
         row = reads._index.row(first_index)
         data = memoryview(reads._log.read(row.position, row.size))
         return EntryRange(row.position, data, row.size)
-
-    patch.set(ReplicaReads, "read_range", read_range)
 
 
 def damage_at_rest_not_repaired(patch: Patch) -> None:

@@ -17,7 +17,7 @@ from dledger.node.node import Node
 from dledger.raft.quorum_tracker import QuorumTracker
 from dledger.raft.raft_log import RaftLog
 from dledger.raft.ready import Write
-from simulator.bugs.planted_bug import Bug, Patch
+from simulator.bugs.planted_bug import Bug, BugsOf, Original, Patch
 from simulator.engine.disk import SimulatedFileSystem
 from simulator.worlds.registry import BROKERS
 from store.log.commit_log import CommitLog
@@ -27,37 +27,31 @@ from store.replica import ReplicaStore
 
 def completion_taken_for_a_later_write(patch: Patch) -> None:
     """A write in progress is cut, and its completion counts for the entries that replace it."""
-    cut = RaftLog._truncate
 
-    def careless(raft_log: RaftLog, first_index: int) -> None:
+    @patch.around(RaftLog, "_truncate")
+    def careless(cut: Original[None], raft_log: RaftLog, first_index: int) -> None:
         pending = [list(each) for each in raft_log._writes]
         cut(raft_log, first_index)
         for kept, before in zip(raft_log._writes, pending, strict=True):
             kept[1] = before[1]
 
-    patch.set(RaftLog, "_truncate", careless)
-
 
 def completions_reported_one_late(patch: Patch) -> None:
     """Only the first write of a sync counts as durable."""
-    written = CoreDriver.written
 
-    def forgetful(driver: CoreDriver, writes: Sequence[Write]) -> None:
+    @patch.around(CoreDriver, "written")
+    def forgetful(written: Original[None], driver: CoreDriver, writes: Sequence[Write]) -> None:
         written(driver, writes[:1])
-
-    patch.set(CoreDriver, "written", forgetful)
 
 
 def truncation_that_never_reaches_the_disk(patch: Patch) -> None:
     """The core cuts its log, and the file stays unchanged."""
-    write = LogWriter._write
 
-    def without_cut(writer: LogWriter, writes: Sequence[Write]) -> None:
+    @patch.around(LogWriter, "_write")
+    def without_cut(write: Original[None], writer: LogWriter, writes: Sequence[Write]) -> None:
         for each in writes:
             each.truncate_from = None
         write(writer, writes)
-
-    patch.set(LogWriter, "_write", without_cut)
 
 
 def confirm_before_the_term_is_durable(patch: Patch) -> None:
@@ -71,25 +65,21 @@ def confirm_before_the_term_is_durable(patch: Patch) -> None:
 
 def leader_counts_itself_before_its_sync(patch: Patch) -> None:
     """A proposed entry counts as durable on the leader."""
-    count = QuorumTracker.quorum_index
 
-    def hasty(quorum_tracker: QuorumTracker) -> int:
+    @patch.around(QuorumTracker, "quorum_index")
+    def hasty(count: Original[int], quorum_tracker: QuorumTracker) -> int:
         quorum_tracker._raft_log.durable_index = quorum_tracker._raft_log.entry_cache.last_index
         return count(quorum_tracker)
-
-    patch.set(QuorumTracker, "quorum_index", hasty)
 
 
 def acknowledgement_before_the_commit(patch: Patch) -> None:
     """A client is answered when its entry is proposed."""
-    propose = Node.propose
 
-    def eager(node: Node, body_size: int, build: Any, done: Any) -> int:
+    @patch.around(Node, "propose")
+    def eager(propose: Original[int], node: Node, body_size: int, build: Any, done: Any) -> int:
         index = propose(node, body_size, build, lambda _error: None)
         done(None)
         return index
-
-    patch.set(Node, "propose", eager)
 
 
 def follower_confirms_before_its_sync(patch: Patch) -> None:
@@ -109,16 +99,15 @@ def _write_and_sync_apart(*_arguments: Any) -> bool:
 
 def failed_sync_tried_again(patch: Patch) -> None:
     """A second sync succeeds, because the kernel has dropped the pages."""
-    sync = CommitLog.sync
 
-    def stubborn(log: CommitLog) -> None:
+    @patch.around(CommitLog, "sync")
+    def stubborn(sync: Original[None], log: CommitLog) -> None:
         try:
             sync(log)
         except OSError:
             sync(log)
 
     patch.set(ReplicaStore, "begin_append", _write_and_sync_apart)
-    patch.set(CommitLog, "sync", stubborn)
 
 
 def recovered_pages_taken_for_durable(patch: Patch) -> None:
@@ -130,41 +119,38 @@ def torn_tail_taken_for_damage(patch: Patch) -> None:
     """An unfinished last write keeps the node from starting."""
     clean_tail = store.recovery.log_scan.clean_tail
 
+    @patch.instead(store.recovery.recovery, "clean_tail")
     def strict(log: CommitLog, end: int, floor: int) -> int:
         torn = clean_tail(log, end, floor)
         if torn:
             raise OSError(errno.EIO, "the log has a torn tail")
         return torn
 
-    patch.set(store.recovery.recovery, "clean_tail", strict)
-
 
 def torn_tail_not_cut(patch: Patch) -> None:
     """The remains of unfinished writes stay behind the end of the log."""
 
+    @patch.instead(store.recovery.recovery, "clean_tail")
     def lazy(log: CommitLog, end: int, _floor: int) -> int:
         log.end = log.synced_end = end
         for segment in log.segments.values():
             segment.sync()
         return 0
 
-    patch.set(store.recovery.recovery, "clean_tail", lazy)
-
 
 def entry_applied_twice_after_a_checkpoint(patch: Patch) -> None:
     """The state and its index are one apart."""
-    begin = Node.__init__
 
-    def one_behind(made: Node, **arguments: Any) -> None:
+    @patch.around(Node, "__init__")
+    def one_behind(begin: Original[None], made: Node, **arguments: Any) -> None:
         begin(made, **arguments)
         made.applier.applied_index = max(made.applied_index - 1, -1)
-
-    patch.set(Node, "__init__", one_behind)
 
 
 def mark_saved_ahead_of_the_log(patch: Patch) -> None:
     """Committed entries count as durable here, though this disk may lack them."""
 
+    @patch.instead(Checkpointer, "_save_mark")
     def mark(checkpointer: Checkpointer) -> None:
         log = checkpointer._core.entry_cache
         entry = log.entry(log.last_index)
@@ -176,32 +162,30 @@ def mark_saved_ahead_of_the_log(patch: Patch) -> None:
             )
             marks.save(ahead)
 
-    patch.set(Checkpointer, "_save_mark", mark)
-
 
 def failed_write_ignored(patch: Patch) -> None:
     """A node whose disk failed goes on answering."""
 
-    def deaf(writer: LogWriter, result: None, error: BaseException | None) -> None:
+    @patch.around(LogWriter, "_written")
+    def deaf(
+        written: Original[None], writer: LogWriter, result: None, error: BaseException | None
+    ) -> None:
         if error is None:
             written(writer, result, error)
 
-    written = LogWriter._written
-    patch.set(LogWriter, "_written", deaf)
     # Housekeeping would notice too: nothing can be saved any more.
-    patch.set(Checkpointer, "_failed", lambda _keeper, error: error is not None)
+    patch.set(Checkpointer, "_failed", lambda _checkpointer, error: error is not None)
 
 
 def damage_taken_for_a_torn_tail(patch: Patch) -> None:
     """A damaged entry is taken for an unfinished last write, and all behind it is cut."""
-    read_on = Recovery._read_on
 
-    def rash(recovery: Recovery) -> None:
+    @patch.around(Recovery, "_read_on")
+    def rash(read_on: Original[None], recovery: Recovery) -> None:
         recovery._durable_position = 0
         read_on(recovery)
         recovery._commit_index = min(recovery._commit_index, recovery._found.last_index)
 
-    patch.set(Recovery, "_read_on", rash)
     patch.set(Recovery, "_find_lost_segments", lambda _recovery: None)
 
 
@@ -221,40 +205,47 @@ def renamed_file_not_synced(patch: Patch) -> None:
 
 
 def _unsynced(patch: Patch, concerns: Callable[[str], bool]) -> None:
-    sync = SimulatedFileSystem.sync_directory
-
-    def forgetful(fs: SimulatedFileSystem, path: str) -> None:
+    @patch.around(SimulatedFileSystem, "sync_directory")
+    def forgetful(sync: Original[None], fs: SimulatedFileSystem, path: str) -> None:
         if not concerns(path):
             sync(fs, path)
 
-    patch.set(SimulatedFileSystem, "sync_directory", forgetful)
 
+_bug = BugsOf()
 
 BUGS = (
     Bug("C1", completion_taken_for_a_later_write, "its disk does not hold it", 60),
     Bug("C2", completions_reported_one_late, "not within", 40),
     Bug("C3", truncation_that_never_reaches_the_disk, "stops by itself", 60),
     Bug("C4", confirm_before_the_term_is_durable, "its disk holds", 40),
-    Bug("C5", leader_counts_itself_before_its_sync, "only the disks of", 40),
+    Bug(
+        "C5",
+        leader_counts_itself_before_its_sync,
+        "only the disks of | its disk does not hold it",
+        40,
+    ),
     Bug("C5b", acknowledgement_before_the_commit, "which nobody applied", 3),
     Bug("C6", follower_confirms_before_its_sync, "its disk does not hold it", 20),
     Bug("C7", sync_does_nothing, "its disk does not hold it", 5),
     Bug("C8", failed_sync_tried_again, "its disk does not hold it", 100),
     Bug("C8b", recovered_pages_taken_for_durable, "its disk does not hold it", 200),
-    Bug(
+    _bug(
         "C9",
         damage_taken_for_a_torn_tail,
         "to be committed and durable",
         10,
-        seconds=8.0,
-        kinds=("bit flip", "crash", "power loss", "partition"),
+        "bit flip",
+        "crash",
+        "power loss",
+        "partition",
         world=BROKERS,
+        seconds=8.0,
     ),
     Bug("C10", torn_tail_taken_for_damage, "torn tail", 60),
     Bug("C10b", torn_tail_not_cut, "its disk does not hold it", 100),
     Bug("C12", entry_applied_twice_after_a_checkpoint, "the next is", 20),
-    Bug("C15", mark_saved_ahead_of_the_log, "was durable", 100, kinds=("power loss", "slow disk")),
-    Bug("C16", failed_write_ignored, "not within", 60, kinds=("disk error",)),
+    _bug("C15", mark_saved_ahead_of_the_log, "was durable", 100, "power loss", "slow disk"),
+    _bug("C16", failed_write_ignored, "not within", 60, "disk error"),
     Bug("C18", segment_closed_without_padding, "was durable", 20),
     Bug("C19x", segment_name_not_synced, "its disk does not hold it", 20),
     Bug("C20x", renamed_file_not_synced, "its disk holds None", 5),

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from dledger.node.checkpointer import Checkpointer
-from simulator.bugs.planted_bug import Bug, Patch
+from simulator.bugs.planted_bug import BugsOf, Original, Patch
 from store.io.filesystem import Bytes
 from store.log.segment import Segment
 from store.replica import ReplicaStore
@@ -16,6 +14,7 @@ from store.state.hard_state import DurableMark
 def what_is_not_committed_is_marked(patch: Patch) -> None:
     """The durable mark covers all that the disk has, also what is not committed."""
 
+    @patch.instead(Checkpointer, "_save_mark")
     def mark(checkpointer: Checkpointer) -> None:
         entry = checkpointer._core.entry_cache.entry(checkpointer._writer.synced_index)
         if (
@@ -27,24 +26,21 @@ def what_is_not_committed_is_marked(patch: Patch) -> None:
             if checkpointer._store.save_mark(index, *place, index):
                 checkpointer._marked_index = index
 
-    patch.set(Checkpointer, "_save_mark", mark)
-
 
 def mark_not_lowered_by_a_cut(patch: Patch) -> None:
     """Entries are cut, and the mark still names one of them."""
 
+    @patch.instead(DurableMarkTracker, "lower_for")
     def lower_for(marks: DurableMarkTracker, first_index: int) -> DurableMark:
         return marks._at(first_index - 1)
-
-    patch.set(DurableMarkTracker, "lower_for", lower_for)
 
 
 def segments_removed_before_the_mark_says_so(patch: Patch) -> None:
     """Expired segments are removed before the mark names the new beginning of the log."""
-    expire = ReplicaStore.expire
     begin_at = DurableMarkTracker.begin_at
 
-    def hasty(replica: ReplicaStore, position: int) -> None:
+    @patch.around(ReplicaStore, "expire")
+    def hasty(expire: Original[None], replica: ReplicaStore, position: int) -> None:
         told: list[tuple[int, int]] = []
 
         def later(_marks: DurableMarkTracker, first_index: int, first_position: int) -> None:
@@ -59,23 +55,18 @@ def segments_removed_before_the_mark_says_so(patch: Patch) -> None:
         for beginning in told:
             begin_at(replica._marks, *beginning)
 
-    patch.set(ReplicaStore, "expire", hasty)
-
 
 def zeros_written_over_entries(patch: Patch) -> None:
     """An entry that grew its file lies where zeros are written ahead next."""
-    append = Segment.append
 
-    def forgetful(segment: Segment, data: Bytes, offset: int) -> None:
+    @patch.around(Segment, "append")
+    def forgetful(append: Original[None], segment: Segment, data: Bytes, offset: int) -> None:
         zeroed = segment.zeroed_end
         append(segment, data, offset)
         segment.zeroed_end = zeroed
 
-    patch.set(Segment, "append", forgetful)
 
-
-def _bug(id_: str, plant: Any, says: str, seeds: int, *kinds: str, world: str = "nodes") -> Bug:
-    return Bug(id_, plant, says, seeds, seconds=8.0, kinds=kinds, world=world)
+_bug = BugsOf("nodes", seconds=8.0)
 
 
 BUGS = (

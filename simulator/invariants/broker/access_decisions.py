@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from broker.state.commands import PutAccess, decode_commands
 from simulator.engine.violation import Violation
-from simulator.invariants.invariant import Invariant
+from simulator.invariants.broker.batch_invariant import BatchInvariant, LoggedMessage, messages_of
 from simulator.workload.account_requests import (
     ADMIN,
     CLUSTER,
@@ -33,9 +33,8 @@ from simulator.workload.account_requests import (
     AccountListener,
     AccountRequest,
 )
-from store.log.entry import HEADER_SIZE, Entry, EntryKind
-from store.message.batch import QUEUE_ROW, decode_batch
-from store.message.record import decode_record
+from store.log.entry import Entry
+from store.message.batch import Batch
 
 if TYPE_CHECKING:
     from simulator.hosts.host import Host
@@ -168,7 +167,7 @@ class _Window:
     told: int
 
 
-class AccessDecisions(Invariant, AccountListener):
+class AccessDecisions(BatchInvariant, AccountListener):
     """Takes each committed entry apart once, at the first node that applies it."""
 
     def __init__(
@@ -180,7 +179,6 @@ class AccessDecisions(Invariant, AccountListener):
         self._history = history
         self._topics = topics
         self._server = server
-        self._last_index = -1
         self._told = -1
         self._tables: list[tuple[int, _Table]] = [(-1, {})]
         self._changes: dict[tuple[str, _Account | None], list[AccountRequest]] = {}
@@ -237,20 +235,16 @@ class AccessDecisions(Invariant, AccountListener):
             window = self._windows[number]
             window.applied = min(window.applied, index)
 
-    def applies(self, host: Host, entry: Entry, _digest: bytes) -> None:
+    def applies(self, host: Host, entry: Entry, digest: bytes) -> None:
         """See :class:`Invariant`."""
         self._applied[host.name] = entry.index
-        if entry.index <= self._last_index:
-            return
-        self._last_index = entry.index
-        if entry.kind is not EntryKind.DATA:
-            return
-        batch = decode_batch(entry.body)
-        for run in batch.runs:
-            if run.topic in self._topics:
-                for place in range(run.first_row, run.first_row + run.count):
-                    self._add(entry, run.topic, bytes(batch.rows), place)
-        for command in decode_commands(batch.commands) if batch.commands else ():
+        super().applies(host, entry, digest)
+
+    def committed_batch(self, _host: Host, entry: Entry, batch: Batch) -> None:
+        """See :class:`BatchInvariant`."""
+        for message in messages_of(entry, batch, self._topics):
+            self._add(message)
+        for command in decode_commands(batch.commands):
             if isinstance(command, PutAccess):
                 self._define(entry.index, command)
 
@@ -265,11 +259,9 @@ class AccessDecisions(Invariant, AccountListener):
             del table[name]
         self._tables.append((index, table))
 
-    def _add(self, entry: Entry, topic: str, rows: bytes, place: int) -> None:
-        position, size, _code = QUEUE_ROW.unpack_from(rows, place * QUEUE_ROW.size)
-        start = position - entry.position - HEADER_SIZE
-        body = decode_record(bytes(entry.body[start : start + size])).body
-        request = self._history.requests[int(body.split()[-1])]
+    def _add(self, message: LoggedMessage) -> None:
+        request = self._history.requests[int(message.record.body.split()[-1])]
         self.stored += 1
         if not self._may(request):
+            topic = message.place[0]
             raise Violation(f"{request} is stored in {topic}, though it may not send there")

@@ -12,12 +12,12 @@ from socket import inet_ntoa
 from typing import TYPE_CHECKING
 
 from simulator.engine.violation import Violation
-from simulator.invariants.invariant import Invariant
+from simulator.invariants.broker.batch_invariant import BatchInvariant, messages_of
 from simulator.workload.history import Listener, Place, Sent, number_of
 from simulator.workload.java_hash import java_hash
-from store.log.entry import HEADER_SIZE, Entry, EntryKind
-from store.message.batch import QUEUE_ROW, decode_batch
-from store.message.record import MessageRecord, decode_record
+from store.log.entry import Entry
+from store.message.batch import Batch
+from store.message.record import MessageRecord
 
 if TYPE_CHECKING:
     from simulator.hosts.host import Host
@@ -26,7 +26,7 @@ OWN_PROPERTIES = frozenset(("UNIQ_KEY", "WAIT", "TAGS", "KEYS"))
 """The properties of a plain message: those that clients make of its fields, or add to each."""
 
 
-class MessageContentKept(Invariant, Listener):
+class MessageContentKept(BatchInvariant, Listener):
     """Follows the messages of some topics.
 
     ``more_properties``: what else clients or brokers add there.
@@ -44,28 +44,17 @@ class MessageContentKept(Invariant, Listener):
         self._added = OWN_PROPERTIES.union(more_properties)
         self._sent: dict[int, Sent] = {}
         self._records: dict[Place, MessageRecord] = {}
-        self._last_index = -1
 
     def sent(self, sent: Sent) -> None:
         """See :class:`~simulator.workload.history.Listener`."""
         self._sent[sent.number] = sent
 
-    def applies(self, _host: Host, entry: Entry, _digest: bytes) -> None:
-        """See :class:`Invariant`."""
-        if entry.index <= self._last_index or entry.kind is not EntryKind.DATA:
-            return
-        self._last_index = entry.index
-        batch = decode_batch(entry.body)
-        for run in batch.runs:
-            if run.topic not in self._topics:
-                continue
-            for number in range(run.count):
-                at = (run.first_row + number) * QUEUE_ROW.size
-                position, _size, code = QUEUE_ROW.unpack_from(batch.rows, at)
-                record = decode_record(batch.records, position - entry.position - HEADER_SIZE)
-                place = (run.topic, run.queue_id, run.first_offset + number)
-                self._check(place, record, code)
-                self._records[place] = record
+    def committed_batch(self, _host: Host, entry: Entry, batch: Batch) -> None:
+        """See :class:`BatchInvariant`."""
+        for message in messages_of(entry, batch, self._topics):
+            record = message.record
+            self._check(message.place, record, message.tags_code)
+            self._records[message.place] = record
 
     def _check(self, place: Place, record: MessageRecord, code: int) -> None:
         sent = self._sent.get(number_of(record.body))

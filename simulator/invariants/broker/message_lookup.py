@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker.state.commands import Expire, decode_commands
 from simulator.engine.violation import Violation
 from simulator.faults.derived_file_damage import KEYS
-from simulator.invariants.invariant import Invariant
+from simulator.invariants.broker.batch_invariant import BatchInvariant, messages_of
 from simulator.workload.message_lookup import keys_of
-from store.log.entry import HEADER_SIZE, Entry, EntryKind
-from store.message.batch import QUEUE_ROW, decode_batch
-from store.message.record import MessageRecord, decode_record
+from store.log.entry import Entry
+from store.message.batch import Batch
+from store.message.record import MessageRecord
 
 if TYPE_CHECKING:
     from simulator.hosts.host import Host
@@ -30,7 +30,7 @@ class Known(NamedTuple):
     entry_index: int
 
 
-class MessageLookups(Invariant):
+class MessageLookups(BatchInvariant):
     """Follows the messages of some topics."""
 
     def __init__(self, topics: Sequence[str]) -> None:
@@ -38,7 +38,6 @@ class MessageLookups(Invariant):
         self.queues: dict[tuple[str, int], list[Known]] = {}
         self._by_key: dict[tuple[str, str], list[Known]] = {}
         self._topics = topics
-        self._last_index = -1
         self._applied: dict[str, int] = {}
         self._hosts: dict[str, Host] = {}
         self._expired_position = 0
@@ -48,23 +47,16 @@ class MessageLookups(Invariant):
         self._applied[host.addresses[1]] = index
         self._hosts[host.addresses[1]] = host
 
-    def applies(self, host: Host, entry: Entry, _digest: bytes) -> None:
+    def applies(self, host: Host, entry: Entry, digest: bytes) -> None:
         """See :class:`Invariant`."""
         self._applied[host.addresses[1]] = entry.index
-        if entry.index <= self._last_index:
-            return
-        self._last_index = entry.index
-        if entry.kind is not EntryKind.DATA:
-            return
-        batch = decode_batch(entry.body)
-        for run in batch.runs:
-            for number in range(run.count) if run.topic in self._topics else ():
-                at = (run.first_row + number) * QUEUE_ROW.size
-                position, size, _code = QUEUE_ROW.unpack_from(batch.rows, at)
-                start = position - entry.position - HEADER_SIZE
-                data = bytes(entry.body[start : start + size])
-                self._add(Known(decode_record(data), data, entry.index))
-        for command in decode_commands(batch.commands) if batch.commands else ():
+        super().applies(host, entry, digest)
+
+    def committed_batch(self, _host: Host, entry: Entry, batch: Batch) -> None:
+        """See :class:`BatchInvariant`."""
+        for message in messages_of(entry, batch, self._topics):
+            self._add(Known(message.record, message.data, entry.index))
+        for command in decode_commands(batch.commands):
             if isinstance(command, Expire):
                 self._expired_position = max(self._expired_position, command.position)
 

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 from broker.state.commands import CommitOffset, Expire, Trim, decode_commands
 from simulator.engine.violation import Violation
-from simulator.invariants.invariant import Invariant
+from simulator.invariants.broker.batch_invariant import BatchInvariant
 from simulator.workload.history import Listener, Place
-from store.log.entry import Entry, EntryKind
-from store.message.batch import QUEUE_ROW, decode_batch
+from store.log.entry import Entry
+from store.message.batch import QUEUE_ROW, Batch
 from store.message.record import MessageRecord
 
 if TYPE_CHECKING:
     from simulator.hosts.host import Host
 
 
-class NothingSkipped(Invariant, Listener):
+class NothingSkipped(BatchInvariant, Listener):
     """Follows how far the members of one group have got without a gap."""
 
     def __init__(self, group: str) -> None:
@@ -28,7 +28,6 @@ class NothingSkipped(Invariant, Listener):
         self._next: dict[tuple[str, int], int] = {}
         self._beyond: dict[tuple[str, int], set[int]] = {}
         self._positions: dict[tuple[str, int], list[int]] = {}
-        self._last_index = -1
 
     def delivered(self, _consumer: str, place: Place, _record: MessageRecord) -> None:
         """See :class:`Listener`."""
@@ -41,20 +40,12 @@ class NothingSkipped(Invariant, Listener):
         """Whether all messages before ``end`` were delivered, or removed."""
         return self._next.get((topic, queue_id), 0) >= end
 
-    def applies(self, host: Host, entry: Entry, _digest: bytes) -> None:
-        """See :class:`Invariant`."""
-        if entry.index <= self._last_index:
-            return
-        self._last_index = entry.index
-        if entry.kind is not EntryKind.DATA:
-            return
-        batch = decode_batch(entry.body)
+    def committed_batch(self, host: Host, _entry: Entry, batch: Batch) -> None:
+        """See :class:`BatchInvariant`."""
         for run in batch.runs:
             rows = batch.rows[run.first_row * QUEUE_ROW.size :][: run.count * QUEUE_ROW.size]
             positions = self._positions.setdefault((run.topic, run.queue_id), [])
             positions += [position for position, _size, _code in QUEUE_ROW.iter_unpack(rows)]
-        if not batch.commands:
-            return
         for command in decode_commands(batch.commands):
             match command:
                 case CommitOffset(self._group, topic, queue_id, offset):

@@ -25,12 +25,12 @@ from broker.state.commands import (
 )
 from simulator.engine.violation import Violation
 from simulator.hosts.broker_host import BrokerHost
-from simulator.invariants.invariant import Invariant
+from simulator.invariants.broker.batch_invariant import BatchInvariant, messages_of
 from simulator.workload.history import number_of
 from simulator.workload.pop_member import RETRIES_MAX, Receipt
-from store.log.entry import HEADER_SIZE, Entry, EntryKind
-from store.message.batch import QUEUE_ROW, Batch, decode_batch
-from store.message.record import MessageRecord, decode_record
+from store.log.entry import Entry
+from store.message.batch import Batch
+from store.message.record import MessageRecord
 
 if TYPE_CHECKING:
     from simulator.hosts.host import Host
@@ -59,13 +59,13 @@ class _Queue:
     next: int = 0
     out: dict[int, _Delivery] = field(default_factory=dict)
     done: dict[int, int] = field(default_factory=dict)
-    """By offset, when the delivery that was acknowledged would have become visible; -1 where it
+    """By offset, when the delivery that was acknowledged would have become visible; -1 if it
     ended otherwise."""
     given: set[tuple[int, int, int]] = field(default_factory=set)
     """Offset, attempt and time of each delivery."""
 
 
-class PopDeliveries(Invariant):
+class PopDeliveries(BatchInvariant):
     """Follows one topic, and the groups that receive it by POP; those in ``fifo`` in order."""
 
     def __init__(self, topic: str, groups: Collection[str], fifo: Collection[str]) -> None:
@@ -78,19 +78,14 @@ class PopDeliveries(Invariant):
         """By queue id; offsets have no gaps."""
         self._queues: dict[tuple[str, int], _Queue] = {}
         self._asked: set[tuple[str, int, int]] = set()
-        self._last_index = -1
         self._expired_position = 0
         self._term_times: dict[int, int] = {}
         """By term, the newest time of its commands."""
 
     # --- the log
 
-    def applies(self, _host: Host, entry: Entry, _digest: bytes) -> None:
-        """See :class:`Invariant`."""
-        if entry.index <= self._last_index or entry.kind is not EntryKind.DATA:
-            return
-        self._last_index = entry.index
-        batch = decode_batch(entry.body)
+    def committed_batch(self, _host: Host, entry: Entry, batch: Batch) -> None:
+        """See :class:`BatchInvariant`."""
         dead = self._take_messages(entry, batch)
         for command in decode_commands(batch.commands):
             match command:
@@ -105,23 +100,18 @@ class PopDeliveries(Invariant):
     def _take_messages(self, entry: Entry, batch: Batch) -> dict[str, list[int]]:
         """The numbers of the dead letters among them, by group."""
         dead: dict[str, list[int]] = {group: [] for group in self._groups}
-        for run in batch.runs:
-            group = run.topic.removeprefix(DEAD_PREFIX)
-            is_dead = run.topic != group and group in self._groups
-            if run.topic != self._topic and not is_dead:
-                continue
-            for place in range(run.count):
-                at = (run.first_row + place) * QUEUE_ROW.size
-                position, _size, _code = QUEUE_ROW.unpack_from(batch.rows, at)
-                record = decode_record(batch.records, position - entry.position - HEADER_SIZE)
-                number = number_of(record.body)
-                if is_dead:
-                    dead[group].append(number)
-                else:
-                    message_group = record.property_map.get("__SHARDINGKEY", "")
-                    self._messages.setdefault(run.queue_id, []).append(
-                        _Message(number, message_group, position)
-                    )
+        dead_topics = {DEAD_PREFIX + group: group for group in self._groups}
+        for logged in messages_of(entry, batch, (self._topic, *dead_topics)):
+            topic, queue_id, _offset = logged.place
+            record = logged.record
+            number = number_of(record.body)
+            if topic in dead_topics:
+                dead[dead_topics[topic]].append(number)
+            else:
+                message_group = record.property_map.get("__SHARDINGKEY", "")
+                self._messages.setdefault(queue_id, []).append(
+                    _Message(number, message_group, logged.position)
+                )
         return dead
 
     def _carry_out(

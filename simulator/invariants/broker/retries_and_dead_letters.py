@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 from broker.state.commands import Expire, decode_commands
 from simulator.engine.violation import Violation
+from simulator.invariants.broker.batch_invariant import BatchInvariant, messages_of
 from simulator.invariants.broker.due_time import due_ms
-from simulator.invariants.invariant import Invariant
 from simulator.workload.history import Listener, Sent, number_of
 from simulator.workload.push_messages import RETRY_LEVEL
-from store.log.entry import HEADER_SIZE, Entry, EntryKind
-from store.message.batch import QUEUE_ROW, decode_batch
-from store.message.record import MessageRecord, decode_record
+from store.log.entry import Entry
+from store.message.batch import Batch
+from store.message.record import MessageRecord
 
 if TYPE_CHECKING:
     from simulator.hosts.host import Host
@@ -43,7 +43,7 @@ class _Attempt:
         return len(self.stored) + self.dead
 
 
-class ReturnedMessages(Invariant, Listener):
+class ReturnedMessages(BatchInvariant, Listener):
     """Follows what the members of one group send back."""
 
     def __init__(self, group: str, topic: str, retries_max: int) -> None:
@@ -55,7 +55,6 @@ class ReturnedMessages(Invariant, Listener):
         self._asked: Counter[tuple[int, int]] = Counter()
         self._told: Counter[tuple[int, int]] = Counter()
         self._attempts: dict[tuple[int, int], _Attempt] = {}
-        self._last_index = -1
         self._expired_position = 0
 
     # --- what clients say
@@ -85,30 +84,22 @@ class ReturnedMessages(Invariant, Listener):
 
     # --- what is in the log
 
-    def applies(self, host: Host, entry: Entry, _digest: bytes) -> None:
-        """See :class:`Invariant`."""
-        if entry.index <= self._last_index or entry.kind is not EntryKind.DATA:
-            return
-        self._last_index = entry.index
-        batch = decode_batch(entry.body)
-        for run in batch.runs:
-            if run.topic not in {SCHEDULE_TOPIC, self._retry_topic, self._dead_topic}:
-                continue
-            for place in range(run.count):
-                at = (run.first_row + place) * QUEUE_ROW.size
-                position, _size, code = QUEUE_ROW.unpack_from(batch.rows, at)
-                record = decode_record(batch.records, position - entry.position - HEADER_SIZE)
-                properties = record.property_map
-                if run.topic == SCHEDULE_TOPIC:
-                    if properties.get("REAL_TOPIC") == self._retry_topic:
-                        self._check(record, properties)
-                        self._waits(record, position, code)
-                elif run.topic == self._retry_topic:
-                    self._goes_out(record)
-                else:
+    def committed_batch(self, host: Host, entry: Entry, batch: Batch) -> None:
+        """See :class:`BatchInvariant`."""
+        topics = (SCHEDULE_TOPIC, self._retry_topic, self._dead_topic)
+        for message in messages_of(entry, batch, topics):
+            record = message.record
+            topic, properties = message.place[0], record.property_map
+            if topic == SCHEDULE_TOPIC:
+                if properties.get("REAL_TOPIC") == self._retry_topic:
                     self._check(record, properties)
-                    self._dies(host, record)
-        for command in decode_commands(batch.commands) if batch.commands else ():
+                    self._waits(record, message.position, message.tags_code)
+            elif topic == self._retry_topic:
+                self._goes_out(record)
+            else:
+                self._check(record, properties)
+                self._dies(host, record)
+        for command in decode_commands(batch.commands):
             if isinstance(command, Expire):
                 self._expired_position = max(self._expired_position, command.position)
 

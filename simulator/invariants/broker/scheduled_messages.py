@@ -1,4 +1,4 @@
-"""Scheduled messages are delivered exactly once, and not early.
+"""Scheduled messages are delivered exactly once, and not early; recalled ones never.
 
 The committed log says what is delivered, and when it was due. The clients' answers say what was
 promised. The leader's clock decides what is due: wrong clocks deliver at wrong times, but never
@@ -7,18 +7,19 @@ twice or not at all. Scheduled messages are not removed, except from a full disk
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from broker.state.commands import Expire, decode_commands
+from broker.state.commands import Expire, Recall, decode_commands
 from simulator.engine.violation import Violation
+from simulator.invariants.broker.batch_invariant import BatchInvariant, messages_of
 from simulator.invariants.broker.due_time import due_ms
-from simulator.invariants.invariant import Invariant
 from simulator.workload.history import Listener, Place, Sent, number_of
-from store.log.entry import HEADER_SIZE, Entry, EntryKind
-from store.message.batch import QUEUE_ROW, decode_batch
-from store.message.record import MessageRecord, decode_record
-from store.message.scheduled_topics import SCHEDULED_TOPICS
+from store.log.entry import Entry
+from store.message.batch import Batch
+from store.message.record import MessageRecord
+from store.message.scheduled_topics import SCHEDULED_TOPICS, TIMER_TOPIC
 
 if TYPE_CHECKING:
     from simulator.faults.schedule import Action
@@ -34,17 +35,25 @@ class _Scheduled:
 
     stored: list[tuple[int, int]] = field(default_factory=list)
     delivered: int = 0
+    recalled: int = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether none of its records waits."""
+        return self.delivered + self.recalled == len(self.stored)
 
 
-class ScheduledMessages(Invariant, Listener):
+class ScheduledMessages(BatchInvariant, Listener):
     """Follows the messages of one topic; all of them are scheduled."""
 
-    def __init__(self, topic: str) -> None:
+    def __init__(self, topic: str, coverage_mark: Callable[[str], None]) -> None:
         self._topic = topic
+        self._coverage_mark = coverage_mark
+        self._timed: dict[tuple[int, int], int] = {}
+        """The number of each message on the timer wheel, by time and offset; recalls take some."""
         self._messages: dict[int, _Scheduled] = {}
         self._places: dict[Place, int] = {}
         self._sent: dict[int, Sent] = {}
-        self._last_index = -1
         self._expired_position = 0
         self._disk_filled = False
 
@@ -52,45 +61,53 @@ class ScheduledMessages(Invariant, Listener):
         """See :class:`Invariant`."""
         self._disk_filled |= action.name == FILL_DISK
 
-    def applies(self, _host: Host, entry: Entry, _digest: bytes) -> None:
-        """See :class:`Invariant`."""
-        if entry.index <= self._last_index or entry.kind is not EntryKind.DATA:
-            return
-        self._last_index = entry.index
-        batch = decode_batch(entry.body)
-        for run in batch.runs:
-            if run.topic != self._topic and run.topic not in SCHEDULED_TOPICS:
+    def committed_batch(self, _host: Host, entry: Entry, batch: Batch) -> None:
+        """See :class:`BatchInvariant`."""
+        for logged in messages_of(entry, batch, (self._topic, *SCHEDULED_TOPICS)):
+            record = logged.record
+            number = number_of(record.body)
+            message = self._messages.setdefault(number, _Scheduled())
+            if logged.place[0] != self._topic:
+                due = due_ms(record, self._sent[number].delay_level, logged.tags_code)
+                message.stored.append((logged.position, due))
+                if logged.place[0] == TIMER_TOPIC:
+                    self._timed[logged.tags_code, logged.place[2]] = number
                 continue
-            for place in range(run.count):
-                at = (run.first_row + place) * QUEUE_ROW.size
-                position, _size, code = QUEUE_ROW.unpack_from(batch.rows, at)
-                record = decode_record(batch.records, position - entry.position - HEADER_SIZE)
-                number = number_of(record.body)
-                message = self._messages.setdefault(number, _Scheduled())
-                if run.topic != self._topic:
-                    due = due_ms(record, self._sent[number].delay_level, code)
-                    message.stored.append((position, due))
-                    continue
-                self._goes_out(number, message, record.store_timestamp)
-                self._places[run.topic, run.queue_id, run.first_offset + place] = number
+            self._goes_out(number, message, record.store_timestamp)
+            self._places[logged.place] = number
         for command in decode_commands(batch.commands):
             if isinstance(command, Expire):
                 self._expires(command.position)
+            elif isinstance(command, Recall):
+                self._recalls(command)
+
+    def _recalls(self, command: Recall) -> None:
+        """Where it comes behind the delivery, or once more, it changes nothing."""
+        number = self._timed.get((command.deliver_ms, command.offset))
+        if number is None:
+            return
+        message = self._messages[number]
+        if message.is_over:
+            self._coverage_mark("message recalled too late, or again")
+        else:
+            del self._timed[command.deliver_ms, command.offset]
+            message.recalled += 1
+            self._coverage_mark("message recalled")
 
     def _expires(self, end: int) -> None:
         self._expired_position = max(self._expired_position, end)
         for number, message in self._messages.items() if not self._disk_filled else ():
             for position, _due_ms in message.stored:
-                if position < end and not message.delivered:
+                if position < end and not (message.delivered or message.recalled):
                     raise Violation(
                         f"message {number} is removed up to {end}, and waits at {position}"
                     )
 
     def _goes_out(self, number: int, message: _Scheduled, now_ms: int) -> None:
-        if message.delivered == len(message.stored):
+        if message.is_over:
             raise Violation(
                 f"message {number} is delivered {message.delivered + 1} times and was stored "
-                f"{len(message.stored)} times to wait"
+                f"{len(message.stored)} times to wait, {message.recalled} of them recalled"
             )
         due = min(due for _position, due in message.stored)
         message.delivered += 1
@@ -106,6 +123,11 @@ class ScheduledMessages(Invariant, Listener):
         if sent.number not in self._messages:
             raise Violation(f"message {sent.number} is acknowledged; nobody applied it")
 
+    def recalled(self, sent: Sent) -> None:
+        """See :class:`Listener`."""
+        if not self._messages[sent.number].recalled:
+            raise Violation(f"message {sent.number} is recalled, says the answer, and not the log")
+
     def delivered(self, consumer: str, place: Place, record: MessageRecord) -> None:
         """See :class:`Listener`."""
         number = number_of(record.body)
@@ -118,6 +140,6 @@ class ScheduledMessages(Invariant, Listener):
         return [
             number
             for number, message in self._messages.items()
-            if message.delivered < len(message.stored)
+            if not message.is_over
             and all(position >= self._expired_position for position, _ in message.stored)
         ]

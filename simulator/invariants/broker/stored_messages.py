@@ -17,10 +17,10 @@ from broker.state.commands import Expire, Trim, decode_commands
 from simulator.engine.violation import Violation
 from simulator.hosts.broker_host import TOPIC_RETENTION_MS, BrokerHost
 from simulator.hosts.durable_state import held_entry
-from simulator.invariants.invariant import Invariant
+from simulator.invariants.broker.batch_invariant import BatchInvariant, LoggedMessage, messages_of
 from simulator.workload.history import Listener, Place, Sent, number_of
-from store.log.entry import HEADER_SIZE, Entry, EntryKind
-from store.message.batch import QUEUE_ROW, decode_batch
+from store.log.entry import Entry
+from store.message.batch import QUEUE_ROW, Batch
 from store.message.record import HEAD, MessageRecord, decode_record
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Stored:
     entry: Entry
 
 
-class StoredMessages(Invariant, Listener):
+class StoredMessages(BatchInvariant, Listener):
     """Takes each committed entry apart once, at the first node that applies it."""
 
     def __init__(self, hosts: Sequence[Host], topics: Sequence[str]) -> None:
@@ -56,23 +56,20 @@ class StoredMessages(Invariant, Listener):
         self._by_number: dict[int, Place] = {}
         self._hosts = hosts
         self._topics = topics
-        self._last_index = -1
         self._expired_position = 0
         self._trimmed: dict[tuple[str, int], int] = {}
         self._clock_ms = 0
         self._acknowledged: dict[Place, Sent] = {}
 
-    def applies(self, host: Host, entry: Entry, _digest: bytes) -> None:
+    def applies(self, host: Host, entry: Entry, digest: bytes) -> None:
         """See :class:`Invariant`."""
-        if entry.index <= self._last_index:
-            return
-        self._last_index = entry.index
         if isinstance(host, BrokerHost) and host.settings.trimmed_topic:
             clocks = (each.clock.wall_ms() for each in self._hosts)
             self._clock_ms = max(self._clock_ms, *clocks)
-        if entry.kind is not EntryKind.DATA:
-            return
-        batch = decode_batch(entry.body)
+        super().applies(host, entry, digest)
+
+    def committed_batch(self, host: Host, entry: Entry, batch: Batch) -> None:
+        """See :class:`BatchInvariant`."""
         if sum(run.count for run in batch.runs) >= MESSAGES_MANY:
             host.coverage_mark("entry of many messages")
         for run in batch.runs:
@@ -84,13 +81,9 @@ class StoredMessages(Invariant, Listener):
                     f"the next was {end}"
                 )
             self.ends[queue] = end + run.count
-            if run.topic not in self._topics:
-                continue
-            for number in range(run.count):
-                at = (run.first_row + number) * QUEUE_ROW.size
-                row = bytes(batch.rows[at : at + QUEUE_ROW.size])
-                self._add(host, entry, (*queue, end + number), row)
-        for command in decode_commands(batch.commands) if batch.commands else ():
+        for message in messages_of(entry, batch, self._topics):
+            self._add(host, entry, message)
+        for command in decode_commands(batch.commands):
             if isinstance(command, Expire):
                 self._expired_position = max(self._expired_position, command.position)
             elif isinstance(command, Trim):
@@ -107,12 +100,11 @@ class StoredMessages(Invariant, Listener):
             host.coverage_mark("message given up by the retention of its topic")
         self._trimmed[queue] = max(first, end)
 
-    def _add(self, host: Host, entry: Entry, place: Place, row: bytes) -> None:
-        position, size, _code = QUEUE_ROW.unpack(row)
-        start = position - entry.position - HEADER_SIZE
-        record = bytes(entry.body[start : start + size])
+    def _add(self, host: Host, entry: Entry, message: LoggedMessage) -> None:
+        place, position, code, record = message
         body_size = HEAD.unpack_from(record)[BODY_SIZE_FIELD]
         body = record[HEAD.size : HEAD.size + body_size]
+        row = QUEUE_ROW.pack(position, len(record), code)
         self.places[place] = Stored(body, record, row, position, entry)
         number = number_of(body)
         before = self._by_number.get(number)

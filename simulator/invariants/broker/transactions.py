@@ -14,12 +14,12 @@ from broker.state.commands import CheckTransaction, EndTransaction, Expire, deco
 from simulator.engine.violation import Violation
 from simulator.faults.schedule import Action
 from simulator.hosts.host import Host
+from simulator.invariants.broker.batch_invariant import BatchInvariant
 from simulator.invariants.broker.scheduled_messages import FILL_DISK
-from simulator.invariants.invariant import Invariant
 from simulator.workload.history import number_of
 from simulator.workload.transaction_producer import TOPIC, TransactionHistory
-from store.log.entry import Entry, EntryKind
-from store.message.batch import Batch, decode_batch
+from store.log.entry import Entry
+from store.message.batch import Batch
 from store.message.record import iter_records
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
@@ -27,7 +27,7 @@ CHECKS_MAX = 15
 """Of one transaction: what brokers are set to by default (docs/rocketmq.md)."""
 
 
-class PublishedOnce(Invariant):
+class PublishedOnce(BatchInvariant):
     """Takes each committed entry apart once, at the first node that applies it."""
 
     def __init__(
@@ -53,7 +53,6 @@ class PublishedOnce(Invariant):
         self._open: dict[int, None] = {}
         self._disk_filled = False
         self._history = history
-        self._last_index = -1
         history.committed = self._committed
 
     def acted(self, action: Action) -> None:
@@ -61,14 +60,8 @@ class PublishedOnce(Invariant):
         self._disk_filled |= action.name == FILL_DISK
         self._look_at_clocks(action.at)
 
-    def applies(self, host: Host, entry: Entry, _digest: bytes) -> None:
-        """See :class:`Invariant`."""
-        if entry.index <= self._last_index:
-            return
-        self._last_index = entry.index
-        if entry.kind is not EntryKind.DATA:
-            return
-        batch = decode_batch(entry.body)
+    def committed_batch(self, host: Host, entry: Entry, batch: Batch) -> None:
+        """See :class:`BatchInvariant`."""
         if any(run.topic == TOPIC for run in batch.runs):
             numbers = [
                 number_of(record.body)
@@ -83,8 +76,7 @@ class PublishedOnce(Invariant):
                     half = number_of(record.body), record.store_timestamp
                     self._half[record.position] = half
                     self._open[record.position] = None
-        if batch.commands:
-            self._follow(host, batch, entry.index)
+        self._follow(host, batch, entry.index)
 
     def _look_at_clocks(self, now: float) -> None:
         clocks = [host.clock for host in self._hosts]

@@ -19,15 +19,15 @@ SMALL_MAX = 64 << 10
 PIECE_SIZE = 1 << 20
 
 
-def read_small(fs: ReadableFileSystem, path: str, size_max: int = SMALL_MAX) -> bytes:
+def read_small(fs: ReadableFileSystem, path: str) -> bytes:
     """All bytes of a small file.
 
     Raises ``FileNotFoundError`` if there is no such name, and
     :class:`~store.errors.DamagedError` with the reason if it cannot be read.
     """
-    data = read_head(fs, path, size_max + 1)
-    if len(data) > size_max:
-        raise DamagedError(path, size_max, f"more than {size_max} bytes, which it cannot have")
+    data = read_head(fs, path, SMALL_MAX + 1)
+    if len(data) > SMALL_MAX:
+        raise DamagedError(path, SMALL_MAX, f"more than {SMALL_MAX} bytes, which it cannot have")
     return data
 
 

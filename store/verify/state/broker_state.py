@@ -7,6 +7,7 @@ itself. A range gives :class:`BrokerEffects`, without commands that later ones o
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -60,6 +61,7 @@ _SIZES = {
     "expire": 2,
     "schedule": 3,
     "timer": 4,
+    "recall": 3,
     "end-transaction": 3,
     "check-transaction": 4,
     "setting": 3,
@@ -178,6 +180,7 @@ class BrokerTables:
         self.settings: dict[str, str] = {}
         self.access: dict[str, bytes] = {}
         self.timer = [0, -1, 0]
+        self.recalled: list[list[int]] = []
         self.transactions: dict[int, list[Any]] = {}
         self.requests = bytearray()
         self.pop = PopTables()
@@ -197,6 +200,7 @@ class BrokerTables:
             tables.settings = dict(parts.get("settings", ()))
             tables.access = dict(parts.get("access", ()))
             tables.timer = parts.get("timer", tables.timer)
+            tables.recalled = [list(each) for each in parts.get("recalled", ())]
             tables.transactions = dict(parts.get("transactions", ()))
             tables.requests = bytearray(parts.get("requests", b""))
             tables.pop = PopTables.decode(parts.get("pop", [0, []]))
@@ -228,6 +232,7 @@ class BrokerTables:
         parts: dict[str, Any] = {
             "access": _pairs(self.access),
             "pop": self.pop.rows(),
+            "recalled": self.recalled,
             "requests": bytes(self.requests),
             "schedule": _pairs(self.schedule),
             "settings": _pairs(self.settings),
@@ -271,6 +276,12 @@ class BrokerTables:
                 self.timer = [*self.timer[:2], self.timer[2] + count]
             case ["timer", deliver_ms, offset, messages]:
                 self.timer = [deliver_ms, offset, max(self.timer[2] - messages, 0)]
+                passed = bisect_right(self.recalled, self.timer[:2])
+                del self.recalled[:passed]
+            case ["recall", *key]:
+                at = bisect_right(self.recalled, key)
+                if key > self.timer[:2] and self.recalled[at - 1 : at] != [key]:
+                    self.recalled.insert(at, key)
             case ["opened", offset, transaction]:
                 self.transactions[offset] = list(transaction)
             case ["end-transaction", offset, position]:

@@ -56,7 +56,7 @@ class PopTables:
             self._forget(key)
 
     def commit(self, key: _Key, offset: int) -> int | None:
-        """An offset of a 4.x member. Returns the committed offset that follows, or None where the
+        """An offset of a 4.x member. Returns the committed offset that follows, or None if the
         group has no cursor."""
         if key not in self._next:
             return None

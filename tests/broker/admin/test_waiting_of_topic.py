@@ -47,6 +47,17 @@ async def test_each_kind_of_waiting_message_is_known_by_its_topic(broker: Single
     assert await told(broker, "orders") == (2, 0)
 
 
+async def test_what_was_recalled_waits_no_more(broker: SingleBroker) -> None:
+    await broker.create_topic("orders", 1)
+    for key in ("kept", "gone"):
+        properties = f"UNIQ_KEY\x01{key}\x02TIMER_DELAY_SEC\x0130\x02"
+        sent = await broker.send("orders", 0, key.encode(), properties)
+    assert await told(broker, "orders") == (2, 0)
+    ext = {"topic": "orders", "recallHandle": sent.ext["recallHandle"]}
+    assert (await broker.ask(RequestCode.RECALL_MESSAGE, ext)).code == ResponseCode.SUCCESS
+    assert await told(broker, "orders") == (1, 0)
+
+
 async def test_what_was_delivered_waits_no_more(broker: SingleBroker) -> None:
     """Also where others wait behind it in the same queue."""
     await broker.create_topic("orders", 1)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
 
 from broker.bench.floor_load import FloorLoad
 from broker.bench.floor_relay import DURABLE, DurableCounts, Follower, Relay, SyncedFile
+from broker.bench.jobs import LoadShape
 from store.io.filesystem import BLOCK_SIZE
 
 
@@ -106,22 +108,26 @@ async def test_a_file_holds_what_was_appended_and_begins_again_when_it_is_full(
     assert path.read_bytes() == b"d" * BLOCK_SIZE + b"c" * BLOCK_SIZE
 
 
-async def test_the_load_keeps_so_many_requests_in_flight_and_counts_whole_ones() -> None:
-    load, transport = FloorLoad(b"x" * 10, in_flight=3), FakeTransport()
+async def test_the_load_keeps_so_many_requests_in_flight_and_counts_whole_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(time, "perf_counter", lambda: now)
+    load, transport = FloorLoad(b"x" * 10, LoadShape(2, in_flight=3)), FakeTransport()
     load.connection_made(transport)
     running = asyncio.ensure_future(load.run(3600))
     await asyncio.sleep(0)
     assert len(transport.sent) == 30
     load.data_received(DURABLE.pack(19))
     assert len(transport.sent) == 40
-    load.stop()
+    now = 3600.0
     load.data_received(DURABLE.pack(40))
-    assert await running == 4
+    assert await running == 8
     assert len(load.latencies) == 4
 
 
 async def test_a_floor_that_ends_is_told() -> None:
-    load = FloorLoad(b"x", in_flight=1)
+    load = FloorLoad(b"x", LoadShape(1, in_flight=1))
     load.connection_made(FakeTransport())
     running = asyncio.ensure_future(load.run(3600))
     await asyncio.sleep(0)

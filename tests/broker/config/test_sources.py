@@ -29,9 +29,9 @@ from broker.config.node_addresses import Listen
 from broker.config.node_config import NAME, NodeConfig
 from broker.config.setting import ANY_NODE, Setting
 from broker.config.setting_checks import ConfigError
-from broker.config.settings_page import PAGE, page
 from broker.config.toml_text import line_of, toml_value
 from dledger.wire.endpoint import Endpoint
+from tests.broker.config.settings_page import PAGE, page
 
 ROOT = Path(__file__).parents[3]
 GOOD = commented_toml(NODE)
@@ -248,7 +248,7 @@ def test_a_file_of_a_name_server_is_told_from_that_of_a_node(tmp_path: Path) -> 
 
 
 def test_the_page_is_current() -> None:
-    assert (ROOT / PAGE).read_text() == page(), "run python -m broker.config.settings_page"
+    assert (ROOT / PAGE).read_text() == page(), "run python -m tests.broker.config.settings_page"
 
 
 def test_every_field_is_described() -> None:

@@ -266,12 +266,14 @@ def test_a_client_that_dials_one_address_gets_one(own: str | None, told: list[st
     hosts = [f"10.0.0.{number}" for number in (1, 2, 3)]
 
     class Known:
-        async def find(self, name: str) -> list[TopicRoute]:
+        async def find(self, name: str, *, lasting: bool) -> list[TopicRoute]:
+            assert not lasting
             endpoints = tuple(Endpoint(host, 10916) for host in hosts)
             return [TopicRoute("broker-a", TopicConfig(name, 1, 1), endpoints)]
 
     async def addresses(language: str) -> list[str]:
-        calls = RouteCalls(cast("Any", Known()), Endpoint(own, 10916) if own else None)
+        own_endpoint = Endpoint(own, 10916) if own else None
+        calls = RouteCalls(cast("Any", Known()), own_endpoint, lambda _client: None)
         call = Call("QueryRoute", {"x-mq-language": language}, "127.0.0.1:4711")
         (answer,) = await calls.route(call, pb.QueryRouteRequest(topic=ORDERS))
         assert isinstance(answer, pb.QueryRouteResponse)
@@ -348,8 +350,39 @@ async def test_both_ways_a_message_stays_what_it_is(service: SingleService) -> N
         assert getattr(got.system_properties, field) == getattr(sent.system_properties, field)
 
 
-async def test_lite_and_recalled_messages_are_refused_in_words(service: SingleService) -> None:
-    request = pb.RecallMessageRequest(topic=ORDERS, recall_handle="x")
+async def recalled(
+    service: SingleService, handle: str, topic: df.Resource = ORDERS
+) -> tuple[int, str]:
+    """The code, and the message id."""
+    request = pb.RecallMessageRequest(topic=topic, recall_handle=handle)
     answer = await service.ask("RecallMessage", request, pb.RecallMessageResponse)
-    assert answer.status.code == Code.UNSUPPORTED
+    return answer.status.code, answer.message_id
+
+
+async def test_a_delayed_message_is_taken_back_by_its_handle(service: SingleService) -> None:
+    await service.broker.create_topic("orders", queues=1)
+    await service.broker.create_topic("bills", queues=1)
+    delivery = Timestamp(seconds=NOW_MS // 1000 + 60)
+    delayed = message(delivery_timestamp=delivery, message_type=MessageType.DELAY)
+    (entry,) = (await service.send(delayed)).entries
+    (plain,) = (await service.send(message(message_id="p"))).entries
+    assert (bool(entry.recall_handle), plain.recall_handle) == (True, "")
+    assert await recalled(service, entry.recall_handle, df.Resource(name="bills")) == (
+        Code.BAD_REQUEST,
+        "",
+    )
+    assert await recalled(service, "x") == (Code.BAD_REQUEST, "")
+    assert await recalled(service, entry.recall_handle) == (
+        Code.OK,
+        delayed.system_properties.message_id,
+    )
+    assert await recalled(service, entry.recall_handle) == (
+        Code.OK,
+        delayed.system_properties.message_id,
+    )
+    service.broker.now_ms += 61_000
+    await asyncio.sleep(5)
+    (record,) = messages(await service.broker.pull("orders", 0, 0))
+    assert record.property_map["UNIQ_KEY"] == "p"
+    assert await recalled(service, entry.recall_handle) == (Code.NOT_FOUND, "")
     assert RequestCode.FORWARD_GRPC in service.service.handlers

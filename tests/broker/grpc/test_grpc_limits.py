@@ -12,10 +12,11 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 
 from broker.errors import UnknownTopicError
+from broker.grpc import telemetry as telemetry_module
 from broker.grpc.call import Call
 from broker.grpc.protocol import service_pb2 as pb
 from broker.grpc.protocol.definition_pb2 import ClientType, Code, MessageType
-from broker.grpc.telemetry import Telemetry
+from broker.grpc.telemetry import HEAR_OUT_SECONDS, Telemetry
 from broker.limits import GRPC, GrpcLimits
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from tests.broker.grpc.single_service import (
@@ -200,6 +201,38 @@ async def test_a_stream_is_written_to_once_at_a_time_and_not_after_its_end(
     refusals = [each for each in written if not each.HasField("settings")]
     assert written[0].HasField("settings")
     assert len(refusals) == (ended_by == "a refusal")
+
+
+@pytest.mark.parametrize(
+    ("speaks_after", "lives"), [(0.4, 0.4), (99.0, HEAR_OUT_SECONDS)], ids=["speaks", "silent"]
+)
+async def test_a_stream_that_is_refused_is_heard_out(
+    service: SingleService, monkeypatch: pytest.MonkeyPatch, speaks_after: float, lives: float
+) -> None:
+    """Else its client is told that its write failed, and not why."""
+    monkeypatch.setattr(telemetry_module, "GRPC", GrpcLimits(refused_streams_max=1))
+    telemetry = Telemetry(service.context, service.service.dispatcher, service.service.clients)
+    loop = asyncio.get_running_loop()
+    told: list[tuple[float, int]] = []
+    ended: list[float] = []
+    began = loop.time()
+
+    async def stream() -> None:
+        async def write(body: bytes) -> None:
+            code = pb.TelemetryCommand.FromString(body).status.code
+            told.append((loop.time() - began, code))
+
+        async def said() -> AsyncIterator[bytes]:
+            await asyncio.sleep(speaks_after)
+            yield b""
+
+        await telemetry.serve(Call("Telemetry", {}, CLIENT), said(), write)
+        ended.append(round(loop.time() - began, 3))
+
+    await asyncio.gather(stream(), stream())
+    assert told == [(0, Code.CLIENT_ID_REQUIRED)] * 2
+    assert ended == [0, lives], "one at a time is heard out"
+    assert telemetry.streams == 0
 
 
 async def test_a_stream_that_ends_with_its_settings_leaves_nothing(

@@ -15,7 +15,7 @@ import yaml
 
 from broker.prometheus import catalog
 from broker.prometheus.metric import Kind, Metric
-from broker.prometheus.reference import PAGE, reference
+from tests.broker.prometheus.metrics_page import PAGE, reference
 
 ROOT = Path(__file__).parents[3]
 ALERTS = ROOT / "deploy/prometheus/alerts.yml"
@@ -77,7 +77,9 @@ def test_no_name_stands_twice_in_the_catalog() -> None:
 
 
 def test_the_page_of_metrics_is_the_catalog() -> None:
-    assert (ROOT / PAGE).read_text() == reference(), "run python -m broker.prometheus.reference"
+    assert (ROOT / PAGE).read_text() == reference(), (
+        "run python -m tests.broker.prometheus.metrics_page"
+    )
 
 
 def test_alerts_and_the_dashboard_use_only_names_and_labels_that_exist() -> None:

@@ -17,7 +17,7 @@ from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.frame import Frame
 from broker.security.credentials import ClientSecurity, Credentials
 from store.message.record import decode_record, key_hash
-from tests.broker.remoting.test_access import denied, guarded, put_account
+from tests.broker.remoting.test_access import CODE_DENIED, denied, guarded, put_account
 from tests.broker.single_broker import ADDRESS, NOW_MS, SingleBroker, messages
 from tests.broker.transactions.transaction_client import (
     COMMIT,
@@ -107,6 +107,22 @@ async def test_a_transaction_is_ended_by_who_may_send_to_its_topic(secured: Sing
     assert await received(secured) == [b"paid"]
     await thief.close()
     await payer.close()
+
+
+async def test_a_timed_message_is_recalled_by_who_may_send_to_its_topic(
+    secured: SingleBroker,
+) -> None:
+    sent = await secured.send("orders", 0, b"m", "UNIQ_KEY\x01k\x02TIMER_DELAY_SEC\x0160\x02")
+    thief = secured.client_of(*THIEF)
+    for topic, code in (
+        ("orders", CODE_DENIED),
+        ("mine", ResponseCode.ILLEGAL_OPERATION),
+    ):
+        ext = {"topic": topic, "recallHandle": str(sent.ext["recallHandle"])}
+        answer = await thief.invoke(ADDRESS, RequestCode.RECALL_MESSAGE, ext, timeout=9)
+        assert answer.code == code
+    assert len(secured.broker.context.machine.state.recalled) == 0
+    await thief.close()
 
 
 class Asked:

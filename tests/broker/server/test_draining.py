@@ -72,7 +72,7 @@ async def test_it_goes_on_the_moment_its_last_client_leaves(loop: NetworkedLoop)
     for each in (broker, client):
         await each.invoke("10.0.0.1:1", RequestCode.HEART_BEAT)
     waiting = asyncio.ensure_future(
-        draining.wait_for_clients(lambda: forwarder.has_clients(server.connections), 100)
+        draining.wait_for_clients([lambda: forwarder.has_clients(server.connections)], 100)
     )
     began = loop.time()
     await asyncio.sleep(1)
@@ -83,7 +83,9 @@ async def test_it_goes_on_the_moment_its_last_client_leaves(loop: NetworkedLoop)
     await waiting
     assert loop.time() - began == pytest.approx(2)
 
-    waiting = asyncio.ensure_future(draining.wait_for_clients(lambda: bool(server.connections), 9))
+    waiting = asyncio.ensure_future(
+        draining.wait_for_clients([lambda: bool(server.connections)], 9)
+    )
     await broker.close()
     await waiting
     assert loop.time() - began == pytest.approx(2)

@@ -25,6 +25,7 @@ from broker.state.commands import (
     PutSetting,
     PutTopic,
     PutTopicRetention,
+    Recall,
     Schedule,
     Timer,
     Trim,
@@ -61,6 +62,7 @@ commands: st.SearchStrategy[Command] = st.one_of(
     st.builds(Expire, numbers),
     st.builds(Schedule, numbers, numbers),
     st.builds(Timer, numbers, numbers, numbers),
+    st.builds(Recall, numbers, numbers),
     st.builds(PutSetting, names, names),
     st.builds(PutAccess, names, st.binary()),
     st.builds(PopReceive, names, names, numbers, numbers, runs, numbers, numbers, numbers),
@@ -170,6 +172,20 @@ def test_timed_messages_wait_until_they_are_delivered() -> None:
     state = BrokerState(timer=TimerProgress(500, 3).stored(2))
     state.apply(Timer(900, 4, 1))
     assert state.timer == TimerProgress(900, 4, 1)
+
+
+def test_a_recall_counts_until_the_time_of_its_message_has_passed() -> None:
+    state = BrokerState(timer=TimerProgress(500, 3))
+    for deliver_ms, offset in ((900, 4), (500, 3), (499, 9), (900, 2), (900, 4), (500, 4)):
+        state.apply(Recall(deliver_ms, offset))
+    assert [*state.recalled] == [(500, 4), (900, 2), (900, 4)]
+    assert BrokerState.from_bytes(state.to_bytes()) == state
+    state.apply(Timer(900, 2, 0))
+    assert [*state.recalled] == [(900, 4)]
+    assert ((900, 4) in state.recalled, (900, 3) in state.recalled) == (True, False)
+    state.apply(Timer(901, -1, 0))
+    assert not state.recalled
+    assert b"recalled" not in state.to_bytes()
 
 
 def test_the_template_of_automatic_topics_is_there_from_the_beginning() -> None:

@@ -28,6 +28,7 @@ from broker.state.commands import (
     PutSetting,
     PutTopic,
     PutTopicRetention,
+    Recall,
     Schedule,
     StoreRequests,
     Timer,
@@ -74,6 +75,7 @@ COMMANDS = st.one_of(
     st.builds(lambda n: Expire(n * SEGMENT // 2), st.integers(0, 9)),
     st.builds(Schedule, NUMBERS, NUMBERS),
     st.builds(Timer, NUMBERS, NUMBERS, NUMBERS),
+    st.builds(Recall, NUMBERS, NUMBERS),
     st.builds(EndTransaction, NUMBERS, st.integers(0, 5000)),
     st.builds(CheckTransaction, NUMBERS, st.integers(0, 5000), NUMBERS),
     st.builds(PutSetting, NAMES, NAMES),
@@ -182,6 +184,9 @@ def test_each_command_changes_the_digest_of_its_own_table_alone() -> None:
         (StoreRequests(bytes(4)), "requests"),
         (Schedule(1, 1), "waiting"),
         (Timer(1, 1, 0), "waiting"),
+        (Recall(9, 3), "waiting"),
+        (Recall(8, 4), "waiting"),
+        (Timer(8, 4, 1), "waiting"),
     ):
         before = log.machine.digests.packed()
         log.add([], [command])

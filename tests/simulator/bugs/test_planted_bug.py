@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from simulator.bugs import BUGS, Bug, Finding, bug_by_id, look_for, planted
-from simulator.bugs.planted_bug import Patch
+from simulator.bugs.planted_bug import Original, Patch
 from simulator.cli.bugs import table
 from simulator.worlds.registry import Run
 
@@ -69,6 +69,28 @@ def test_a_patch_puts_back_what_it_replaced_twice() -> None:
     assert Thing.value == 1
     with pytest.raises(KeyError):
         patch.set(Thing, "other", 1)
+
+
+def test_a_patch_around_a_function_calls_it_and_is_checked_without_it() -> None:
+    class Thing:
+        def act(self, what: str) -> str:
+            return f"does {what}"
+
+    patch = Patch()
+
+    @patch.around(Thing, "act")
+    def loud(act: Original[str], thing: Thing, what: str) -> str:
+        return act(thing, what).upper()
+
+    assert Thing().act("it") == "DOES IT"
+    with pytest.raises(TypeError, match=r"act.*cannot be replaced"):
+
+        @patch.around(Thing, "act")
+        def deaf(act: Original[str], thing: Thing) -> str:
+            return act(thing, "")
+
+    patch.undo()
+    assert Thing().act("it") == "does it"
 
 
 def test_a_patch_refuses_a_function_that_is_called_otherwise_than_it_can_be() -> None:

@@ -149,7 +149,7 @@ def test_an_open_file_is_useless_after_a_crash() -> None:
 def test_the_nth_change_fails_and_reads_are_not_counted() -> None:
     fs = simulated()
     file = written(fs, b"hello")
-    fault = fs.fail_at(2, errno.ENOSPC)
+    fault = fs.inject(Fault(2, errno.ENOSPC))
     file.pread(1, 0)
     file.pwrite(b"x", 0)
     assert not fault.hit
@@ -263,7 +263,7 @@ def test_a_barrier_that_fails_leaves_bytes_that_no_later_one_writes() -> None:
     fs.make_directories("/data/a")
     fs.open("/data/a/file", create=True).pwrite(b"b" * 100 * SECTOR_SIZE, 0)
     fs.sync_directory("/data/a")
-    fs.fail_at(1)
+    fs.inject(Fault(1, errno.EIO))
     with pytest.raises(OSError, match="Input/output"):
         fs.sync_all("/data")
     fs.sync_all("/data")

@@ -95,7 +95,7 @@ def test_a_read_that_fails_once_costs_nothing_beside_the_bytes(reads: int) -> No
 def test_a_write_that_fails_where_the_disk_can_read_is_a_failed_write() -> None:
     fs = simulated()
     block_file(fs, 3 * BLOCK_SIZE)
-    fs.fail_at(1)
+    fs.inject(Fault(1, errno.EIO))
     with pytest.raises(OSError, match="Input/output error"):
         overwrite_blocks(fs.open("/f"), b"\xff" * 10, BLOCK_SIZE - 5)
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from store.errors import CorruptRecordError
 from store.log.entry import HEADER_SIZE
 from store.message.batch import QueueRun, decode_batch, encode_batch
-from store.message.java_hash import tags_code
 from store.message.properties import encode_properties
 from store.message.record import (
     MessageRecord,
@@ -24,6 +23,7 @@ from store.message.record import (
     record_bounds,
     record_size,
 )
+from store.message.tags_code import tags_code
 
 # Message, broker and client of the vector in the reference of RocketMQ's format.
 VECTOR = bytes.fromhex(

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from simulator.engine.disk import PowerLossError, SimulatedFileSystem
+from simulator.engine.disk_faults import Fault
 from store.errors import StoreError
 from store.log.entry import Entry
 from store.replica import ReplicaStore
@@ -215,7 +216,7 @@ def test_power_loss_during_recovery_from_power_loss_loses_nothing(call: int) -> 
 @pytest.mark.parametrize("call", range(1, CALLS + 1))
 def test_a_failed_call_ends_the_store_and_loses_nothing_that_was_synced(call: int) -> None:
     fs, told = simulated(call), Told()
-    fault = fs.fail_at(call, errno.EIO)
+    fault = fs.inject(Fault(call, errno.EIO))
     with pytest.raises((StoreError, OSError)):
         Script(fs, told).run()
     assert fault.hit
@@ -231,7 +232,7 @@ def test_a_failed_call_ends_the_store_and_loses_nothing_that_was_synced(call: in
 @pytest.mark.parametrize("call", range(1, CALLS + 1))
 def test_a_disk_that_fills_up_at_any_call_loses_nothing(call: int) -> None:
     fs, told = simulated(call), Told()
-    fault = fs.fail_at(call, errno.ENOSPC)
+    fault = fs.inject(Fault(call, errno.ENOSPC))
     with contextlib.suppress(StoreError):
         Script(fs, told).run()
     assert fault.hit

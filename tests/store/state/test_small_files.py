@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from simulator.engine.disk import PowerLossError
+from simulator.engine.disk_faults import Fault
 from store.errors import DamagedError, DataFormatError
 from store.io.atomic_file import read_file, replace_file
 from store.io.two_slot_file import (
@@ -82,7 +84,7 @@ def test_a_record_read_after_a_failed_save_is_there_for_good() -> None:
         for seed in range(20):
             fs = simulated(seed)
             slots = TwoSlotFile.create(fs, "/", "vote", b"old")
-            fs.fail_at(call)
+            fs.inject(Fault(call, errno.EIO))
             with pytest.raises(OSError, match="Input/output"):
                 slots.save(b"new")
             fs.crash()
@@ -97,7 +99,7 @@ def test_power_loss_while_a_failed_save_is_mended_leaves_a_whole_record() -> Non
             for seed in range(60):
                 fs = simulated(seed, sector_size=16)
                 slots = TwoSlotFile.create(fs, "/", "vote", b"old record" * 8)
-                fs.fail_at(failed)
+                fs.inject(Fault(failed, errno.EIO))
                 with pytest.raises(OSError, match="Input/output"):
                     slots.save(b"new record" * 8)
                 fs.crash()
@@ -117,7 +119,7 @@ def test_a_save_torn_after_one_that_failed_leaves_what_was_read_between_them() -
             for seed in range(60):
                 fs = simulated(seed, sector_size=16)
                 slots = TwoSlotFile.create(fs, "/", "vote", b"first one." * 8)
-                fs.fail_at(failed)
+                fs.inject(Fault(failed, errno.EIO))
                 with pytest.raises(OSError, match="Input/output"):
                     slots.save(b"second one" * 8)
                 fs.crash()

@@ -162,11 +162,14 @@ def test_ending_returns_when_the_process_is_gone(waiting: ManagedProcess) -> Non
     assert waiting.pid is None
 
 
-def test_a_process_that_ignores_the_request_is_killed(tmp_path: Path) -> None:
+def test_a_process_that_ignores_the_request_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(managed_processes, "KILLED_SECONDS", 0.5)
     process = managed(tmp_path, IGNORES_SIGTERM)
     process.start()
 
-    end_processes([process], kill=False, timeout_s=0.5)
+    end_processes([process], kill=False)
 
     assert process.pid is None
 

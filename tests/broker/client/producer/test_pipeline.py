@@ -15,7 +15,7 @@ from broker.client.message import Message, SendResult
 from broker.client.producer.pipeline import BACKLOG_BYTES_MAX, Pipeline
 from broker.client.producer.producer import Producer
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
-from store.message.java_hash import tags_code
+from store.message.tags_code import tags_code
 from tests.broker.client.fake_cluster import NAME_SERVER, NOW_MS, Broker, Cluster
 from tests.support.virtual_network import NetworkedLoop, turns
 

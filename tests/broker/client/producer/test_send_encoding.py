@@ -17,8 +17,9 @@ from broker.client.producer.send_encoding import (
 from broker.ingest.batch_body import decode_batch_body
 from broker.ingest.property_templates import MessageBuilder, origin
 from broker.remoting.protocol.frame import PREFIX as PREFIX_OF_FRAME
-from broker.remoting.protocol.frame import decode_frame, encode_request
+from broker.remoting.protocol.frame import encode_request
 from store.message.properties import decode_properties
+from tests.support.frames import decode_frame
 
 PREFIX = "0A00000900000000000A"
 

@@ -14,10 +14,10 @@ from broker.remoting.protocol.frame import (
     HEADER_SIZE_MAX,
     PREFIX,
     Frame,
-    decode_frame,
     encode_request,
     encode_response,
 )
+from tests.support.frames import decode_frame
 
 JSON_HEADER_VECTOR = (
     b'{"code":30,"extFields":{"queueId":"3","topic":"TopicTest"},"flag":0,"language":"JAVA",'

@@ -21,7 +21,7 @@ from broker.remoting.processors.send_message_header import (
 )
 from broker.remoting.protocol import header_templates
 from broker.remoting.protocol.errors import FrameError, RequestError
-from broker.remoting.protocol.frame import PREFIX, Frame, decode_frame, encode_request
+from broker.remoting.protocol.frame import PREFIX, Frame, encode_request
 from broker.remoting.protocol.frame_reader import FrameReader
 from broker.remoting.protocol.header_templates import (
     MISSES_MAX,
@@ -32,6 +32,7 @@ from broker.remoting.protocol.header_templates import (
     template_of,
 )
 from tests.broker.remoting.protocol.client_headers import CLIENTS, fields
+from tests.support.frames import decode_frame
 
 Ext: TypeAlias = "dict[str, str]"
 

@@ -45,6 +45,7 @@ commands = st.one_of(
     st.tuples(st.just("expire"), st.integers(0, 5000)),
     st.tuples(st.just("schedule"), small, small),
     st.tuples(st.just("timer"), small, small, small),
+    st.tuples(st.just("recall"), small, small),
     st.tuples(st.just("end-transaction"), small, st.sampled_from([48, 200, 1000])),
     st.tuples(st.just("check-transaction"), small, st.sampled_from([48, 200, 1000]), small),
     st.tuples(st.just("setting"), names, names),

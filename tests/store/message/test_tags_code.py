@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.message.java_hash import tags_code
+from store.message.tags_code import tags_code
 
 
 @pytest.mark.parametrize(

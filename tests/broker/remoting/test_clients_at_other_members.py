@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 import pytest
 
 from broker.remoting.client import RemotingClient
+from broker.remoting.clients_at_other_members import ClientsAtOtherMembers
 from broker.remoting.connected_clients import Client, ConnectedClients, ConsumerSettings
 from broker.remoting.connection import Connection, Handler
 from broker.remoting.dispatch import dispatch_by_code
-from broker.remoting.elsewhere_clients import ElsewhereClients
 from broker.remoting.protocol.codes import LanguageCode, RequestCode, ResponseCode
 from broker.remoting.protocol.errors import (
     CallError,
@@ -37,7 +37,7 @@ class Member:
         self.asked = 0
         self.clients = ConnectedClients(loop, lambda _group: False)
         peers = [each for each in ADDRESSES if each != address]
-        self.elsewhere = ElsewhereClients(loop, self.clients, lambda: peers)
+        self.elsewhere = ClientsAtOtherMembers(loop, self.clients, lambda: peers)
         handlers: dict[int, Handler] = {HELLO: self._hello}
         if knows_code:
             handlers[int(RequestCode.PASS_TO_CLIENT)] = self._serve
@@ -174,7 +174,7 @@ async def test_members_of_an_earlier_release_have_no_such_client(loop: Networked
 
 async def test_a_group_of_one_has_no_other_members(loop: NetworkedLoop) -> None:
     member = Member(loop, ADDRESSES[0])
-    member.elsewhere = ElsewhereClients(loop, member.clients, tuple)
+    member.elsewhere = ClientsAtOtherMembers(loop, member.clients, tuple)
     _, failure = await call(member)
     assert isinstance(failure, ClientNotOnlineError)
 

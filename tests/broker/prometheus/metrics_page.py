@@ -1,4 +1,4 @@
-"""Writes ``docs/metrics.md`` from the catalog: ``python -m broker.prometheus.reference``."""
+"""Writes ``docs/metrics.md``: ``python -m tests.broker.prometheus.metrics_page``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BEGINNING = """\
 
 `GET /metrics` tells them in Prometheus' text format: on the HTTP port of each node, and of a
 NameServer with `dledger namesrv --http-port N`. [operations.md](operations.md) says what to look at
-and what each alert means. `python -m broker.prometheus.reference` writes this page.
+and what each alert means. `python -m tests.broker.prometheus.metrics_page` writes this page.
 
 Each sample has the labels {labels}. `node_id` is the broker name,
 as with RocketMQ, and `node` the member of the group. A NameServer has `node_type` alone. Names that

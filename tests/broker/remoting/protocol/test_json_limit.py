@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from broker.remoting.protocol.json_marks import BYTES_MAX, check_marks
+from broker.remoting.protocol.json_limit import BYTES_MAX, check_marks
 
 MARKS = 1000
 

@@ -1,4 +1,4 @@
-"""Writes ``docs/configuration.md`` from the settings: ``python -m broker.config.settings_page``."""
+"""Writes ``docs/configuration.md``: ``python -m tests.broker.config.settings_page``."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from broker.config.config_file import NAME_SERVER, NODE, ConfigKind
-from broker.config.setting import Setting, shown_kind
+from broker.config.setting import Setting
 from broker.config.toml_text import toml_value
+from dledger.wire.endpoint import Endpoint
 
 PAGE = "docs/configuration.md"
 
@@ -16,7 +17,7 @@ _BEGINNING = """\
 
 A node reads its settings from a file, `node.toml`, a NameServer from `--config FILE`. A variable of
 the environment goes before the file, an option of the command before both. An unknown key is an
-error. `python -m broker.config.settings_page` writes this page from the settings themselves.
+error. `python -m tests.broker.config.settings_page` writes this page from the settings themselves.
 
     dledger config init node.toml       # a file with all settings, explained
     dledger config init namesrv.toml --kind namesrv
@@ -84,7 +85,7 @@ def _row(one: Setting, prefix: str) -> str:
     allowed = one.allowed.words if one.allowed is not None else ""
     cells = (
         f"`{one.key}`",
-        shown_kind(one),
+        _shown_kind(one),
         _default(one),
         allowed + (f" ({one.unit})" if one.unit else ""),
         one.doc,
@@ -92,6 +93,13 @@ def _row(one: Setting, prefix: str) -> str:
         f"`{one.variable(prefix)}`",
     )
     return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
+
+
+def _shown_kind(one: Setting) -> str:
+    """The type of a setting, for people."""
+    if one.kind is tuple:
+        return "list of host:port" if one.item is Endpoint else "list of strings"
+    return {str: "string", int: "integer", bool: "true or false", Endpoint: "host:port"}[one.kind]
 
 
 def _default(one: Setting) -> str:

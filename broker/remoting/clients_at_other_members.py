@@ -59,7 +59,7 @@ MILLISECONDS_MAX = 10_000
 """Pace: another broker waits for its client for no longer."""
 
 
-class ElsewhereClients:
+class ClientsAtOtherMembers:
     """The way to the clients of the other members, for one broker."""
 
     def __init__(
@@ -91,7 +91,7 @@ class ElsewhereClients:
         """Asks the client ``client_id`` of the consumer group ``group``, empty for a producer,
         wherever else it is connected. ``timeout`` is in seconds.
 
-        ``done`` gets :class:`~broker.remoting.protocol.errors.ClientNotOnlineError` where no other
+        ``done`` gets :class:`~broker.remoting.protocol.errors.ClientNotOnlineError` if no other
         member has that client.
         """
         peers = self._peers()

@@ -1,0 +1,41 @@
+"""Requests that only the leader of one broker group can answer, sent until it does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from broker.client.errors import ClientError, ClosedError, DeadlineError
+from broker.client.message import MessageQueue
+from broker.client.route.route_cache import Routes
+from broker.remoting.protocol.errors import CallError, ClientClosedError
+
+
+async def until_answered(
+    routes: Routes,
+    queue: MessageQueue,
+    ask: Callable[[str], Awaitable[None]],
+    *,
+    seconds: float,
+    what: str,
+) -> None:
+    """Calls ``ask`` with the address of the queue's leader until that does not fail for now.
+
+    Raises :class:`~broker.client.errors.DeadlineError` after so many seconds, and what is final.
+    """
+    last: Exception | None = None
+    try:
+        async with asyncio.timeout(seconds):
+            while True:
+                try:
+                    await ask(routes.leader(queue))
+                    return
+                except ClientClosedError:
+                    raise ClosedError("the producer was closed") from None
+                except (CallError, ClientError) as error:
+                    if not error.retriable:
+                        raise
+                    last = error
+                await routes.recover(queue.topic, queue.broker)
+    except TimeoutError:
+        raise DeadlineError(what, seconds, last) from None

@@ -1,0 +1,85 @@
+"""Requests that only the leader can serve: done here, passed on, or held until a leader is known.
+
+A request waits for as long as an election takes. Once no leader came in time, all are refused at
+once until there is one. A node that leads and does not serve yet lets wait, too, what others have
+passed on to it: nobody else could tell when it serves. Nothing is passed on twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from broker.change_notice import ChangeNotice
+from broker.errors import NOT_HERE
+from broker.limits import FORWARDING, ForwardingLimits
+from dledger.node.state_machine import Leadership
+
+T = TypeVar("T")
+
+
+class LeaderWait:
+    """For one wire of one broker."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        node: str,
+        leadership: Callable[[], Leadership],
+        limits: ForwardingLimits = FORWARDING,
+    ) -> None:
+        """``leadership``: as it is now. ``node``: the name of this one."""
+        self._loop = loop
+        self._node = node
+        self._leadership = leadership
+        self._limits = limits
+        self._notice = ChangeNotice(loop)
+        self._waiting = 0
+        self._gave_up = False
+        """No leader came in time."""
+
+    def leadership_changed(self) -> None:
+        """Requests that wait are tried again."""
+        if self._leadership().leader is not None:
+            self._gave_up = False
+        self._notice.changed()
+
+    async def here_or_there(
+        self,
+        here: Callable[[], Awaitable[T]],
+        there: Callable[[Exception], Awaitable[T | None]],
+        *,
+        forwarded: bool,
+    ) -> T:
+        """The answer of ``here``, or that of ``there``, which gets the refusal of ``here`` and
+        passes the request on: None where nothing was done.
+
+        ``forwarded``: another node has passed the request on. Raises what both raise, and one of
+        :data:`~broker.errors.NOT_HERE` where the request may not wait, or no leader came in time.
+        """
+        until = None
+        while True:
+            before = self._leadership()
+            try:
+                return await here()
+            except NOT_HERE as refusal:
+                if not forwarded:
+                    answer = await there(refusal)
+                    if answer is not None:
+                        return answer
+                elif before.leader != self._node:
+                    raise
+                now = self._loop.time()
+                until = now + self._limits.wait_seconds if until is None else until
+                self._gave_up |= now >= until
+                if self._gave_up or self._waiting >= self._limits.waiting_max:
+                    raise
+            await self._wait(before, until - now)
+
+    async def _wait(self, before: Leadership, seconds: float) -> None:
+        self._waiting += 1
+        try:
+            await self._notice.wait_until(lambda: self._leadership() != before, seconds)
+        finally:
+            self._waiting -= 1

@@ -1,0 +1,123 @@
+"""Timed messages taken back by their producers, on the leader (``RecallMessageProcessor``).
+
+A recall is a command in the log. The leader writes it only while the message is neither delivered
+nor on its way, and passes the message over from that moment on
+(:mod:`broker.scheduled.timer_dispatcher`). So recall and delivery stand in the log in the order in
+which they were decided, and only the first counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from broker.delivery.message_lookup import MessageLookup
+from broker.errors import (
+    REFUSALS,
+    NothingToRecallError,
+    Refusal,
+    UnavailableError,
+    UnknownTopicError,
+)
+from broker.group_commit.batcher import Batcher
+from broker.limits import STATE
+from broker.scheduled.recall_handle import RecallHandle, parse_recall_handle
+from broker.scheduled.republisher import real_queue
+from broker.scheduled.scheduled_message_service import ScheduledMessageService
+from broker.state.commands import Recall
+from broker.state.recalled_messages import TimedKey
+from broker.state.state_machine import BrokerStateMachine
+from dledger.errors import BusyError
+from store.errors import OutOfRangeError, StoreError
+from store.io.filesystem import Bytes
+from store.message.properties import UNIQUE_KEY, find_property
+from store.message.record import MessageRecord, decode_record
+from store.message.scheduled_topics import TIMER_OUT_MS, TIMER_TOPIC
+
+Recalled = Callable[[str, Refusal | None], None]
+"""Called once: with the message id when the message is taken back, or with the refusal."""
+
+
+class Recalls:
+    """Takes messages back while this node serves as leader."""
+
+    def __init__(
+        self,
+        *,
+        machine: BrokerStateMachine,
+        batcher: Batcher,
+        lookup: MessageLookup,
+        scheduled_messages: ScheduledMessageService,
+        known_by_all: Callable[[], bool],
+        broker_name: str,
+    ) -> None:
+        """``known_by_all``: whether every member knows the command."""
+        self._machine = machine
+        self._batcher = batcher
+        self._lookup = lookup
+        self._scheduled_messages = scheduled_messages
+        self._known_by_all = known_by_all
+        self._broker_name = broker_name
+
+    def recall(self, topic: str, handle: str, done: Recalled) -> None:
+        """Takes the message of a handle back. One that was taken back before is so once more: the
+        first answer may have got lost.
+
+        Raises :class:`~broker.errors.RecallHandleError` for no handle of the topic,
+        :class:`~broker.errors.UnknownTopicError`, :class:`~broker.errors.UnavailableError` and
+        :class:`~dledger.errors.NotLeaderError`. ``done`` gets
+        :class:`~broker.errors.NothingToRecallError` where no such message waits.
+        """
+        self._batcher.check_serving()
+        if not self._known_by_all():
+            raise UnavailableError(
+                "messages can be recalled when all members run a program that knows it"
+            )
+        if self._batcher.topic(topic) is None:
+            raise UnknownTopicError(f"the topic {topic} does not exist")
+        named, position = parse_recall_handle(handle, topic, self._broker_name)
+
+        def loaded(data: Bytes, error: StoreError | None) -> None:
+            try:
+                if error is not None:
+                    raise error
+                self._recall(named, decode_record(data), done)
+            except OutOfRangeError:
+                done("", NothingToRecallError("there is no such message any more"))
+            except REFUSALS as refusal:
+                done("", refusal)
+            except StoreError as fault:
+                done("", UnavailableError(f"the message cannot be read now: {fault}"))
+
+        self._lookup.record(position, loaded)
+
+    def _recall(self, named: RecallHandle, record: MessageRecord, done: Recalled) -> None:
+        self._batcher.check_serving()
+        if not _is_named(record, named):
+            raise NothingToRecallError("the recall handle is of no message that waits")
+        key = int(find_property(record.properties, TIMER_OUT_MS) or 0), record.queue_offset
+        if self._scheduled_messages.is_over(key):
+            raise NothingToRecallError("the message has been delivered, or its time has passed")
+        recalled = self._machine.state.recalled
+        recalling = self._scheduled_messages.recalling
+        if key not in recalled and len(recalled) + len(recalling) >= STATE.recalled_max:
+            raise BusyError(len(recalled), STATE.recalled_max, "recalled messages wait")
+        waiting = recalling.get(key)
+        if waiting is not None:
+            waiting.append(partial(done, named.message_id))
+            return
+        self._batcher.add_command(Recall(*key), partial(self._settled, key))
+        recalling[key] = [partial(done, named.message_id)]
+
+    def _settled(self, key: TimedKey, error: Refusal | None) -> None:
+        """The command is applied, or refused."""
+        for told in self._scheduled_messages.recalling.pop(key):
+            told(error)
+
+
+def _is_named(record: MessageRecord, named: RecallHandle) -> bool:
+    return (
+        record.topic == TIMER_TOPIC
+        and real_queue(record.properties)[0] == named.topic
+        and find_property(record.properties, UNIQUE_KEY) == named.message_id.encode()
+    )
