@@ -196,9 +196,10 @@ BUGS = (
     _bug(
         "J9x",
         rows_of_the_entry_index_believed,
-        "damage is repaired: not within",
-        200,
+        "damage is repaired: not within | entry-index:",
+        100,
         "entry index damaged",
+        "partition",
     ),
     _bug(
         "J10x",
