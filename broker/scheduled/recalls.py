@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 
 from broker.delivery.message_lookup import MessageLookup
+from broker.delivery.message_reader import rows
 from broker.errors import (
     REFUSALS,
     NothingToRecallError,
@@ -24,6 +25,7 @@ from broker.limits import STATE
 from broker.scheduled.recall_handle import RecallHandle, parse_recall_handle
 from broker.scheduled.republisher import real_queue
 from broker.scheduled.scheduled_message_service import ScheduledMessageService
+from broker.scheduled.timer_wheel import queue_of, slot_of
 from broker.state.commands import Recall
 from broker.state.recalled_messages import TimedKey
 from broker.state.state_machine import BrokerStateMachine
@@ -32,7 +34,7 @@ from store.errors import OutOfRangeError, StoreError
 from store.io.filesystem import Bytes
 from store.message.properties import UNIQUE_KEY, find_property
 from store.message.record import MessageRecord, decode_record
-from store.message.scheduled_topics import TIMER_OUT_MS, TIMER_TOPIC
+from store.message.scheduled_topics import TIMER_TOPIC, row_code
 
 Recalled = Callable[[str, Refusal | None], None]
 """Called once: with the message id when the message is taken back, or with the refusal."""
@@ -93,9 +95,9 @@ class Recalls:
 
     def _recall(self, named: RecallHandle, record: MessageRecord, done: Recalled) -> None:
         self._batcher.check_serving()
-        if not _is_named(record, named):
+        key = self._key(record) if _is_named(record, named) else None
+        if key is None:
             raise NothingToRecallError("the recall handle is of no message that waits")
-        key = int(find_property(record.properties, TIMER_OUT_MS) or 0), record.queue_offset
         if self._scheduled_messages.is_over(key):
             raise NothingToRecallError("the message has been delivered, or its time has passed")
         recalled = self._machine.state.recalled
@@ -108,6 +110,15 @@ class Recalls:
             return
         self._batcher.add_command(Recall(*key), partial(self._settled, key))
         recalling[key] = [partial(done, named.message_id)]
+
+    def _key(self, record: MessageRecord) -> TimedKey | None:
+        """None where no row of the timer wheel leads to the record: a client can make one up in the
+        body of its message, with the time and the offset of anybody's."""
+        offset, stored_ms = record.queue_offset, record.store_timestamp
+        deliver_ms = row_code(record.topic, record.queue_id, record.properties, stored_ms, 0)
+        queue = self._machine.queue(TIMER_TOPIC, queue_of(slot_of(deliver_ms)))
+        found = [] if queue is None else rows(queue.read(offset, 1))
+        return (deliver_ms, offset) if (record.position, record.size, deliver_ms) in found else None
 
     def _settled(self, key: TimedKey, error: Refusal | None) -> None:
         """The command is applied, or refused."""
