@@ -13,7 +13,7 @@ written that it does not know. If it finds such an entry in the log, it stops an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from dledger.wire.features import FEATURES
 
@@ -36,6 +36,9 @@ class MemberFeatures:
         self._members_at = members_at
         self._linked: dict[str, frozenset[str]] = {}
         self._known: dict[str, frozenset[str]] = {node: frozenset(FEATURES)}
+        """What a member announced last, before its link broke."""
+        self._used: dict[str, set[str]] = {}
+        """What entries needed that were committed while it was a member."""
 
     def announced(self, peer: str, features: Collection[str]) -> None:
         """A link to the peer came up; it knows these, and no others."""
@@ -50,7 +53,7 @@ class MemberFeatures:
     def used(self, feature: str, index: int) -> None:
         """The committed entry of that index needs it: its leader knew that all members know it."""
         for member in self._members_at(index):
-            self._known.setdefault(member, frozenset((feature,)))
+            self._used.setdefault(member, set()).add(feature)
 
     def has(self, peer: str, feature: str) -> bool:
         """Whether a peer that is linked knows it."""
@@ -58,7 +61,12 @@ class MemberFeatures:
 
     def known_by_all(self, feature: str) -> bool:
         """Whether every member of the configuration in effect knows it, as far as is known."""
-        return all(
-            feature in self._linked.get(member, self._known.get(member, ()))
-            for member in self._members()
-        )
+        return all(feature in self._features_of(member) for member in self._members())
+
+    def _features_of(self, member: str) -> Collection[str]:
+        """What it says goes before what the log says: it may run an earlier program again."""
+        tables: Iterable[Mapping[str, Collection[str]]] = (self._linked, self._known, self._used)
+        for known in tables:
+            if member in known:
+                return known[member]
+        return ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dledger.node.member_features import MemberFeatures
 from dledger.raft.configuration import Configuration, Configurations
-from dledger.wire.features import FEATURES, STATE_PROOF
+from dledger.wire.features import FEATURES, POP, STATE_PROOF
 
 
 def features_of_a(
@@ -58,3 +58,17 @@ def test_what_the_log_uses_its_members_know_and_later_ones_do_not() -> None:
     assert not features.known_by_all(STATE_PROOF)
     found.truncate(7)
     assert features.known_by_all(STATE_PROOF)
+
+
+def test_what_the_log_uses_of_several_features_its_members_know_all() -> None:
+    features, _ = features_of_a("b")
+    features.used(STATE_PROOF, 6)
+    assert not features.known_by_all(POP)
+    features.used(POP, 7)
+    assert features.known_by_all(STATE_PROOF)
+    assert features.known_by_all(POP)
+    features.announced("b", (POP,))
+    features.lost("b")
+    features.used(STATE_PROOF, 8)
+    assert features.known_by_all(POP)
+    assert not features.known_by_all(STATE_PROOF), "what it announced counts"
