@@ -37,7 +37,7 @@ class LeaderWait:
         self._notice = ChangeNotice(loop)
         self._waiting = 0
         self._gave_up = False
-        """No leader came in time."""
+        """No leader came in time, and none has answered since."""
 
     def leadership_changed(self) -> None:
         """Requests that wait are tried again."""
@@ -67,6 +67,7 @@ class LeaderWait:
                 if not forwarded:
                     answer = await there(refusal)
                     if answer is not None:
+                        self._gave_up = False
                         return answer
                 elif before.leader != self._node:
                     raise

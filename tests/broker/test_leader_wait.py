@@ -98,6 +98,22 @@ async def test_after_one_waited_in_vain_all_are_refused_until_there_is_a_leader(
     assert await node.ask() == ("refused: n1", SECONDS)
 
 
+async def test_a_leader_that_answers_again_is_one_and_the_next_is_waited_for(
+    loop: NetworkedLoop,
+) -> None:
+    """Its port was out of reach for a while, and it went on leading."""
+    node = Node(loop, "n1")
+    assert await node.ask() == ("refused: n1", SECONDS)
+    node.port = "served there"
+    assert await node.ask() == ("served there", 0)
+    node.port = None
+    node.hear(None)
+    asking = asyncio.ensure_future(node.ask())
+    await asyncio.sleep(0.4)
+    node.hear("n0", serving=True)
+    assert await asking == (SERVES, 0.4)
+
+
 async def test_so_many_wait(loop: NetworkedLoop) -> None:
     node = Node(loop)
     answers = await asyncio.gather(*(node.ask() for _ in range(3)))
