@@ -99,16 +99,20 @@ class Routes:
         for name, at in self._context.node.core.configuration.addresses.items():
             known[name] = known.get(name) or remote(at.client)
         members = {name: at for name, at in known.items() if at is not None}
-        there = [at for name, at in members.items() if not lasting and self._is_there(name)]
+        there: list[Endpoint] = []
+        # Where all others came back lately, a node that leaves names them all the same: whoever
+        # was told its own address has not moved.
+        for seconds in () if lasting else (GONE_SECONDS, 0.0):
+            there = there or [at for name, at in members.items() if self._is_there(name, seconds)]
         return tuple(dict.fromkeys(there or members.values()))
 
-    def _is_there(self, member: str) -> bool:
+    def _is_there(self, member: str, seconds: float) -> bool:
         node = self._context.node
         if node.leadership.leader is None:
             return True  # this node may be the one that is cut off
         if member == self._context.config.node:
             return not self.leaving
-        return node.links.is_steady(member, GONE_SECONDS)
+        return node.links.is_steady(member, seconds)
 
     async def _others(self, name: str) -> list[TopicRoute]:
         """In other groups; none if no NameServer answers."""

@@ -85,6 +85,20 @@ async def test_a_node_that_came_back_is_named_again(loop: NetworkedLoop) -> None
     assert await node.named() == "012"
 
 
+async def test_who_leaves_names_others_that_came_back_just_now(loop: NetworkedLoop) -> None:
+    """In a rolling restart of three the last one stops within a minute of the first."""
+    node = Node(loop)
+    for each in ("n1", "n2"):
+        node.links.lost(each)
+        await asyncio.sleep(1)
+        node.links.connected(each)
+    assert await node.named() == "0"
+    node.routes.leaving = True
+    assert await node.named() == "12"
+    node.links.lost("n2")
+    assert await node.named() == "1"
+
+
 async def test_who_leaves_waits_for_the_clients_that_have_not_asked_for_their_route(
     service: SingleService,
 ) -> None:
