@@ -108,10 +108,10 @@ class Routes:
 
     def _is_there(self, member: str, seconds: float) -> bool:
         node = self._context.node
-        if node.leadership.leader is None:
-            return True  # this node may be the one that is cut off
         if member == self._context.config.node:
             return not self.leaving
+        if node.leadership.leader is None:
+            return True  # this node may be the one that is cut off
         return node.links.is_steady(member, seconds)
 
     async def _others(self, name: str) -> list[TopicRoute]:

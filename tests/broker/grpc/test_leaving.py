@@ -58,6 +58,7 @@ class Node:
         ("1", "n1", True, "1"),
         ("", "n0", True, "012"),  # better an address that may fail than none
         ("", None, False, "012"),  # this node may be the one that is cut off
+        ("", None, True, "12"),
     ],
 )
 async def test_a_route_names_the_nodes_that_are_there(
