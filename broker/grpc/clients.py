@@ -261,7 +261,8 @@ class Clients:
             self.tell_settings(session)
 
     def tell_all(self) -> None:
-        """Another node leads: it hears of all clients."""
+        """Another node leads, or this one serves: it hears of all clients. Told earlier, each would
+        take one of the places of calls that wait for a leader."""
         for session in self._sessions.values():
             self.tell_settings(session)
 

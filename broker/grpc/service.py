@@ -73,7 +73,9 @@ class GrpcService:
             self.leader_clients.leads_no_more()
             self.renewals.stop()
         self._leader_wait.leadership_changed()
-        self.clients.tell_all()
+        node, leader = self._context.node, self._context.node.leadership.leader
+        if node.serving or leader not in (None, self._context.config.node):
+            self.clients.tell_all()
 
     def leave(self, on_moved: Callable[[], None]) -> None:
         """Tells clients to go to the other nodes (:meth:`~broker.grpc.clients.Clients.leave`)."""
