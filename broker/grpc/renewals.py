@@ -120,7 +120,12 @@ class Renewals:
                     with suppress(*ANSWERED):  # that queue is looked at again
                         await self._renew(key, working[group], ends)
                 await asyncio.sleep(0)
-            self._ends = ends
+            now = self._loop.time()
+            soon = now + GRPC.unanswered_seconds_max
+            # A client may be away for a look. What it may never have heard of is marked as renewed
+            # by now, and would be taken for answered when it is back.
+            kept = {told: until for told, until in self._ends.items() if now < until < soon}
+            self._ends = kept | ends
 
     async def _renew(self, key: _Key, working: set[int], ends: _Ends) -> None:
         now, due_ms = self._loop.time(), GRPC.renewed_seconds * 500

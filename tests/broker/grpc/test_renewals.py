@@ -135,6 +135,24 @@ async def test_what_may_never_have_reached_its_consumer_comes_again_after_minute
         assert len((await received(service))[1]) == 1
 
 
+async def test_neither_does_it_stay_away_for_longer_when_its_consumer_was_away_for_a_moment(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    async with running_service(loop, tmp_path, clock_runs=True) as service:
+        await service.broker.create_topic("orders", queues=1)
+        await service.send(message())
+        assert len((await received(service, auto_renew=True))[1]) == 1
+    now_ms = service.broker.wall_ms()
+    async with running_service(loop, tmp_path, clock_runs=True) as service:
+        service.broker.now_ms = now_ms
+        await works(service, GRPC.renewed_seconds)
+        await asyncio.sleep(HEARTBEATS_SECONDS + 2 * LOOK_SECONDS)
+        await works(service, GRPC.renewed_seconds)
+        assert (await received(service))[0] == Code.MESSAGE_NOT_FOUND
+        await works(service, GRPC.unanswered_seconds_max)
+        assert len((await received(service))[1]) == 1
+
+
 async def test_what_was_given_is_known_however_much_is_given_and_acknowledged_before_and_after(
     loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
