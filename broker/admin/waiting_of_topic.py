@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Container, Iterator, Sequence
-from itertools import islice
+from functools import partial
 from typing import NamedTuple
 
+from broker.admin.turns import Turn
 from broker.context import BrokerContext
 from broker.delivery.message_reader import LogRange, row_range, rows
 from broker.limits import ADMIN
@@ -19,6 +20,7 @@ from broker.scheduled.delay_level_dispatcher import undelivered_of_levels
 from broker.scheduled.system_properties import REAL_TOPIC
 from broker.scheduled.timer_dispatcher import undelivered_of_wheel
 from broker.topics_and_groups import HALF_TOPIC
+from dledger.settle import settle
 from store.errors import StoreError
 from store.index.consume_queue import ConsumeQueue
 from store.io.filesystem import Bytes
@@ -45,18 +47,24 @@ class WaitingOfTopic(NamedTuple):
 
 async def waiting_of_topic(context: BrokerContext, topic: str, unread: int) -> WaitingOfTopic:
     """``unread``: how many wait of all topics."""
-    name = topic.encode()
+    name, turn = topic.encode(), Turn()
     found = size = 0
-    records = islice(_records(context), ADMIN.waiting_read_max)
+    left = ADMIN.waiting_read_max
     try:
-        while some := [*islice(records, _AT_ONCE)]:
-            size += sum(each.size for each in some)
-            if size > ADMIN.waiting_read_bytes_max:
+        for waiting in _records(context):
+            await turn.took(_ROWS)
+            for start in range(0, min(len(waiting), left), _AT_ONCE):
+                some = waiting[start : min(start + _AT_ONCE, left)]
+                size += sum(each.size for each in some)
+                if size > ADMIN.waiting_read_bytes_max:
+                    return WaitingOfTopic(found, max(unread, 0))
+                for part in await _load(context, some):
+                    properties = bytes(decode_record(part).properties)
+                    found += find_property(properties, REAL_TOPIC) == name
+                unread -= len(some)
+            left -= len(waiting)
+            if left <= 0:
                 break
-            for part in await _load(context, some):
-                properties = bytes(decode_record(part).properties)
-                found += find_property(properties, REAL_TOPIC) == name
-            unread -= len(some)
     except StoreError as error:  # some are damaged, or expired just now
         log.debug("cannot look of which topic a waiting message is: %s", error)
     return WaitingOfTopic(found, max(unread, 0))
@@ -64,21 +72,14 @@ async def waiting_of_topic(context: BrokerContext, topic: str, unread: int) -> W
 
 async def _load(context: BrokerContext, ranges: Sequence[LogRange]) -> Sequence[Bytes]:
     loaded: asyncio.Future[Sequence[Bytes]] = context.loop.create_future()
-
-    def done(parts: Sequence[Bytes], error: StoreError | None) -> None:
-        if loaded.done():
-            return
-        if error is None:
-            loaded.set_result(parts)
-        else:
-            loaded.set_exception(error)
-
-    context.reader.load(ranges, done)
+    context.reader.load(ranges, partial(settle, loaded))
     await asyncio.sleep(0)  # others have their turn, also while all is in memory
     return await loaded
 
 
-def _records(context: BrokerContext) -> Iterator[LogRange]:
+def _records(context: BrokerContext) -> Iterator[Sequence[LogRange]]:
+    """What waits, of up to :data:`_ROWS` rows at a time. None of them may wait: very many that are
+    due in the present slot of the wheel are delivered."""
     machine = context.machine
     for level, queue, offset in undelivered_of_levels(machine):
         yield from _rows(queue, level - 1, offset)
@@ -87,9 +88,13 @@ def _records(context: BrokerContext) -> Iterator[LogRange]:
         yield from _rows(queue, queue_id, offset, mark, recalled)
     half = machine.queue(HALF_TOPIC, 0)
     if half is not None:
-        for offset in [*machine.state.transactions]:
-            for position, size, _ in rows(half.read(offset, 1)):
-                yield row_range(half, 0, offset, position, size)
+        offsets = [*machine.state.transactions]
+        for start in range(0, len(offsets), _AT_ONCE):
+            yield [
+                row_range(half, 0, offset, position, size)
+                for offset in offsets[start : start + _AT_ONCE]
+                for position, size, _ in rows(half.read(offset, 1))
+            ]
 
 
 def _rows(
@@ -98,11 +103,14 @@ def _rows(
     offset: int,
     mark: tuple[int, int] = (-1, -1),
     recalled: Container[tuple[int, int]] = (),
-) -> Iterator[LogRange]:
+) -> Iterator[Sequence[LogRange]]:
     """The rows from ``offset`` on. The third field of a row is when its message is due: those up to
     ``mark``, a time and an offset, are delivered; ``recalled`` ones will never be."""
     while data := queue.read(offset, _ROWS):
-        for at, (position, size, due_ms) in enumerate(rows(data), offset):
-            if (due_ms, at) > mark and (due_ms, at) not in recalled:
-                yield row_range(queue, queue_id, at, position, size)
-        offset = at + 1
+        found = [*enumerate(rows(data), offset)]
+        yield [
+            row_range(queue, queue_id, at, position, size)
+            for at, (position, size, due_ms) in found
+            if (due_ms, at) > mark and (due_ms, at) not in recalled
+        ]
+        offset += len(found)

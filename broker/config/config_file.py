@@ -148,9 +148,7 @@ def refuse_exposed(config: NodeConfig | NameServerConfig) -> None:
         key, address = "host", config.at
     else:
         listen: dict[str, object] = config.listen._asdict()
-        name, endpoint = next(
-            each for each in config.listening.endpoints.items() if not each[1].is_loopback
-        )
+        name, endpoint = next(iter(config.exposed_ports.items()))
         key = f"listen.{name}" if listen[name] else f"members.{config.node}.{name}"
         address = str(endpoint)
     raise ConfigError(

@@ -19,7 +19,7 @@ from broker.config.node_addresses import (
     check_distinct,
     vip_address,
 )
-from broker.config.security_config import SECURITY_OFF, SECURITY_SETTINGS, SecurityConfig
+from broker.config.security_config import OFF, SECURITY_OFF, SECURITY_SETTINGS, SecurityConfig
 from broker.config.setting import (
     Allowed,
     between,
@@ -327,11 +327,21 @@ class NodeConfig:
         return vip_address(self.listening.address) if self.vip_port else None
 
     @property
+    def exposed_ports(self) -> dict[str, Endpoint]:
+        """Those that other machines reach and that keep nobody out, by their key. A port that tells
+        others apart counts as protected, if only permissively; TLS alone does not, as clients need
+        no certificate."""
+        kept = {"peer": self.security.peers}
+        return {
+            key: endpoint
+            for key, endpoint in self.listening.endpoints.items()
+            if kept.get(key, self.security.access_control) == OFF and not endpoint.is_loopback
+        }
+
+    @property
     def exposed(self) -> bool:
         """Whether others than this machine reach a port that nothing protects."""
-        return not self.security.knows_others and any(
-            not each.is_loopback for each in self.listening.endpoints.values()
-        )
+        return bool(self.exposed_ports)
 
     @property
     def retention(self) -> RetentionPolicy:

@@ -101,12 +101,6 @@ class SecurityConfig:
         return self != SecurityConfig(directory=self.directory)
 
     @property
-    def knows_others(self) -> bool:
-        """Whether peers or clients are told apart from others, if only permissively. TLS alone
-        keeps nobody out: clients need no certificate."""
-        return self.peers != OFF or self.access_control != OFF
-
-    @property
     def files(self) -> SecurityFiles:
         """Where its files are."""
         return SecurityFiles(self.directory)

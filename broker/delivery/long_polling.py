@@ -126,9 +126,10 @@ class LongPolling:
     def drop(self, pull: HeldPull) -> None:
         """Forgets a pull that is held, or was woken; it will not run."""
         pull.run = _nothing
-        self._forget(pull)
+        self._stop_waiting(pull)
+        self._disown(pull)
 
-    def _forget(self, pull: HeldPull) -> None:
+    def _stop_waiting(self, pull: HeldPull) -> None:
         key = (pull.topic, pull.queue_id)
         waiting = self._by_queue.get(key)
         if waiting is None or pull not in waiting:
@@ -140,6 +141,8 @@ class LongPolling:
             del self._by_queue[key]
         if pull.timer is not None:
             pull.timer.cancel()
+
+    def _disown(self, pull: HeldPull) -> None:
         if pull.owner is not None:
             self._by_owner.get(pull.owner, {}).pop(pull, None)
 
@@ -148,12 +151,13 @@ class LongPolling:
         for waiting in list(self._by_queue.values()):
             for pull in list(waiting):
                 self.drop(pull)
-        self._woken.clear()
+        while self._woken:
+            self.drop(self._woken.popleft())
         self._arrived.clear()
         self._look = None
 
     def _run_soon(self, pull: HeldPull) -> None:
-        self._forget(pull)
+        self._stop_waiting(pull)  # until it runs it is its owner's, who may go before
         self._woken.append(pull)
         self._go_on()
 
@@ -165,7 +169,9 @@ class LongPolling:
     def _run_woken(self) -> None:
         try:
             for _ in range(min(RUNS_IN_A_TURN, len(self._woken))):
-                self._woken.popleft().run()
+                pull = self._woken.popleft()
+                self._disown(pull)
+                pull.run()
             if len(self._woken) < RUNS_IN_A_TURN:
                 self._look_on()
         finally:

@@ -55,11 +55,12 @@ class Renewals:
         self._heard: dict[tuple[str, str], float] = {}
         """By group and client: until when its heartbeat counts."""
         self._ends: _Ends = {}
-        """When a delivery is not prolonged any more. Infinite until it is due for the first time:
-        by then its consumer has been given it."""
+        """When a delivery is not prolonged any more. Infinite until a look finds that its consumer
+        was given it, or it is due for the first time: by then it would have been."""
         self._given: set[_Told] = set()
         self._given_earlier: set[_Told] = set()
-        """Those that this leader has answered with in this minute, and in the one before."""
+        """Those that this leader has answered with in this minute, and in the one before. The
+        minute is shorter where they are very many."""
         self._minute_ends = 0.0
         self._task: asyncio.Task[None] | None = None
 
@@ -92,22 +93,21 @@ class Renewals:
 
     def given(self, group: str, topic: str, messages: Sequence[PoppedMessage]) -> None:
         """A call that still goes on is answered with these."""
-        if len(self._given) < STATE.pop_deliveries_max:
-            self._given.update(
-                ((group, topic, each.queue), each.offset, each.delivery_attempt)
-                for each in messages
-            )
+        if len(self._given) >= STATE.pop_deliveries_max:  # most of them are acknowledged by now
+            self._next_minute()
+        self._given.update(
+            ((group, topic, each.queue), each.offset, each.delivery_attempt) for each in messages
+        )
 
     def _next_minute(self) -> None:
-        now = self._loop.time()
-        if now >= self._minute_ends:
-            self._given_earlier, self._given = self._given, set()
-            self._minute_ends = now + GRPC.renewed_seconds
+        self._given_earlier, self._given = self._given, set()
+        self._minute_ends = self._loop.time() + GRPC.renewed_seconds
 
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            self._next_minute()
+            if self._loop.time() >= self._minute_ends:
+                self._next_minute()
             ends: _Ends = {}
             working = self._heard_of()
             whole: set[str] = set()
@@ -120,7 +120,12 @@ class Renewals:
                     with suppress(*ANSWERED):  # that queue is looked at again
                         await self._renew(key, working[group], ends)
                 await asyncio.sleep(0)
-            self._ends = ends
+            now = self._loop.time()
+            soon = now + GRPC.unanswered_seconds_max
+            # A client may be away for a look. What it may never have heard of is marked as renewed
+            # by now, and would be taken for answered when it is back.
+            kept = {told: until for told, until in self._ends.items() if now < until < soon}
+            self._ends = kept | ends
 
     async def _renew(self, key: _Key, working: set[int], ends: _Ends) -> None:
         now, due_ms = self._loop.time(), GRPC.renewed_seconds * 500
@@ -129,7 +134,7 @@ class Renewals:
             told = (key, each.offset, each.attempt)
             until = self._ends.get(told, math.inf)
             is_due = each.left_ms <= due_ms
-            if is_due and until == math.inf:
+            if until == math.inf and (is_due or self._was_given(told)):
                 age = GRPC.renewed_seconds - each.left_ms / 1000
                 until = now - age + self._seconds_max(told, each.delivery.nonce)
             ends[told] = until
@@ -139,8 +144,11 @@ class Renewals:
 
     def _seconds_max(self, told: _Told, nonce: int) -> float:
         """How long a delivery is prolonged, from its first renewal by this leader on."""
-        answered = told in self._given or told in self._given_earlier or renewed(nonce) == nonce
+        answered = self._was_given(told) or renewed(nonce) == nonce
         return GRPC.renewed_seconds_max if answered else GRPC.unanswered_seconds_max
+
+    def _was_given(self, told: _Told) -> bool:
+        return told in self._given or told in self._given_earlier
 
     def _heard_of(self) -> defaultdict[str, set[int]]:
         """Whose heartbeats count, by group."""

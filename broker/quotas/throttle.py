@@ -82,6 +82,10 @@ class Throttle:
         self._quotas.clear()
         self._buckets.clear()
 
+    def leads_no_more(self) -> None:
+        """What was taken here is no debt to the next leader: it refuses by its own."""
+        self._buckets.clear()
+
     def produced(self, caller: Caller, topic: str, messages: int, size: int) -> float:
         """Somebody sends; returns the seconds of debt. Its answer waits for as many, and for
         :attr:`~broker.limits.QuotaLimits.wait_seconds_max` at most."""

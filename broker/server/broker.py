@@ -379,6 +379,7 @@ class Broker(StateMachineListener):
             self.context.accounts.leadership_changed(serving=leadership.serving)
         if not leadership.serving:
             self.context.delivery.leads_no_more()
+            self._quotas.leads_no_more()
         self.announcements.refresh()
 
     def _state_diverged(self) -> None:

@@ -30,6 +30,10 @@ class QuotaDoors:
         self._throttle.clear()
         self._open()
 
+    def leads_no_more(self) -> None:
+        """Another node takes messages in."""
+        self._throttle.leads_no_more()
+
     def setting_changed(self, name: str, value: str) -> None:
         """A setting is another one, a quota or not."""
         if not name.startswith(PREFIX):

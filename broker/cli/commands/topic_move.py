@@ -132,10 +132,13 @@ def _drained(
     if something would be lost and nobody said ``yes`` to that."""
     while True:
         remaining = run_on_leaders(namesrv, topic_move.remaining)
-        if remaining.drained:
-            if not yes:
-                waiting_there = run_on_leaders(namesrv, topic_move.waiting)
+        if remaining.drained and not yes:
+            waiting_there = run_on_leaders(namesrv, topic_move.waiting)
+            # Asked again: what waited may have become due meanwhile, and then neither has told it.
+            remaining = run_on_leaders(namesrv, topic_move.remaining)
+            if remaining.drained:
                 _refuse_loss(name, source, remaining, waiting_there)
+        if remaining.drained:
             return remaining
         behind = ", ".join(f"{group} {lag}" for group, lag in remaining.lags.items() if lag)
         if not waits:

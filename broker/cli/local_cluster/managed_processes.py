@@ -106,7 +106,7 @@ class ManagedProcess:
     def reap(self, timeout_s: float = 0.0) -> None:
         """Notes the end of this program's process, so that no zombie stays.
 
-        Waits for it up to ``KILLED_SECONDS``. Another program may have ended and replaced it.
+        Waits for it up to ``timeout_s``. Another program may have ended and replaced it.
         """
         if self._child is not None:
             with suppress(subprocess.TimeoutExpired):
@@ -214,7 +214,7 @@ def _signal(fd: int, sig: signal.Signals) -> None:
 
 
 def _wait(fds: Sequence[int], timeout_s: float) -> list[int]:
-    """Processes that still run after ``KILLED_SECONDS``. A pidfd is readable once its process has
+    """Processes that still run after ``timeout_s``. A pidfd is readable once its process has
     ended."""
     poll = select.poll()
     for fd in fds:

@@ -10,8 +10,10 @@ import orjson
 import pytest
 
 from broker.admin import waiting_of_topic
+from broker.admin.turns import ITEMS_PER_TURN
 from broker.limits import ADMIN
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
+from store.message.batch import QUEUE_ROW
 from tests.broker.single_broker import SingleBroker
 from tests.broker.transactions.transaction_client import COMMIT, end, half
 
@@ -88,6 +90,34 @@ async def test_beyond_a_limit_it_tells_how_many_it_has_not_looked_at(
     for _ in range(5):
         await broker.send("orders", 0, b"x", HOUR)
     assert await told(broker, "orders") == known
+
+
+class _Delivered:
+    """A queue of the wheel of which all is delivered."""
+
+    first_offset, end_offset = 0, 50 * ITEMS_PER_TURN
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.in_turn = [0]
+
+    def read(self, offset: int, count: int) -> bytes:
+        if not self.in_turn[-1]:
+            self._loop.call_soon(self.in_turn.append, 0)
+        count = min(count, self.end_offset - offset)
+        self.in_turn[-1] += count
+        return QUEUE_ROW.pack(0, 100, 1) * count
+
+
+async def test_much_that_was_delivered_is_passed_over_in_turns(
+    monkeypatch: pytest.MonkeyPatch, broker: SingleBroker
+) -> None:
+    await broker.create_topic("orders", 1)
+    queue = _Delivered(asyncio.get_running_loop())
+    monkeypatch.setattr(waiting_of_topic, "undelivered_of_wheel", lambda _: [(0, queue, 0, (2, 0))])
+    assert await told(broker, "orders") == (0, 0)
+    assert sum(queue.in_turn) == queue.end_offset
+    assert max(queue.in_turn) <= 2 * ITEMS_PER_TURN
 
 
 async def test_one_looks_at_a_time(broker: SingleBroker) -> None:

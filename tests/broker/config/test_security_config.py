@@ -88,7 +88,10 @@ ALL_OFF = '[security]\npeers = "off"\ntls = "disabled"\naccess_control = "off"'
 TLS_ALONE = '[security]\npeers = "off"\ntls = "enforcing"\naccess_control = "off"'
 
 
-@pytest.mark.parametrize("line", ["", ALL_OFF, TLS_ALONE])
+PEERS_ALONE = '[security]\ntls = "enforcing"\naccess_control = "off"'
+
+
+@pytest.mark.parametrize("line", ["", ALL_OFF, TLS_ALONE, PEERS_ALONE])
 def test_a_port_that_others_reach_is_refused_in_one_line_that_says_what_to_add(line: str) -> None:
     told = complaint(node_toml(line, "10.0.0.1:10911"))
     number = 8 + line.count("\n")

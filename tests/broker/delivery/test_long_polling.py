@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from struct import pack
+from typing import Self
 
 from broker.delivery.long_polling import LOOKS_IN_A_TURN, RUNS_IN_A_TURN, HeldPull, LongPolling
 from tests.support.virtual_network import NetworkedLoop, turns
 
 MANY = 10 * RUNS_IN_A_TURN
+
+
+class Client:
+    """Owns pulls."""
+
+    def on_close(self, callback: Callable[[Self], None]) -> None:
+        self.close = partial(callback, self)
 
 
 class Runs:
@@ -64,6 +73,23 @@ async def test_a_pull_whose_client_goes_after_it_was_woken_does_not_run(
     await turns(15)
     assert sum(runs.in_turn) == MANY
     assert not gone
+
+
+async def test_neither_does_one_whose_connection_breaks_after_it_was_woken(
+    loop: NetworkedLoop,
+) -> None:
+    runs, client, ran = Runs(loop), Client(), list[str]()
+    early = HeldPull("orders", 0, None, lambda: ran.append("early"), client)
+    assert runs.polling.hold(early, loop.time() + 9)
+    runs.hold(MANY, loop.time() + 9)
+    late = HeldPull("orders", 0, None, lambda: ran.append("read for nobody"), client)
+    assert runs.polling.hold(late, loop.time() + 9)
+    runs.polling.wake("orders", 0)
+    await turns(2)
+    client.close()
+    await turns(15)
+    assert sum(runs.in_turn) == MANY
+    assert ran == ["early"]
 
 
 async def test_a_pull_that_fails_does_not_keep_the_others_from_running(

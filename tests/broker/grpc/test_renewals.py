@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from broker.grpc import renewals
 from broker.grpc.protocol import definition_pb2 as df
 from broker.grpc.protocol import service_pb2 as pb
 from broker.grpc.protocol.definition_pb2 import Code
 from broker.grpc.renewals import HEARTBEATS_SECONDS, LOOK_SECONDS
-from broker.limits import GRPC
+from broker.limits import GRPC, STATE
 from broker.pop.receipt_handle import ReceiptHandle, tag_of
 from broker.pop.renewed_receipts import (
     client_hash,
@@ -132,6 +133,47 @@ async def test_what_may_never_have_reached_its_consumer_comes_again_after_minute
         assert (await received(service))[0] == Code.MESSAGE_NOT_FOUND
         await works(service, 2 * GRPC.renewed_seconds + 2 * LOOK_SECONDS)
         assert len((await received(service))[1]) == 1
+
+
+async def test_neither_does_it_stay_away_for_longer_when_its_consumer_was_away_for_a_moment(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    async with running_service(loop, tmp_path, clock_runs=True) as service:
+        await service.broker.create_topic("orders", queues=1)
+        await service.send(message())
+        assert len((await received(service, auto_renew=True))[1]) == 1
+    now_ms = service.broker.wall_ms()
+    async with running_service(loop, tmp_path, clock_runs=True) as service:
+        service.broker.now_ms = now_ms
+        await works(service, GRPC.renewed_seconds)
+        await asyncio.sleep(HEARTBEATS_SECONDS + 2 * LOOK_SECONDS)
+        await works(service, GRPC.renewed_seconds)
+        assert (await received(service))[0] == Code.MESSAGE_NOT_FOUND
+        await works(service, GRPC.unanswered_seconds_max)
+        assert len((await received(service))[1]) == 1
+
+
+async def test_what_was_given_is_known_however_much_is_given_and_acknowledged_before_and_after(
+    loop: NetworkedLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(renewals, "STATE", replace(STATE, pop_deliveries_max=3))
+    async with running_service(loop, tmp_path, clock_runs=True) as service:
+        await service.broker.create_topic("orders", queues=1)
+        await beat(service)
+
+        async def consumes(*numbers: int) -> None:
+            for number in numbers:
+                await service.send(message(message_id=str(number)))
+                _, (got,) = await received(service, auto_renew=True)
+                await acked(service, got.system_properties.receipt_handle)
+
+        await consumes(*range(5))
+        await service.send(message(message_id="slow"))
+        assert len((await received(service, auto_renew=True))[1]) == 1
+        await asyncio.sleep(2 * LOOK_SECONDS)
+        await consumes(*range(10, 20))
+        await works(service, 2 * GRPC.unanswered_seconds_max)
+        assert (await received(service))[0] == Code.MESSAGE_NOT_FOUND
 
 
 def _ends_the_call(*_given: object) -> None:

@@ -15,8 +15,15 @@ from broker.pop.pop_request import PopStatus
 from broker.quotas.token_bucket import BURST_SECONDS
 from broker.remoting.client import RemotingClient
 from broker.remoting.processors.pull_message import FLAG_SUBSCRIPTION, FLAG_SUSPEND
-from broker.remoting.protocol.codes import RequestCode, ResponseCode
+from broker.remoting.protocol.codes import (
+    OUTCOME,
+    OUTCOME_NOT_LEADER,
+    RequestCode,
+    ResponseCode,
+)
 from broker.remoting.protocol.frame import Frame
+from dledger.node.state_machine import Leadership
+from dledger.raft.raft_state import Role
 from tests.broker.pop.pop_client import Member, sent
 from tests.broker.quotas.test_quotas_at_the_doors import send, set_quota
 from tests.broker.single_broker import ADDRESS, SingleBroker, messages, pull_ext, send_ext
@@ -49,6 +56,20 @@ async def test_an_answer_waits_for_two_seconds_however_much_a_message_is_worth(
     assert len(messages(await broker.pull("slow", 0, 0))) == 2
     await asyncio.sleep(10)
     await send(broker, "slow", 1)
+
+
+async def test_a_node_that_leads_no_more_refuses_nobody_for_what_it_was_owed(
+    broker: SingleBroker,
+) -> None:
+    """It passes on to the leader, which knows best."""
+    await broker.create_topic("slow")
+    await set_quota(broker, "topic.slow=produceBytes=1000")
+    await send(broker, "slow", 30_000)
+    assert (await broker.send("slow", 0, b"x")).code == ResponseCode.SYSTEM_BUSY
+    term = broker.broker.context.node.leadership.term
+    broker.broker.leadership_changed(Leadership(Role.FOLLOWER, term, None, False))
+    answer = await broker.send("slow", 0, b"x")
+    assert answer.ext.get(OUTCOME) == OUTCOME_NOT_LEADER
 
 
 async def test_however_many_share_a_quota_each_is_answered_before_it_gives_up(

@@ -100,6 +100,26 @@ def test_what_waits_for_its_time_is_not_lost_without_a_word(
         assert move(groups, "--yes") == ["35 s", "a deleted"]
 
 
+class DueAtLast(TwoGroups):
+    """A message becomes due between the last look at what consumers read and that at what waits."""
+
+    looks = 0
+
+    async def ask(self, *given: Any, **named: Any) -> Any:
+        if given[1] == RequestCode.GET_WAITING_OF_TOPIC:
+            self.looks += 1
+            if self.looks == 3:
+                self.lag = 1
+        return await super().ask(*given, **named)
+
+
+def test_what_becomes_due_between_two_questions_is_not_deleted(
+    move: Move, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert move(DueAtLast(a=CLOSED, b=SOURCE), code=1) == ["35 s"]
+    assert "not all of orders is consumed on a: g 1" in capsys.readouterr().err
+
+
 def test_what_comes_while_the_command_waits_for_an_answer_is_seen(
     move: Move, monkeypatch: pytest.MonkeyPatch
 ) -> None:
