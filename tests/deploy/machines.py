@@ -15,8 +15,10 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from fcntl import LOCK_EX, flock
 from itertools import takewhile
 from pathlib import Path
+from tempfile import gettempdir
 from textwrap import dedent
 from typing import NamedTuple
 
@@ -197,6 +199,12 @@ def run(line: str, directory: Path) -> str:
     return done.stdout
 
 
+def _one_test_at_a_time(running: ExitStack) -> None:
+    """The page's addresses and ports are the same for all tests, and their workers."""
+    lock = running.enter_context((Path(gettempdir()) / "dledger-test-machines.lock").open("a"))
+    flock(lock, LOCK_EX)
+
+
 @pytest.fixture
 def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Machine]]:
     """Those that are used are set up and started by the test; all of theirs ends with it."""
@@ -208,6 +216,7 @@ def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[M
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
     monkeypatch.setenv("MACHINES", str(tmp_path))
     with ExitStack() as running:
+        _one_test_at_a_time(running)
         yield [Machine(tmp_path / host, n, running) for n, host in enumerate(MACHINES)]
 
 

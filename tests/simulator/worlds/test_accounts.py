@@ -34,7 +34,7 @@ def request(
         (request(11, {"topic": "wages", "consumerGroup": "clerks"}), False),
         (request(351, {"topic": "ledgers"}), True),
         (request(17, {"topic": "new"}), False),
-        (request(17, {"topic": "new"}, ADMIN), True),
+        (request(17, {"topic": "new"}, ADMIN), False),
         (request(310, {"b": "wages"}, Credentials("writer-1", "other-secret")), False),
         (request(310, {"b": "wages"}, Credentials("nobody-1", "writer-secret")), False),
         (request(310, {"b": "wages"}, None), False),
@@ -43,6 +43,10 @@ def request(
 )
 def test_the_check_allows_what_the_page_says(asked: AccountRequest, allowed: bool) -> None:
     assert may(asked, TABLE) is allowed
+
+
+def test_the_first_admin_counts_by_its_file_until_there_is_an_account() -> None:
+    assert may(request(17, {"topic": "new"}, ADMIN), {})
 
 
 def test_an_address_in_the_white_list_needs_no_signature_and_has_the_permissions() -> None:
