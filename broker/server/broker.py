@@ -283,8 +283,7 @@ class Broker(StateMachineListener):
         rows_per_file = self.machine_class.rows_per_file
         if rebuild_derived(self._fs, data, store, rows_per_file):
             log.info("made the ConsumeQueues and the key index again from the log")
-        node = self.context.node
-        machine = self.context.machine
+        node, machine = self.context.node, self.context.machine
         node.scrubber.derived = DerivedFilesCheck(
             store,
             machine.keys,
