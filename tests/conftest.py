@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from broker.cli.local_cluster import port_layout
 from tests.support.virtual_network import NetworkedLoop
 
 settings.register_profile(
@@ -27,6 +28,11 @@ where the machine has much else to do."""
 
 settings.register_profile("quick", settings.get_profile("any machine"), max_examples=20)
 """Of each property a fifth of the examples, for ``make quick``."""
+
+worker, workers = (os.environ.get(f"PYTEST_XDIST_{name}") for name in ("WORKER", "WORKER_COUNT"))
+if worker and workers:
+    # A port that was free as a cluster was planned may be another cluster's as its node starts.
+    port_layout.FREE_PORTS = port_layout.FREE_PORTS[int(worker[2:]) :: int(workers)]
 
 TESTS = Path(__file__).parent
 ROOMS = {
