@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,6 +33,15 @@ from tests.support.virtual_network import NetworkedLoop
 HEARTBEAT = pb.HeartbeatRequest(group=READERS, client_type=df.ClientType.PUSH_CONSUMER)
 
 
+@asynccontextmanager
+async def one_message(loop: NetworkedLoop, data: Path) -> AsyncIterator[SingleService]:
+    """A service whose clock runs, with one message to receive."""
+    async with running_service(loop, data, clock_runs=True) as service:
+        await service.broker.create_topic("orders", queues=1)
+        await service.send(message())
+        yield service
+
+
 async def beat(service: SingleService) -> int:
     answer = await service.ask("Heartbeat", HEARTBEAT, pb.HeartbeatResponse)
     return answer.status.code
@@ -46,9 +57,7 @@ async def works(service: SingleService, seconds: float) -> None:
 async def test_a_message_is_prolonged_while_its_consumer_works(
     loop: NetworkedLoop, tmp_path: Path
 ) -> None:
-    async with running_service(loop, tmp_path, clock_runs=True) as service:
-        await service.broker.create_topic("orders", queues=1)
-        await service.send(message())
+    async with one_message(loop, tmp_path) as service:
         connected = {"client-1"}
         service.service.renewals._members = lambda _group: connected
         _, (got,) = await received(service, auto_renew=True)
@@ -69,9 +78,7 @@ async def test_the_next_leader_renews_on_and_takes_the_first_handle(
     loop: NetworkedLoop, tmp_path: Path, seconds: int
 ) -> None:
     """The consumer has lost its stream with the node that died: it only sends heartbeats."""
-    async with running_service(loop, tmp_path, clock_runs=True) as service:
-        await service.broker.create_topic("orders", queues=1)
-        await service.send(message())
+    async with one_message(loop, tmp_path) as service:
         service.service.renewals._members = lambda _group: {"client-1"}
         _, (got,) = await received(service, auto_renew=True, attempt_id="a")
         await asyncio.sleep(seconds)
@@ -138,9 +145,7 @@ async def test_what_may_never_have_reached_its_consumer_comes_again_after_minute
 async def test_neither_does_it_stay_away_for_longer_when_its_consumer_was_away_for_a_moment(
     loop: NetworkedLoop, tmp_path: Path
 ) -> None:
-    async with running_service(loop, tmp_path, clock_runs=True) as service:
-        await service.broker.create_topic("orders", queues=1)
-        await service.send(message())
+    async with one_message(loop, tmp_path) as service:
         assert len((await received(service, auto_renew=True))[1]) == 1
     now_ms = service.broker.wall_ms()
     async with running_service(loop, tmp_path, clock_runs=True) as service:
@@ -183,9 +188,7 @@ def _ends_the_call(*_given: object) -> None:
 async def test_what_an_earlier_leader_has_prolonged_is_prolonged_for_hours(
     loop: NetworkedLoop, tmp_path: Path
 ) -> None:
-    async with running_service(loop, tmp_path, clock_runs=True) as service:
-        await service.broker.create_topic("orders", queues=1)
-        await service.send(message())
+    async with one_message(loop, tmp_path) as service:
         service.service.renewals._members = lambda _group: {"client-1"}
         await received(service, auto_renew=True)
         await asyncio.sleep(2 * GRPC.renewed_seconds)
@@ -199,9 +202,7 @@ async def test_what_an_earlier_leader_has_prolonged_is_prolonged_for_hours(
 async def test_a_heartbeat_counts_for_its_client_and_for_a_while(
     loop: NetworkedLoop, tmp_path: Path
 ) -> None:
-    async with running_service(loop, tmp_path, clock_runs=True) as service:
-        await service.broker.create_topic("orders", queues=1)
-        await service.send(message())
+    async with one_message(loop, tmp_path) as service:
         _, (got,) = await received(service, auto_renew=True)
         await works(service, GRPC.renewed_seconds)
         service.metadata = {"x-mq-client-id": "client-2"}
@@ -215,9 +216,7 @@ async def test_a_heartbeat_counts_for_its_client_and_for_a_while(
 async def test_what_was_not_received_so_is_not_prolonged(
     loop: NetworkedLoop, tmp_path: Path
 ) -> None:
-    async with running_service(loop, tmp_path, clock_runs=True) as service:
-        await service.broker.create_topic("orders", queues=1)
-        await service.send(message())
+    async with one_message(loop, tmp_path) as service:
         service.service.renewals._members = lambda _group: {"client-1"}
         await received(service)
         await asyncio.sleep(31)
