@@ -62,6 +62,8 @@ class CheckedReads:
         self._suspect = suspect
         self._suspect_derived = suspect_derived
         self._reads = reads
+        self._suspecting = False
+        """Whether the entry of a wrong derived file is being looked up."""
         self._lock = threading.Lock()
         self._runs: list[EntryRange] = []
         """The runs used last come first."""
@@ -113,9 +115,17 @@ class CheckedReads:
         self._reads.submit(load, came)
 
     def suspect_derived(self, position: int) -> None:
-        """What is derived from the log there, or a little behind, is wrong: it is compared now."""
+        """What is derived from the log there, or a little behind, is wrong: it is compared now.
+
+        One call at a time: a reader that still finds something wrong calls again, and each read of
+        many would else add a job that delays all others.
+        """
+        if self._suspecting:
+            return
+        self._suspecting = True
 
         def found(index: int | None, error: BaseException | None) -> None:
+            self._suspecting = False
             if index is not None:
                 self._suspect_derived(index)
             elif error is not None and not isinstance(error, StoreError):

@@ -230,3 +230,20 @@ def test_what_was_given_is_held_by_nobody_else() -> None:
         assert [each() for each in given] == [None]
     finally:
         gc.enable()
+
+
+def test_many_readers_that_meet_one_damage_add_one_job() -> None:
+    """Each added a look-up of the entry, and thousands of them held up all reads."""
+    turns = FakeExecutor()
+    turns.hold()
+    log = Log(turns)
+    entry = log.writer.entries[7]
+    for _ in range(1000):
+        log.reads.suspect_derived(entry.position)
+    turns.work(1)
+    assert log.suspects_derived == [7]
+    turns.drain()
+    assert log.suspects_derived == [7]
+    log.reads.suspect_derived(entry.position)
+    turns.drain()
+    assert log.suspects_derived == [7, 7]
