@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import mimetypes
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from http import HTTPStatus
 from urllib.parse import unquote
 
@@ -40,6 +41,7 @@ from broker.context import BrokerContext
 from broker.http.cluster import ClusterHandler
 from broker.http.console import Visitor
 from broker.http.errors import HttpRefusedError, json_response
+from store.text_numbers import whole_number
 
 MENU = (
     ("", "Overview"),
@@ -113,12 +115,7 @@ class Site:
             if first == "action":
                 return await self._form(visit, _action(rest), dict(request.query))
             if first == "jobs":
-                job = self._jobs.find(
-                    int(rest) if rest.isascii() and rest.isdecimal() else 0, visitor.name
-                )
-                if job is None:
-                    raise HttpRefusedError(HTTPStatus.NOT_FOUND, "there is no such change")
-                return _job(job, visit)
+                return _job(self._known_job(rest, visitor))
             return await self._page(visit, first, unquote(rest))
 
     async def post(
@@ -215,15 +212,20 @@ class Site:
             async with cluster.view(visitor.authorization) as view:
                 return await action.run(Visit(visitor, context, view, admin, security, {}), values)
 
-        async with cluster.view(visitor.authorization) as view:
-            visit = Visit(visitor, context, view, admin, security, {})
-            try:
-                action.arguments(values)
-            except CommandError as error:
-                return _form(action, values, told(error))
+        try:
+            action.arguments(values)
             job = await self._jobs.begin(action.title, visitor.name, work())
-            job.leads_to = action.leads_to
-            return _job(job, visit)
+        except CommandError as error:
+            return _form(action, values, told(error))
+        job.leads_to = action.leads_to
+        return _job(job)
+
+    def _known_job(self, number: str, visitor: Visitor) -> Job:
+        with suppress(ValueError):
+            job = self._jobs.find(whole_number(number), visitor.name)
+            if job is not None:
+                return job
+        raise HttpRefusedError(HTTPStatus.NOT_FOUND, "there is no such change")
 
 
 def _action(name: str) -> Action:
@@ -249,7 +251,7 @@ def _form(action: Action, values: Values, problem: str) -> web.Response:
     return _html(render("dialog_form.html", action=action, values=values, problem=problem))
 
 
-def _job(job: Job, _visit: Visit) -> web.Response:
+def _job(job: Job) -> web.Response:
     if not job.done:
         return _html(render("dialog_job.html", job=job, done=False, good=False, text=""))
     good, text = job.outcome

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -46,6 +47,9 @@ class Routes:
     def __init__(self, context: BrokerContext, security: ClientSecurity) -> None:
         self._context = context
         self._client = RemotingClient(context.loop, security=security)
+        self._name_servers = [*context.config.namesrv]
+        """If one does not answer, it becomes the last of them."""
+        self._asking = asyncio.Lock()
         self._addresses: tuple[float, dict[str, Endpoint]] = (0.0, {})
         """gRPC addresses by remoting address, and until when they are believed."""
         self._elsewhere: dict[str, tuple[float, list[TopicRoute]]] = {}
@@ -115,41 +119,40 @@ class Routes:
         return node.links.is_steady(member, seconds)
 
     async def _others(self, name: str) -> list[TopicRoute]:
-        """In other groups; none if no NameServer answers."""
-        now = self._context.loop.time()
-        kept = self._elsewhere.get(name)
-        if kept is not None and kept[0] > now:
-            return kept[1]
+        """In other groups. While no NameServer answers, what was told last."""
+        loop = self._context.loop
+        until, routes = self._elsewhere.get(name, (0.0, []))
+        if until > loop.time():
+            return routes
         document = await self._ask(
             RequestCode.GET_ROUTEINFO_BY_TOPIC,
             {"topic": name, "acceptStandardJsonOnly": "true"},
         )
-        routes = []
         if document is not None:
             addresses = await self._grpc_addresses()
             routes = list(_routes(name, document, addresses, self._context.config.group))
         if len(self._elsewhere) >= GRPC.routes_max:
             self._elsewhere.clear()
-        self._elsewhere[name] = (now + GRPC.route_seconds, routes)
+        self._elsewhere[name] = (loop.time() + GRPC.route_seconds, routes)
         return routes
 
     async def _grpc_addresses(self) -> Mapping[str, Endpoint]:
-        now = self._context.loop.time()
-        until, known = self._addresses
-        if until > now:
+        loop = self._context.loop
+        async with self._asking:  # one asks for all who come meanwhile
+            until, known = self._addresses
+            if until <= loop.time():
+                document = await self._ask(
+                    RequestCode.GET_BROKER_CLUSTER_INFO, {"acceptStandardJsonOnly": "true"}
+                )
+                if document:
+                    known = dict(_endpoints(document.get("grpcAddrTable")))
+                self._addresses = (loop.time() + GRPC.route_seconds, known)
             return known
-        self._addresses = (now + GRPC.route_seconds, known)  # one asks for all who come meanwhile
-        document = await self._ask(
-            RequestCode.GET_BROKER_CLUSTER_INFO, {"acceptStandardJsonOnly": "true"}
-        )
-        if document is not None:
-            known = dict(_endpoints(document.get("grpcAddrTable")))
-            self._addresses = (self._context.loop.time() + GRPC.route_seconds, known)
-        return known
 
     async def _ask(self, code: RequestCode, ext: Mapping[str, str]) -> dict[str, Any] | None:
-        """Of the first NameServer that answers; None if none does, or it knows no such topic."""
-        for address in self._context.config.namesrv:
+        """Of the first NameServer that answers: empty if it knows no such topic. None if none
+        does."""
+        for address in [*self._name_servers]:
             try:
                 answer = await self._client.invoke(
                     address, code, ext, timeout=GRPC.nameserver_seconds
@@ -157,10 +160,13 @@ class Routes:
                 document = decode_json(answer.body) if answer.body else None
             except (CallError, ValueError) as error:
                 log.debug("no route from the NameServer %s: %s", address, error)
+                # The next question must not wait for this one again.
+                self._name_servers.remove(address)
+                self._name_servers.append(address)
                 continue
             if answer.code == ResponseCode.SUCCESS and isinstance(document, dict):
                 return document
-            return None
+            return {}
         return None
 
 

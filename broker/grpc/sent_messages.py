@@ -19,6 +19,7 @@ from broker.grpc.protocol.definition_pb2 import (
 )
 from broker.grpc.received_messages import body_digest
 from broker.limits import BODY_LIMITS
+from broker.remoting.protocol.ext_fields import INT32_MAX
 from store.message.compressed_body import SYS_FLAG_COMPRESSED, decompress_body
 from store.message.record import MessageRecord
 
@@ -42,7 +43,7 @@ def message_of(record: MessageRecord, topic: Resource) -> Message:
         store_host=_address(record.store_host),
         queue_id=record.queue_id,
         queue_offset=record.queue_offset,
-        delivery_attempt=record.reconsume_times + 1,
+        delivery_attempt=min(record.reconsume_times + 1, INT32_MAX),
     )
     if properties.get(names.TAGS):
         system.tag = properties[names.TAGS]

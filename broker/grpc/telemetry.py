@@ -115,6 +115,8 @@ class Telemetry:
             session.settings = settings
             self._clients.opened(session)
             session.send(TelemetryCommand(status=OK, settings=told))
+        elif self._clients.session_of(session.call) is None:
+            return  # only who is known here was asked anything
         await self._clients.pass_on(session, body)
 
 

@@ -84,7 +84,7 @@ class NameServer:
         times and stays the same."""
         self._answers_version = -1
         self._brokers: dict[int, Connection] = {}
-        """By their numbers, those over which a broker has registered."""
+        """By their numbers, those over which anybody wanted to register."""
         self._refused: dict[Connection, str] = {}
         """Why a registration over them was refused last."""
         self._scans = Periodic(loop, SCAN_SECONDS, self._scan)
@@ -135,11 +135,16 @@ class NameServer:
     def _scan(self) -> None:
         for address, channel in self.routes.expire():
             logger.warning("%s: dropped: silent for too long", address, extra=FROM_OUTSIDE)
-            self._brokers[channel].abort(what="silent for too long")
+            connection = self._brokers.get(channel)
+            if connection is not None:  # else it is closed, and its brokers go one by one
+                connection.abort(what="silent for too long")
 
     # Brokers
 
     def _register(self, connection: Connection, request: Frame) -> None:
+        if connection.number not in self._brokers:
+            self._brokers[connection.number] = connection
+            connection.on_close(self._broker_gone)
         crc = ext_int(request, "bodyCrc32", 0)
         if crc and crc != zlib.crc32(request.body) & 0x7FFFFFFF:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "crc32 not match")
@@ -151,9 +156,6 @@ class NameServer:
             why = error.remark if isinstance(error, RequestError) else str(error)
             self._note_refusal(connection, why)
             raise RequestError(ResponseCode.SYSTEM_ERROR, why) from None
-        if connection.number not in self._brokers:
-            self._brokers[connection.number] = connection
-            connection.on_close(self._broker_gone)
         ext = {}
         if leader.master_address:
             ext = {"haServerAddr": leader.ha_address, "masterAddr": leader.master_address}
@@ -162,8 +164,6 @@ class NameServer:
         connection.respond(request, ext=ext, body=body)
 
     def _note_refusal(self, connection: Connection, why: str) -> None:
-        if connection not in self._refused:
-            connection.on_close(self._forget_refusal)
         if self._refused.get(connection) != why:
             self._refused[connection] = why
             logger.warning(
@@ -173,11 +173,9 @@ class NameServer:
                 extra=FROM_OUTSIDE,
             )
 
-    def _forget_refusal(self, connection: Connection) -> None:
-        del self._refused[connection]
-
     def _broker_gone(self, connection: Connection) -> None:
         del self._brokers[connection.number]
+        self._refused.pop(connection, None)
         self._drop_brokers(connection.number)
 
     def _drop_brokers(self, channel: int) -> None:

@@ -81,7 +81,7 @@ class Forwarder:
         self._waiting_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._gave_up = False
-        """No leader came in time. Until there is one, requests are refused at once."""
+        """No leader came in time, and none has answered since: requests are refused at once."""
         self._closed = False
         self.forwarded = 0
         """How many requests went to the leader since the start."""
@@ -218,6 +218,7 @@ class Forwarder:
         failure: CallError | None,
     ) -> None:
         if answer is not None and answer.ext.get(OUTCOME) != OUTCOME_NOT_LEADER:
+            self._gave_up = False
             ext = cast("Mapping[str, str]", {**answer.ext, LEADER: address})
             connection.respond(request, answer.code, answer.remark, ext, (answer.body,))
         elif answer is None and not isinstance(failure, ConnectFailedError | TooManyRequestsError):

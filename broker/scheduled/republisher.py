@@ -20,6 +20,9 @@ from store.message.scheduled_topics import SCHEDULED_TOPICS
 REPUBLISHED_TOPICS = SCHEDULED_TOPICS | {HALF_TOPIC}
 """Topics of messages that are stored once more later."""
 
+QUEUE_DIGITS_MAX = 10
+"""Format: the id of a queue is an i32."""
+
 REPUBLISH_OVERHEAD_BYTES = 1024
 """The most that an entry has beside a republished message, and a longer topic."""
 
@@ -44,7 +47,8 @@ def real_queue(properties: bytes) -> tuple[str, int]:
     """The real topic and queue of a message; an empty topic, and queue 0, if it has none."""
     topic = (find_property(properties, REAL_TOPIC) or b"").decode(errors="replace")
     queue_id = find_property(properties, REAL_QUEUE_ID) or b""
-    return topic, int(queue_id) if queue_id.isdigit() else 0
+    is_one = queue_id.isdigit() and len(queue_id) <= QUEUE_DIGITS_MAX
+    return topic, int(queue_id) if is_one else 0
 
 
 def republished(

@@ -54,7 +54,9 @@ class LinearizableReads:
         self._number = int(loop.time() * NUMBERS_PER_SECOND)
         self._due = False
         self._timer: asyncio.TimerHandle | None = None
-        self._indexed: deque[tuple[int, float, list[Done]]] = deque()
+        """Ends the time of the question."""
+        self._indexed: deque[tuple[int, asyncio.TimerHandle, list[Done]]] = deque()
+        """Reads that wait until that entry is applied, and what ends their time."""
 
     def add(self, done: Done) -> None:
         """Calls ``done(None)`` when what is applied here is the newest, or at least as new as it
@@ -63,7 +65,10 @@ class LinearizableReads:
             done(ReadUnconfirmedError())
             return
         self._gathering.append(done)
-        if not self._asked and not self._due:
+        self._ask_soon()
+
+    def _ask_soon(self) -> None:
+        if self._gathering and not self._asked and not self._due:
             self._due = True
             self._loop.call_soon(self._ask)
 
@@ -73,8 +78,7 @@ class LinearizableReads:
             return
         self._number += 1
         self._asked, self._gathering = self._gathering, []
-        seconds = TIMEOUT_ELECTIONS * self._core.config.election_seconds
-        self._timer = self._loop.call_later(seconds, self._expire)
+        self._timer = self._end_after(self._unanswered)
         self._core.read_index(self._number, self._loop.time())
         self._advance()
 
@@ -89,33 +93,31 @@ class LinearizableReads:
         if answer.index is None:
             self._fail(reads)
         else:
-            seconds = TIMEOUT_ELECTIONS * self._core.config.election_seconds
-            self._indexed.append((answer.index, self._loop.time() + seconds, reads))
+            self._indexed.append((answer.index, self._end_after(self._not_applied), reads))
             self.applied()
-        if self._gathering and not self._due:
-            self._due = True
-            self._loop.call_soon(self._ask)
+        self._ask_soon()
 
     def applied(self) -> None:
         """More may be applied now."""
         indexed = self._indexed
         while indexed and indexed[0][0] <= self._applied_index():
-            for done in indexed.popleft()[2]:
+            _index, timer, reads = indexed.popleft()
+            timer.cancel()
+            for done in reads:
                 done(None)
-        if indexed and self._timer is None:
-            self._timer = self._loop.call_at(indexed[0][1], self._expire)
 
-    def _expire(self) -> None:
+    def _end_after(self, act: Callable[[], None]) -> asyncio.TimerHandle:
+        return self._loop.call_later(TIMEOUT_ELECTIONS * self._core.config.election_seconds, act)
+
+    def _unanswered(self) -> None:
         self._timer = None
-        now = self._loop.time()
-        late: list[Done] = []
-        while self._indexed and self._indexed[0][1] <= now:
-            late += self._indexed.popleft()[2]
-        if not late:
-            late, self._asked = self._asked, []
+        late, self._asked = self._asked, []
         self._fail(late)
-        if self._gathering and not self._due:
-            self._ask()
+        self._ask_soon()
+
+    def _not_applied(self) -> None:
+        """All have the same time, so those that wait longest are late."""
+        self._fail(self._indexed.popleft()[2])
 
     def close(self) -> None:
         """Nothing waits any more."""
@@ -123,7 +125,8 @@ class LinearizableReads:
             self._timer.cancel()
             self._timer = None
         waiting = [*self._asked, *self._gathering]
-        for _, _, reads in self._indexed:
+        for _, timer, reads in self._indexed:
+            timer.cancel()
             waiting += reads
         self._asked, self._gathering = [], []
         self._indexed.clear()

@@ -7,6 +7,7 @@ from struct import Struct
 
 from broker.client.errors import BadAnswerError, Failure, outcome_unknown, refusal
 from broker.client.message import SEND_STATUS_BY_CODE, Bytes, MessageQueue, SendResult
+from broker.client.producer.queue_selection import Target
 from broker.client.producer.send_outcome_query import APPLIED_SECONDS_FIRST
 from broker.remoting.protocol.codes import LEADER, OUTCOME, OUTCOME_UNKNOWN
 from broker.remoting.protocol.fixed_headers import RequestTemplate, TemplateValues
@@ -27,6 +28,7 @@ class PendingSend:
     __slots__ = (
         "address",
         "applied_seconds",
+        "asked",
         "body",
         "count",
         "deadline",
@@ -76,7 +78,9 @@ class PendingSend:
         self.tries = 0
         self.applied_seconds = APPLIED_SECONDS_FIRST
         self.address = ""
-        """The leader asked by the latest try."""
+        """The leader to which the latest try was sent."""
+        self.asked: Target | None = None
+        """Who was asked last, by a try or whether an earlier one is stored."""
         self.forwarded = False
         """Whether that broker leads no more, and has passed the request on."""
         self.doubtful_at: dict[str, str] = {}

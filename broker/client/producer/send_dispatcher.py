@@ -88,6 +88,7 @@ class SendDispatcher:
     def _send(self, delivery: PendingSend, target: Target, done: Done) -> None:
         queue, address = target
         delivery.queue, delivery.address = queue, address
+        delivery.asked = target
         delivery.tries += 1
         self._silent_leaders.sent(address, delivery.topic, queue.broker)
         if self._faults is not None:
@@ -166,6 +167,7 @@ class SendDispatcher:
     async def _try(self, delivery: PendingSend) -> SendResult:
         avoid = () if delivery.queue is None else (delivery.queue.broker,)
         target = await self._queue_selector.search(delivery.topic, delivery.pinned, avoid)
+        delivery.asked = target
         found = await self._find_earlier_try(delivery, target)
         if found is not None:
             return found
@@ -228,10 +230,10 @@ class SendDispatcher:
 
     def _has_moved(self, delivery: PendingSend) -> bool:
         """Whether the route names another leader already than the one that failed."""
-        route = self._routes.cached(delivery.topic)
-        if route is None or delivery.queue is None or not delivery.address:
+        route, asked = self._routes.cached(delivery.topic), delivery.asked
+        if route is None or asked is None:
             return False
-        return route.leader(delivery.queue.broker) not in {None, delivery.address}
+        return route.leader(asked.queue.broker) not in {None, asked.address}
 
     def _is_final(self, delivery: PendingSend, failure: Failure) -> bool:
         if isinstance(failure, TopicNotFoundError):

@@ -12,6 +12,7 @@ from broker.grpc.protocol import definition_pb2 as df
 from broker.grpc.protocol import service_pb2 as pb
 from broker.grpc.protocol.definition_pb2 import Code
 from broker.grpc.telemetry import Telemetry
+from broker.remoting.protocol.codes import RequestCode
 from tests.broker.grpc.single_service import CLIENT, METADATA, SingleService, service_of
 from tests.broker.remoting.test_access import guarded, put_account
 from tests.broker.single_broker import running_broker
@@ -101,6 +102,22 @@ async def test_the_stream_of_a_client_is_nobody_elses(loop: NetworkedLoop, tmp_p
         session = clients.session("client-1")
         assert session is not None
         assert await said_settings(service, settings["mine"]) == Code.FORBIDDEN
+        (client,) = service.context.clients.producers["payments"]
+        answers: list[object] = []
+        client.call(
+            RequestCode.GET_CONSUMER_RUNNING_INFO,
+            None,
+            timeout=0.5,
+            done=lambda answer, _failure: answers.append(answer),
+        )
+
+        async def answers_for_it() -> AsyncIterator[bytes]:
+            trace = pb.ThreadStackTrace(nonce="1", thread_stack_trace="of the thief")
+            yield pb.TelemetryCommand(thread_stack_trace=trace).SerializeToString()
+
+        await telemetry.serve(Call("Telemetry", SIGNED, CLIENT), answers_for_it(), write)
+        await asyncio.sleep(1)
+        assert answers == [None]
         goodbye, beat = pb.NotifyClientTerminationRequest(), pb.HeartbeatRequest()
         service.metadata = SIGNED
         await service.ask("NotifyClientTermination", goodbye, pb.NotifyClientTerminationResponse)

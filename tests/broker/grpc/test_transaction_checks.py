@@ -13,6 +13,7 @@ from broker.grpc.protocol import definition_pb2 as df
 from broker.grpc.protocol import service_pb2 as pb
 from broker.grpc.telemetry import Telemetry
 from broker.remoting.protocol.codes import ResponseCode
+from broker.remoting.protocol.ext_fields import INT32_MAX
 from tests.broker.grpc.single_service import CLIENT, METADATA, message, running_service
 from tests.support.virtual_network import NetworkedLoop
 
@@ -53,6 +54,39 @@ async def test_nobody_is_asked_about_a_topic_that_only_a_group_is_named_after(
         await service.send(message(message_type=df.MessageType.TRANSACTION))
         await stream
         assert asked == ["orders"]
+
+
+async def test_whatever_a_half_message_says_its_producer_can_be_asked(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    """A number that no message of gRPC has would stop the leader, and then the next one."""
+    async with running_service(loop, tmp_path, clock_runs=True) as service:
+        telemetry = Telemetry(service.context, service.service.dispatcher, service.service.clients)
+        attempts: list[int] = []
+
+        async def said() -> AsyncIterator[bytes]:
+            settings = df.Settings(
+                client_type=df.ClientType.PRODUCER,
+                publishing=df.Publishing(topics=[df.Resource(name="orders")]),
+            )
+            yield pb.TelemetryCommand(settings=settings).SerializeToString()
+            await asyncio.sleep(SECONDS)
+
+        async def write(body: bytes) -> None:
+            command = pb.TelemetryCommand.FromString(body)
+            if command.HasField("recover_orphaned_transaction_command"):
+                asked = command.recover_orphaned_transaction_command.message
+                attempts.append(asked.system_properties.delivery_attempt)
+
+        await service.broker.create_topic("orders")
+        stream = loop.create_task(
+            telemetry.serve(Call("Telemetry", METADATA, CLIENT), said(), write)
+        )
+        properties = "UNIQ_KEY\x01U1\x02TRAN_MSG\x01true\x02PGROUP\x01orders\x02"
+        half = await service.broker.send("orders", 0, b"m", properties, f="4", j=str(INT32_MAX))
+        assert half.code == ResponseCode.SUCCESS
+        await stream
+        assert attempts == [INT32_MAX]
 
 
 @pytest.mark.parametrize("overlap", [2, 0], ids=["noticed late", "in one turn"])

@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
 import pytest
 
+from broker.console.visits import jobs
 from broker.http.console import SESSION_SECONDS
+from broker.limits import CONSOLE
 from broker.security.authorize import Caller
 from broker.security.tokens import make_token
 from tests.broker.http.site import HOST, Site, running_site
@@ -67,10 +70,23 @@ async def test_a_page_names_the_content_of_the_files_that_it_loads(site: Site) -
 
 @pytest.mark.parametrize(
     "path",
-    ["static/../site.py", "static/%2e%2e/site.py", "static//etc/passwd", "static/", "nothing"],
+    [
+        *("static/../site.py", "static/%2e%2e/site.py", "static//etc/passwd", "static/", "nothing"),
+        *("jobs/", "jobs/1", "jobs/x", f"jobs/{'9' * 5000}"),
+    ],
 )
 async def test_there_is_nothing_else_below_it(site: Site, path: str) -> None:
     assert (await answer(site, "GET", f"/console/{path}", b""))[0] == 404
+
+
+async def test_a_change_too_many_says_so_in_its_dialog(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "CONSOLE", replace(CONSOLE, changes_max=0))
+    change = orjson.dumps({"step": "run", "topic": "T"})
+    status, told = await answer(site, "POST", "/console/action/topic-create", change)
+    assert status == 200
+    assert b"0 changes are in progress; try again later" in told
 
 
 def cookie_of(told: bytes) -> bytes:

@@ -111,6 +111,43 @@ async def test_brokers_of_a_closed_connection_go_one_in_a_turn(loop: NetworkedLo
     assert nameserver._refused == {}
 
 
+async def test_of_a_closed_connection_no_refused_claim_is_kept(loop: NetworkedLoop) -> None:
+    nameserver = await start(loop)
+    broker, stranger = Tool(loop), Tool(loop)
+    await broker.register(table("T"), term="5")
+    refused = await stranger.ask(
+        RequestCode.REGISTER_BROKER, broker_ext("h1:1", term="4"), table("T")
+    )
+    assert refused.remark == "broker-a: a leader of term 5 is known, not 4"
+    claims = nameserver.routes._claims._contested_claims
+    assert len(claims._refused) == 1
+    await stranger.close()
+    await turns(5)
+    assert claims._refused == {}
+    assert nameserver._refused == {}
+
+
+async def test_brokers_that_go_and_were_silent_before_stop_no_look(loop: NetworkedLoop) -> None:
+    nameserver = await start(loop)
+    gone, silent = Tool(loop), Tool(loop)
+    for tool, names in ((gone, range(64)), (silent, range(64, 65))):
+        for number in names:
+            await tool.register(
+                table("T"),
+                address=f"h{number}:1",
+                brokerName=f"b{number}",
+                heartbeatTimeoutMillis="1",
+            )
+    await asyncio.sleep(0.01)
+    await gone.close()
+    await turns(3)
+    assert 50 < len(nameserver.routes.clusters()["DefaultCluster"]) < 65
+    nameserver._scan()
+    assert nameserver.routes.clusters() == {}
+    await turns(3)
+    assert nameserver.server.connections == []
+
+
 async def test_a_registration_that_cannot_be_is_refused(loop: NetworkedLoop) -> None:
     await start(loop)
     tool = Tool(loop)

@@ -288,6 +288,26 @@ async def test_a_leader_that_has_stepped_down_meanwhile_sends_it_back(loop: Netw
         assert (await answer).ext["by"] == "3"
 
 
+async def test_a_leader_that_answers_again_is_one_and_the_next_is_waited_for(
+    loop: NetworkedLoop,
+) -> None:
+    """Its port was out of reach for a while, and it led on."""
+    async with Group(loop) as group:
+        group.hear(2)
+        leader = group.members[2]
+        await leader.server.stop()
+        answer = await group.send(1)
+        assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        await leader.server.start()
+        assert (await group.send(1)).ext["by"] == "2"
+        group.hear(None)
+        waits = group.send(1)
+        await asyncio.sleep(0.5)
+        assert not waits.done()
+        group.hear(3)
+        assert (await waits).ext["by"] == "3"
+
+
 async def test_no_more_than_the_limits_wait(loop: NetworkedLoop) -> None:
     async with Group(loop) as group:
         waiting = [group.send(1, b"x" * 40) for _ in range(2)]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
+from broker.remoting.protocol.ext_fields import INT32_MAX
 from broker.remoting.protocol.frame import Frame
 from broker.remoting.protocol.java_json import encode_json
 from store.message.record import MessageRecord, record_size
@@ -229,3 +230,18 @@ async def test_attempts_are_counted_as_far_as_a_record_can_count(broker: SingleB
     async with asyncio.timeout(5):
         assert (await send_back(broker, record)).code == 0
     assert (await next_of(broker, DEAD)).reconsume_times == 2**31 - 1
+
+
+async def test_a_message_that_says_attempts_below_0_comes_back_as_after_the_first(
+    broker: SingleBroker,
+) -> None:
+    """By that number it has no delay level: it stopped the leader that looked for one."""
+    await broker.create_topic("orders")
+    await broker.send("orders", 0, b"m", j=str(-INT32_MAX))
+    (record,) = messages(await broker.pull("orders", 0, 0))
+    assert record.reconsume_times == -INT32_MAX
+    async with asyncio.timeout(5):
+        assert (await send_back(broker, record)).code == 0
+    again = await next_of(broker, RETRY)
+    assert again.body == b"m"
+    assert again.store_timestamp - record.store_timestamp >= DELAYS_MS[2]

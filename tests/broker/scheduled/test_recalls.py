@@ -198,7 +198,10 @@ async def test_a_handle_is_for_its_own_topic_and_message(broker: SingleBroker) -
     assert state(broker) == (1, 1)
 
 
-async def test_a_record_made_up_in_a_body_recalls_nothing(broker: SingleBroker) -> None:
+@pytest.mark.parametrize("mark", [b"", b"REAL_QID\x01%b\x02" % (5000 * b"9")])
+async def test_a_record_made_up_in_a_body_recalls_nothing(
+    broker: SingleBroker, mark: bytes
+) -> None:
     """Whoever guesses where his message will lie can put a whole record into its body."""
     victim = await sent(broker, "victim")
     due_ms = int(urlsafe_b64decode(victim).decode().split(" ")[3])
@@ -212,7 +215,7 @@ async def test_a_record_made_up_in_a_body_recalls_nothing(broker: SingleBroker) 
     def made_up(position: int) -> bytes:
         marks = b"REAL_TOPIC\x01orders\x02UNIQ_KEY\x01own\x02TIMER_OUT_MS\x01%d\x02" % due_ms
         message = make_pending_message(
-            TIMER_TOPIC, b"", marks, born_timestamp=0, born_host=bytes(8)
+            TIMER_TOPIC, b"", mark + marks, born_timestamp=0, born_host=bytes(8)
         )
         run = QueueRun(TIMER_TOPIC, queue_id, 0, [message])
         start = position - HEADER_SIZE

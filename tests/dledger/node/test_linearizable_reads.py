@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from dledger.errors import ProposeError
+from dledger.errors import ProposeError, ReadUnconfirmedError
+from dledger.node.linearizable_reads import TIMEOUT_ELECTIONS
 from dledger.raft.messages import AppendRequest, ReadRequest, ReadResponse
 from dledger.wire.transport import Message
 from simulator.engine.event_loop import VirtualLoop
@@ -16,6 +17,7 @@ from tests.dledger.node.member import Member, Peers
 TERM = 3
 LEADER = "n1"
 COMMITTED = build_entry(EntryKind.DATA, 0, TERM, 0, 0, [b"old"])
+NEXT = build_entry(EntryKind.DATA, 1, TERM, COMMITTED.end, COMMITTED.chain_crc, [b"new"])
 
 
 class Leading(Peers):
@@ -82,3 +84,34 @@ async def test_each_question_has_a_number_of_its_own(loop: VirtualLoop) -> None:
         assert second > first
         reader.leader.say(ReadResponse(TERM, first, 0))
         assert reader.answers == [None]
+
+
+async def test_a_question_has_all_of_its_time_though_an_earlier_read_waited(
+    loop: VirtualLoop,
+) -> None:
+    async with following(loop) as reader:
+        seconds = TIMEOUT_ELECTIONS * reader.node.core.config.election_seconds
+        began = loop.time()
+        first = await reader.ask()
+        reader.leader.say(ReadResponse(TERM, first, 1))  # which is not here yet
+        reader.leader.say(AppendRequest(TERM, 0, TERM, 1, (NEXT,)))
+        await asyncio.sleep(0.01)
+        assert reader.answers == [None]
+        while loop.time() < began + seconds - 0.05:
+            reader.leader.say(AppendRequest(TERM, 1, TERM, 1, ()))
+            await asyncio.sleep(0.02)
+        second = await reader.ask()
+        await asyncio.sleep(0.1)
+        assert reader.answers == [None]
+        reader.leader.say(ReadResponse(TERM, second, 1))
+        assert reader.answers == [None, None]
+
+
+async def test_reads_whose_entries_never_come_all_fail(loop: VirtualLoop) -> None:
+    async with following(loop) as reader:
+        seconds = TIMEOUT_ELECTIONS * reader.node.core.config.election_seconds
+        for _ in range(3):
+            number = await reader.ask()
+            reader.leader.say(ReadResponse(TERM, number, 1))
+        await asyncio.sleep(seconds)
+        assert [type(answer) for answer in reader.answers] == 3 * [ReadUnconfirmedError]

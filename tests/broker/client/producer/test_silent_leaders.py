@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from broker.client.message import Message
+from broker.remoting.connection import Connection
+from broker.remoting.protocol.codes import RequestCode, ResponseCode
+from broker.remoting.protocol.frame import Frame
 from tests.broker.client.producer.producers import TOPIC, queue, start, stop
 from tests.support.virtual_network import NetworkedLoop
 
@@ -75,4 +78,26 @@ async def test_a_deposed_leader_that_answers_keeps_its_connection(loop: Networke
     broker.go_on()
     await sending
     assert new.requests == []
+    await stop(cluster, producer)
+
+
+async def test_a_new_leader_that_does_not_answer_yet_is_asked_at_a_pace(
+    loop: NetworkedLoop,
+) -> None:
+    cluster, (broker,), producer = await start(loop)
+    broker.silent = True
+    sending = producer.send_nowait(Message(TOPIC, b"one"), queue(0))
+    await asyncio.sleep(0.5)
+    broker.leading = False
+    new = await cluster.add(broker.group)
+
+    def not_yet(connection: Connection, request: Frame) -> None:
+        connection.respond(request, ResponseCode.SERVICE_NOT_AVAILABLE, "does not serve yet")
+
+    new.overrides[RequestCode.QUERY_MESSAGE] = not_yet
+    await asyncio.sleep(2)
+    assert 10 < new.count(RequestCode.QUERY_MESSAGE) < 100
+    new.overrides.clear()
+    await sending
+    assert broker.group.bodies(TOPIC, 0) == [b"one"]
     await stop(cluster, producer)
