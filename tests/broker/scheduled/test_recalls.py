@@ -198,7 +198,10 @@ async def test_a_handle_is_for_its_own_topic_and_message(broker: SingleBroker) -
     assert state(broker) == (1, 1)
 
 
-async def test_a_record_made_up_in_a_body_recalls_nothing(broker: SingleBroker) -> None:
+@pytest.mark.parametrize("real_queue", [b"0", b"9" * 5000], ids=["a queue", "too many digits"])
+async def test_a_record_made_up_in_a_body_recalls_nothing(
+    broker: SingleBroker, real_queue: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whoever guesses where his message will lie can put a whole record into its body."""
     victim = await sent(broker, "victim")
     due_ms = int(urlsafe_b64decode(victim).decode().split(" ")[3])
@@ -211,6 +214,7 @@ async def test_a_record_made_up_in_a_body_recalls_nothing(broker: SingleBroker) 
 
     def made_up(position: int) -> bytes:
         marks = b"REAL_TOPIC\x01orders\x02UNIQ_KEY\x01own\x02TIMER_OUT_MS\x01%d\x02" % due_ms
+        marks += b"REAL_QID\x01%s\x02" % real_queue
         message = make_pending_message(
             TIMER_TOPIC, b"", marks, born_timestamp=0, born_host=bytes(8)
         )
@@ -218,6 +222,7 @@ async def test_a_record_made_up_in_a_body_recalls_nothing(broker: SingleBroker) 
         start = position - HEADER_SIZE
         return b"".join(encode_batch(start, 0, bytes(8), [run], b""))[: message.size]
 
+    monkeypatch.setattr(broker.broker.context.machine._recent, "read", lambda *_: None)
     first, second = [await stored(made_up(0)) for _ in range(2)]
     position = 2 * second - first + BODY_AT
     assert await stored(made_up(position)) + BODY_AT == position
