@@ -89,7 +89,8 @@ def retry_message(
         marks[ORIGIN_MESSAGE_ID] = f"{host}{record.position:016X}".encode()
     if retries_exhausted(group, record.reconsume_times, times_max, delay_level):
         return dead_letter(group, with_properties(record.properties, marks))
-    level = min(delay_level or FIRST_RETRY_LEVEL + record.reconsume_times, LEVEL_MAX)
+    level = delay_level or FIRST_RETRY_LEVEL + record.reconsume_times
+    level = max(1, min(level, LEVEL_MAX))  # clients tell of any number of attempts
     properties = with_properties(record.properties, marks)
     queue_id = rng.randrange(min(group.retry_queues, STATE.retry_queues_max))
     topic = retry_topic(group.name)
