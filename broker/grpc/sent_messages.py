@@ -24,6 +24,9 @@ from store.message.record import MessageRecord
 
 _HOST = Struct(">4si")
 
+_ATTEMPTS_MAX = 2**31 - 1
+"""Format: of the protocol's number of attempts. A record may tell of as many earlier ones."""
+
 
 def message_of(record: MessageRecord, topic: Resource) -> Message:
     """The message in a record; its topic as the client names it.
@@ -42,7 +45,7 @@ def message_of(record: MessageRecord, topic: Resource) -> Message:
         store_host=_address(record.store_host),
         queue_id=record.queue_id,
         queue_offset=record.queue_offset,
-        delivery_attempt=record.reconsume_times + 1,
+        delivery_attempt=min(record.reconsume_times + 1, _ATTEMPTS_MAX),
     )
     if properties.get(names.TAGS):
         system.tag = properties[names.TAGS]
