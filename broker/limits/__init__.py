@@ -255,7 +255,8 @@ class ConsumeLimits:
     """Pulls held at once; a further one is answered at once without a message."""
 
     held_expressions_max: int = 8 << 20
-    """Characters of the expressions of all held pulls; parsed, each takes up to 30 bytes."""
+    """Characters of the expressions of all held pulls, and as many of what waits by POP; parsed,
+    each takes up to 30 bytes."""
 
     query_messages_max: int = 64
     """RocketMQ's ``maxMsgsNumBatch``."""

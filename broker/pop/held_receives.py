@@ -39,6 +39,7 @@ class HeldReceives:
         self._waiting: dict[str, dict[str, _Waiting]] = {}
         """By topic and group."""
         self._count = 0
+        self._expression_sizes = 0
         self.events = 0
         """Goes up whenever there may be something for somebody."""
 
@@ -53,7 +54,7 @@ class HeldReceives:
         """
         loop = self._loop
         deadline = request.deadline_ms / 1000
-        if deadline <= loop.time() or self._count >= CONSUME.held_pulls_max:
+        if deadline <= loop.time() or self._is_full(request):
             return False
         if seen != self.events:
             return True
@@ -61,7 +62,7 @@ class HeldReceives:
         kind = (request.queue, request.fifo, request.filter.codes, request.filter.selector)
         woken: asyncio.Future[None] = loop.create_future()
         waiting.kinds.setdefault(kind, {})[woken] = None
-        self._count += 1
+        self._counts(request, 1)
         if visible_ms is not None:
             self._wake_at(request.topic, request.group, waiting, visible_ms)
         timer = loop.call_at(deadline, _wake, woken)
@@ -73,22 +74,31 @@ class HeldReceives:
             raise
         finally:
             timer.cancel()
-            self._count -= 1
+            self._counts(request, -1)
             self._forget(request.topic, request.group, kind, woken)
         return True
 
     async def pause(self, request: PopRequest, seconds: float) -> bool:
         """A quota lets the request wait for so long, at most until its deadline if that is still
         to come; False if no more can be held."""
-        if self._count >= CONSUME.held_pulls_max:
+        if self._is_full(request):
             return False
         left = request.deadline_ms / 1000 - self._loop.time()
-        self._count += 1
+        self._counts(request, 1)
         try:
             await asyncio.sleep(min(seconds, left) if left > 0 else seconds)
         finally:
-            self._count -= 1
+            self._counts(request, -1)
         return True
+
+    def _is_full(self, request: PopRequest) -> bool:
+        size = request.filter.size
+        too_long = size and self._expression_sizes + size > CONSUME.held_expressions_max
+        return self._count >= CONSUME.held_pulls_max or bool(too_long)
+
+    def _counts(self, request: PopRequest, more: int) -> None:
+        self._count += more
+        self._expression_sizes += more * request.filter.size
 
     def arrived(self, topic: str) -> None:
         """A message of the topic was applied."""

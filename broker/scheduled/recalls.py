@@ -23,8 +23,8 @@ from broker.errors import (
 from broker.group_commit.batcher import Batcher
 from broker.limits import STATE
 from broker.scheduled.recall_handle import RecallHandle, parse_recall_handle
-from broker.scheduled.republisher import real_queue
 from broker.scheduled.scheduled_message_service import ScheduledMessageService
+from broker.scheduled.system_properties import REAL_TOPIC
 from broker.scheduled.timer_wheel import queue_of, slot_of
 from broker.state.commands import Recall
 from broker.state.recalled_messages import TimedKey
@@ -129,6 +129,6 @@ class Recalls:
 def _is_named(record: MessageRecord, named: RecallHandle) -> bool:
     return (
         record.topic == TIMER_TOPIC
-        and real_queue(record.properties)[0] == named.topic
+        and find_property(record.properties, REAL_TOPIC) == named.topic.encode()
         and find_property(record.properties, UNIQUE_KEY) == named.message_id.encode()
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from operator import attrgetter
 
 import msgpack
@@ -199,11 +200,10 @@ class BrokerState:
                 self._drop_transactions(position)
 
     def _drop_transactions(self, position: int) -> None:
-        """Only a nearly full disk drops open transactions with the rest."""
-        while self.transactions:
-            offset, first = next(iter(self.transactions.items()))
-            if first.position >= position:
-                break
+        """Only a nearly full disk drops open transactions with the rest. A new look at the first of
+        a dictionary would pass over all that were dropped before it."""
+        expired = takewhile(lambda opened: opened[1].position < position, self.transactions.items())
+        for offset, _ in list(expired):
             del self.transactions[offset]
 
     def _deliver_timed(self, command: Timer) -> None:

@@ -45,6 +45,9 @@ LOOK_TRANSACTIONS = 64
 NOBODY_MS = 2_000
 """The pause until a producer group without a connection is looked at again."""
 
+_ENDED_MIN = 64
+"""Pace: so many that have ended stay among those that are due before they are left out."""
+
 log = logging.getLogger(__name__)
 
 Ended = Callable[[Refusal | None], None]
@@ -115,8 +118,9 @@ class TransactionCoordinator:
         self._term: int | None = None
         """In which this node serves."""
         self._due: list[tuple[float, int]] = []
-        """A heap of the loop's times and offsets; ended transactions stay in it. The wall clock may
-        be set back, and nobody would be asked until it has caught up."""
+        """A heap of the loop's times and offsets. The wall clock may be set back, and nobody would
+        be asked until it has caught up. Ended transactions stay in it while they are few: their
+        producers may have asked for months without a check."""
         self._ending: dict[int, _Ending] = {}
         self._timer: asyncio.Handle | None = None
 
@@ -334,6 +338,10 @@ class TransactionCoordinator:
 
     def _look_at(self, due_ms: int, offset: int) -> None:
         at = self._time_of(due_ms)
+        opened = self._machine.state.transactions
+        if len(self._due) > 2 * len(opened) + _ENDED_MIN:
+            self._due = [each for each in self._due if each[1] in opened]
+            heapq.heapify(self._due)
         heapq.heappush(self._due, (at, offset))
         if self._due[0] == (at, offset):
             self._wait()

@@ -151,12 +151,13 @@ class PopProcessor:
 
     async def _ack_batch(self, connection: Connection, request: Frame) -> None:
         by_place: dict[tuple[str, str], list[str]] = {}
+        left = CONSUME.pop_handles_max
         body = json_object(request, "the acknowledgements")
         for each in objects_of(body, "acks"):
             place = text_of(each, "c"), text_of(each, "t")
-            by_place.setdefault(place, []).extend(self._batch_handles(each))
-        if sum(map(len, by_place.values())) > CONSUME.pop_handles_max:
-            raise FieldError(f"more than {CONSUME.pop_handles_max} acknowledgements")
+            handles = [*self._batch_handles(each, left)]
+            left -= len(handles)
+            by_place.setdefault(place, []).extend(handles)
         results = [
             result
             for (group, topic), handles in by_place.items()
@@ -221,7 +222,7 @@ class PopProcessor:
             raise FieldError(f"queueId and offset are {place}, and others in extraInfo")
         return told
 
-    def _batch_handles(self, each: Mapping[str, Any]) -> Iterator[str]:
+    def _batch_handles(self, each: Mapping[str, Any], most: int) -> Iterator[str]:
         """A handle for each message of a reception; an offset is ``so`` and the number of a bit."""
         try:
             start, delivered_ms, invisible_ms, tag, queue_id = (
@@ -233,7 +234,7 @@ class PopProcessor:
         bits = int.from_bytes(told[:BITS_BYTES_MAX], "little")
         if (
             len(told) > BITS_BYTES_MAX
-            or bits.bit_count() > CONSUME.pop_handles_max
+            or bits.bit_count() > most
             or start + bits.bit_length() > I64_MAX
         ):
             raise FieldError(f"more than {CONSUME.pop_handles_max} acknowledgements")

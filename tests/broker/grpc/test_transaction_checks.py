@@ -21,6 +21,16 @@ SECONDS = 20
 """Longer than until the first check."""
 
 
+async def said(seconds: float) -> AsyncIterator[bytes]:
+    """What a producer of the topic says in its stream, which it keeps open so long."""
+    settings = df.Settings(
+        client_type=df.ClientType.PRODUCER,
+        publishing=df.Publishing(topics=[df.Resource(name="orders")]),
+    )
+    yield pb.TelemetryCommand(settings=settings).SerializeToString()
+    await asyncio.sleep(seconds)
+
+
 async def test_nobody_is_asked_about_a_topic_that_only_a_group_is_named_after(
     loop: NetworkedLoop, tmp_path: Path
 ) -> None:
@@ -30,14 +40,6 @@ async def test_nobody_is_asked_about_a_topic_that_only_a_group_is_named_after(
         telemetry = Telemetry(service.context, service.service.dispatcher, service.service.clients)
         asked: list[str] = []
 
-        async def said() -> AsyncIterator[bytes]:
-            settings = df.Settings(
-                client_type=df.ClientType.PRODUCER,
-                publishing=df.Publishing(topics=[df.Resource(name="orders")]),
-            )
-            yield pb.TelemetryCommand(settings=settings).SerializeToString()
-            await asyncio.sleep(SECONDS)
-
         async def write(body: bytes) -> None:
             command = pb.TelemetryCommand.FromString(body)
             if command.HasField("recover_orphaned_transaction_command"):
@@ -46,7 +48,7 @@ async def test_nobody_is_asked_about_a_topic_that_only_a_group_is_named_after(
         for topic in ("orders", "payments"):
             await service.broker.create_topic(topic)
         stream = loop.create_task(
-            telemetry.serve(Call("Telemetry", METADATA, CLIENT), said(), write)
+            telemetry.serve(Call("Telemetry", METADATA, CLIENT), said(SECONDS), write)
         )
         properties = "UNIQ_KEY\x01U1\x02TRAN_MSG\x01true\x02PGROUP\x01orders\x02"
         half = await service.broker.send("payments", 0, b"secret", properties, f="4")
@@ -99,14 +101,6 @@ async def test_a_client_that_opened_its_stream_again_is_asked_there(
         telemetry = Telemetry(service.context, service.service.dispatcher, service.service.clients)
         asked: list[str] = []
 
-        async def said(seconds: float) -> AsyncIterator[bytes]:
-            settings = df.Settings(
-                client_type=df.ClientType.PRODUCER,
-                publishing=df.Publishing(topics=[df.Resource(name="orders")]),
-            )
-            yield pb.TelemetryCommand(settings=settings).SerializeToString()
-            await asyncio.sleep(seconds)
-
         def stream(name: str, seconds: float) -> asyncio.Task[None]:
             async def write(body: bytes) -> None:
                 command = pb.TelemetryCommand.FromString(body)
@@ -124,3 +118,27 @@ async def test_a_client_that_opened_its_stream_again_is_asked_there(
         await first
         await second
         assert set(asked) == {"second"}
+
+
+async def test_a_producer_is_asked_about_a_message_with_as_many_attempts_as_there_can_be(
+    loop: NetworkedLoop, tmp_path: Path
+) -> None:
+    async with running_service(loop, tmp_path, clock_runs=True) as service:
+        telemetry = Telemetry(service.context, service.service.dispatcher, service.service.clients)
+        asked: list[int] = []
+
+        async def write(body: bytes) -> None:
+            command = pb.TelemetryCommand.FromString(body)
+            if command.HasField("recover_orphaned_transaction_command"):
+                found = command.recover_orphaned_transaction_command.message
+                asked.append(found.system_properties.delivery_attempt)
+
+        await service.broker.create_topic("orders")
+        stream = loop.create_task(
+            telemetry.serve(Call("Telemetry", METADATA, CLIENT), said(SECONDS), write)
+        )
+        properties = "UNIQ_KEY\x01U1\x02TRAN_MSG\x01true\x02PGROUP\x01orders\x02"
+        half = await service.broker.send("orders", 0, b"m", properties, f="4", j=str(2**31 - 1))
+        assert half.code == ResponseCode.SUCCESS
+        await stream
+        assert asked == [2**31 - 1]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from broker.errors import (
     WrongStateError,
 )
+from broker.limits import CONSUME
+from broker.pop import held_receives
 from dledger.errors import NotLeaderError
 from dledger.node.state_machine import Leadership
 from dledger.raft.raft_state import Role
@@ -99,3 +102,23 @@ async def test_a_client_that_goes_leaves_its_message_to_the_next(broker: SingleB
     gone.cancel()
     await sent(broker, 1)
     assert await stays == [b"0"]
+
+
+async def test_expressions_of_requests_that_wait_fill_no_memory(
+    broker: SingleBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await sent(broker, 0)
+    member = Member(broker)
+    limits = replace(CONSUME, held_expressions_max=100)
+    monkeypatch.setattr(held_receives, "CONSUME", limits)
+    for _ in range(2):
+        waiting = asyncio.ensure_future(member.receive(hold=20, tags="a" * 60))
+        await asyncio.sleep(1)
+        assert await member.receive(hold=20, tags="b" * 60) == ()
+        assert len(member.pop.held) == 1
+        others = asyncio.ensure_future(member.receive(hold=20))
+        await asyncio.sleep(1)
+        assert len(member.pop.held) == 2
+        waiting.cancel()
+        others.cancel()
+        await asyncio.sleep(0)

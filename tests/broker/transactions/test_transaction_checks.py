@@ -108,6 +108,16 @@ async def test_a_message_may_say_itself_how_long_it_is_not_asked_about(
     await producer.client.close()
 
 
+async def test_what_has_ended_is_not_kept_until_its_check_would_come(broker: SingleBroker) -> None:
+    """A message may say that it is not asked about for months."""
+    await broker.create_topic("orders")
+    properties = f"{HALF}CHECK_IMMUNITY_TIME_IN_SECONDS\x019999999\x02"
+    for number in range(200):
+        sent = await half(broker, properties=properties.replace("U1", f"U{number}"))
+        assert (await end(broker, sent, COMMIT, msgId="")).code == ResponseCode.SUCCESS
+    assert len(broker.broker.context.transactions._due) < 100
+
+
 async def test_after_the_last_check_it_is_rolled_back(loop: NetworkedLoop, tmp_path: Path) -> None:
     async with running_broker(loop, tmp_path, clock_runs=True, transaction_check_max=3) as broker:
         await broker.create_topic("orders")

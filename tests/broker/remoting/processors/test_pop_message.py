@@ -10,6 +10,8 @@ import orjson
 import pytest
 
 from broker.limits import CONSUME
+from broker.pop.receipt_handle import ReceiptHandle
+from broker.remoting.processors import pop_message
 from broker.remoting.protocol.codes import RequestCode, ResponseCode
 from broker.remoting.protocol.frame import Frame
 from tests.broker.pop.pop_client import sent
@@ -149,6 +151,25 @@ async def test_a_batch_that_makes_no_sense_is_refused(
         for name, value in changed.items()
     }
     assert (await ack_batch(broker, batch(answer, 1, **told))).code == ResponseCode.SYSTEM_ERROR
+
+
+async def test_of_a_batch_that_is_too_large_no_more_is_read_than_it_may_have(
+    broker: SingleBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a megabyte has two million bits."""
+    await sent(broker, 1)
+    answer = await pop(broker)
+    made: list[None] = []
+
+    class Counted(ReceiptHandle):
+        def __str__(self) -> str:
+            made.append(None)
+            return super().__str__()
+
+    monkeypatch.setattr(pop_message, "ReceiptHandle", Counted)
+    whole = batch(answer, 1, b=b64encode(b"\xff" * (CONSUME.pop_handles_max // 8)).decode())
+    assert (await ack_batch(broker, *[whole] * 5)).code == ResponseCode.SYSTEM_ERROR
+    assert len(made) <= CONSUME.pop_handles_max
 
 
 async def test_a_notification_tells_of_a_message_now_or_later(broker: SingleBroker) -> None:
