@@ -114,17 +114,6 @@ async def test_a_level_below_zero_gives_a_message_up_at_once(broker: SingleBroke
     assert (await next_of(broker, DEAD)).reconsume_times == 1
 
 
-@pytest.mark.parametrize(("told", "level"), [("-1", 2), ("-3", 1), ("-4", 1), ("-100", 1)])
-async def test_a_message_that_tells_of_less_than_no_attempt_comes_back_at_a_level(
-    broker: SingleBroker, told: str, level: int
-) -> None:
-    await broker.create_topic("orders")
-    assert (await broker.send("orders", 0, b"m", j=told)).code == 0
-    (record,) = messages(await broker.pull("orders", 0, 0))
-    assert (await send_back(broker, record)).code == 0
-    assert (await next_of(broker, RETRY)).property_map["DELAY"] == str(level)
-
-
 async def set_group(broker: SingleBroker, **settings: int) -> None:
     body = encode_json({"groupName": GROUP, **settings})
     answer = await broker.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, body)
