@@ -26,7 +26,7 @@ from store.replica import ReplicaStore
 from store.state.machine_state import QueueLength, decode_machine_state
 
 READ_BYTES = 4 << 20
-GATHERED_BYTES = 16 << 20
+BUFFERED_BYTES_MAX = 16 << 20
 
 
 def request_rebuild(fs: FileSystem, directory: str) -> None:
@@ -47,7 +47,7 @@ def rebuild_derived(
     if not fs.exists(request):
         return False
     try:
-        _make(fs, directory, store, rows_per_file)
+        _rebuild(fs, directory, store, rows_per_file)
         fs.remove(request)
         fs.sync_directory(f"{directory}/state")
     except OSError as error:
@@ -57,7 +57,7 @@ def rebuild_derived(
     return True
 
 
-def _make(fs: FileSystem, directory: str, store: ReplicaStore, rows_per_file: int) -> None:
+def _rebuild(fs: FileSystem, directory: str, store: ReplicaStore, rows_per_file: int) -> None:
     for name in DERIVED:
         fs.remove_tree(f"{directory}/{name}")
     tails = f"{directory}/state/{TAILS_NAME}"
@@ -94,7 +94,7 @@ class _Rebuilder:
         self._tails: dict[tuple[str, int], Tail] = {}
         self._rows: dict[tuple[str, int], bytearray] = {}
         self._key_rows = bytearray()
-        self._gathered = 0
+        self._buffered = 0
         self._next_index = -1
 
     def add(self, entry: Entry) -> None:
@@ -117,22 +117,24 @@ class _Rebuilder:
             end = min(run.first_offset + run.count, length.end_offset)
             if first < end:
                 row = run.first_row + first - run.first_offset
-                self._take(length, first, batch.rows[row * ROW_SIZE :][: (end - first) * ROW_SIZE])
+                self._add_rows(
+                    length, first, batch.rows[row * ROW_SIZE :][: (end - first) * ROW_SIZE]
+                )
         self._key_rows += batch.key_rows
-        self._gathered += len(batch.key_rows)
-        if self._gathered >= GATHERED_BYTES:
+        self._buffered += len(batch.key_rows)
+        if self._buffered >= BUFFERED_BYTES_MAX:
             self._write()
 
-    def _take(self, length: QueueLength, first: int, rows: memoryview) -> None:
+    def _add_rows(self, length: QueueLength, first: int, rows: memoryview) -> None:
         key = (length.topic, length.queue_id)
-        tail, gathered = self._tails.get(key), self._rows.get(key, b"")
-        if tail is not None and tail.end + len(gathered) // ROW_SIZE != first:
+        tail, buffered = self._tails.get(key), self._rows.get(key, b"")
+        if tail is not None and tail.end + len(buffered) // ROW_SIZE != first:
             self._write_rows()
             tail = None
         if tail is None:
             self._tails[key] = unsealed(first, self._rows_per_file)
         self._rows.setdefault(key, bytearray()).extend(rows)
-        self._gathered += len(rows)
+        self._buffered += len(rows)
 
     def end(self) -> None:
         """All entries were given."""
@@ -151,7 +153,7 @@ class _Rebuilder:
     def _write(self) -> None:
         self._write_rows()
         self._write_keys()
-        self._gathered = 0
+        self._buffered = 0
 
     def _write_rows(self) -> None:
         few = len(self._rows) < BARRIER_QUEUES

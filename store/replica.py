@@ -252,14 +252,14 @@ class ReplicaStore(ReplicaReads):
         if first_position <= self._log.first_position:
             return
         try:
-            first_index = self._beginning_at(first_position, oldest.index)
+            first_index = self._first_index_at(first_position, oldest.index)
             self._marks.begin_at(first_index, first_position)
             self._index.expire(first_index)
             self._log.expire(first_position)
         except OSError as error:
             raise self._fail("expiring", error) from error
 
-    def _beginning_at(self, position: int, last_index: int) -> int:
+    def _first_index_at(self, position: int, last_index: int) -> int:
         """The entry that begins there: by the rows, as the log may be damaged. If a row is corrupt,
         by the rows that agree with the log."""
         with suppress(DamagedError):

@@ -27,7 +27,7 @@ BLOCK_ROWS = 1024
 SEAL_SUFFIX = ".crc"
 _FIELDS = struct.Struct(">qI")
 SEAL_SIZE = _FIELDS.size + 4
-_NONE = bytes(SEAL_SIZE)
+_NO_SEAL = bytes(SEAL_SIZE)
 
 
 class Seal(NamedTuple):
@@ -44,7 +44,7 @@ class Seal(NamedTuple):
 
 def unpack_seal(data: Bytes) -> Seal | None:
     """``None`` if there is none. Raises :class:`ValueError` for bytes that are no seal."""
-    if len(data) < SEAL_SIZE or data == _NONE:
+    if len(data) < SEAL_SIZE or data == _NO_SEAL:
         return None
     if crc32c(data[: _FIELDS.size]) != int.from_bytes(data[_FIELDS.size : SEAL_SIZE], "big"):
         raise ValueError("CRC of the seal")

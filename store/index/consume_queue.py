@@ -55,7 +55,7 @@ class ConsumeQueue(QueueRows):
     Used on the event loop, but for what says otherwise. ``first_offset`` moves as the log expires.
     """
 
-    __slots__ = ("_found", "_recent", "first_offset", "tail")
+    __slots__ = ("_leftovers", "_recent", "first_offset", "tail")
 
     def __init__(
         self, files: OpenFiles, directory: str, rows_per_file: int = ROWS_PER_FILE
@@ -65,7 +65,7 @@ class ConsumeQueue(QueueRows):
         self.tail = Tail(0)
         """Of the rows on the disk."""
         self.first_offset = 0
-        self._found = False
+        self._leftovers = False
         """Whether a process before may have left rows behind the tail."""
 
     @property
@@ -221,13 +221,13 @@ class ConsumeQueue(QueueRows):
         self.first_offset = first_offset
         self._recent = bytearray()
         self.tail = tail
-        self._found = True
+        self._leftovers = True
 
     def cut_leftovers(self) -> None:
         """Removes what lies behind the tail since :meth:`restore`. On the background thread."""
-        if not self._found:
+        if not self._leftovers:
             return
-        self._found = False
+        self._leftovers = False
         fs, tail = self._files.fs, self.tail
         per_file = self.rows_per_file
         behind = segment_name(-(-tail.end // per_file) * per_file * ROW_SIZE)

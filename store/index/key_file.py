@@ -157,7 +157,7 @@ def read_file(fs: ReadableFileSystem, path: str) -> IndexFile:
     file = read_header(fs, path)
     if file.version == VERSION:
         return file
-    rows = b"".join(_whole_rows(fs, file))
+    rows = b"".join(_all_rows(fs, file))
     if crc32c(rows) != file.crc or not rows:
         raise DamagedError(path, CRC_AT, "CRC of the rows")
     right = describe(path, rows)
@@ -167,7 +167,7 @@ def read_file(fs: ReadableFileSystem, path: str) -> IndexFile:
     return IndexFile(path, *said, file.count, file.crc, right.pages, file.version)
 
 
-def _whole_rows(fs: ReadableFileSystem, file: IndexFile) -> list[bytes]:
+def _all_rows(fs: ReadableFileSystem, file: IndexFile) -> list[bytes]:
     handle = fs.open(file.path, writable=False)
     try:
         size = file.count * KEY_ROW_SIZE

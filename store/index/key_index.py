@@ -167,7 +167,7 @@ class KeyIndex:
     def flushed(self, file: IndexFile, size: int) -> None:
         """The first ``size`` bytes of rows in memory are in ``file`` now."""
         del self._recent[:size]
-        self._exchange(file.first_position, file.first_position + 1, file)
+        self._replace(file.first_position, file.first_position + 1, file)
 
     def remake(self, begin: int, end: int, rows: bytes) -> IndexFile | None:
         """Makes one file of all rows of the records from ``begin`` to before ``end``, in the place
@@ -178,10 +178,10 @@ class KeyIndex:
             start, path = parse_segment_name(name), f"{self._directory}/{name}"
             if start is not None and begin <= start < end and path != kept:
                 self.fs.remove(path)
-        self._exchange(begin, end, new)
+        self._replace(begin, end, new)
         return new
 
-    def _exchange(self, begin: int, end: int, new: IndexFile | None) -> None:
+    def _replace(self, begin: int, end: int, new: IndexFile | None) -> None:
         with self._lock:
             kept = [file for file in self._files if not begin <= file.first_position < end]
             found = kept if new is None else [*kept, new]

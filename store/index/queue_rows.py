@@ -62,13 +62,13 @@ class OpenFiles:
         if len(self._blocks) > BLOCKS_KEPT:
             del self._blocks[next(iter(self._blocks))]
 
-    def is_named(self, path: str) -> bool:
+    def has_durable_name(self, path: str) -> bool:
         """Whether this process has made the name of a file durable. One that it found may have been
         left by a process that died before it could."""
         return path in self._named
 
-    def note_named(self, path: str) -> None:
-        """See :meth:`is_named`."""
+    def note_durable_name(self, path: str) -> None:
+        """See :meth:`has_durable_name`."""
         self._named[path] = None
         if len(self._named) > NAMES_KEPT:
             del self._named[next(iter(self._named))]
@@ -190,7 +190,7 @@ class QueueRows:
 
     def _write_pieces(self, pieces: Sequence[tuple[str, int, Bytes]], *, sync: bool) -> None:
         files, fs = self._files, self._files.fs
-        named = all(files.is_named(path) and fs.exists(path) for path, _, _ in pieces)
+        named = all(files.has_durable_name(path) and fs.exists(path) for path, _, _ in pieces)
         for path, byte, data in pieces:
             file = self._open_to_write(path, sync=sync)
             try:
@@ -203,7 +203,7 @@ class QueueRows:
         if sync and not named:
             fs.sync_directory(self._directory)
             for path, _, _ in pieces:
-                files.note_named(path)
+                files.note_durable_name(path)
 
     def _open_to_write(self, path: str, *, sync: bool) -> File:
         """The file, made with its directory if there is none."""

@@ -30,7 +30,7 @@ SYS_FLAG_COMPRESSION_TYPE = 0x700
 
 _SAMPLE_PARTS = 4
 _SAMPLE_PART_SIZE = 512
-_WORTH = 0.95
+_SAMPLE_RATIO_MAX = 0.95
 """A sample that keeps more than this share of its size is taken for a body that will not shrink."""
 
 
@@ -86,7 +86,7 @@ def _shrinks(body: Bytes) -> bool:
     step = (size - _SAMPLE_PART_SIZE) // (_SAMPLE_PARTS - 1)
     starts = range(0, step * _SAMPLE_PARTS, step)
     sample = b"".join([body[start : start + _SAMPLE_PART_SIZE] for start in starts])
-    return len(isal_zlib.compress(sample, 1)) < _WORTH * len(sample)
+    return len(isal_zlib.compress(sample, 1)) < _SAMPLE_RATIO_MAX * len(sample)
 
 
 def _compress_zlib(body: Bytes) -> bytes:

@@ -88,7 +88,7 @@ class LogScan:
     tail_bytes: int = 0
     configurations: list[Entry] = field(default_factory=list)
 
-    def take(self, entry: Entry) -> None:
+    def add(self, entry: Entry) -> None:
         size = len(entry.data)
         self.rows += ROW.pack(entry.kind, entry.position, size, entry.index, entry.term)
         if entry.term != self.last_term:
@@ -152,10 +152,10 @@ def start_of_scan(checkpoint: Checkpoint | None, index: EntryIndex, mark: Durabl
         found.commit_index = max(mark.commit_index, checkpoint.index)
         try:
             index.check_files()
-            leads_on = index.row(checkpoint.index).end == checkpoint.end_position
+            agrees = index.row(checkpoint.index).end == checkpoint.end_position
         except DamagedError:
-            leads_on = False
-        if not leads_on:
+            agrees = False
+        if not agrees:
             index.forget_files()
         else:
             found.last_index, found.last_term = checkpoint.index, checkpoint.term
@@ -178,7 +178,7 @@ def scan(log: CommitLog, found: LogScan, mark: DurableMark) -> Hole:
         window = log.reader.window(cursor, size=size)
         size = min(size * WINDOW_GROWTH, WINDOW_SIZE)
         for entry in window.entries:
-            found.take(entry)
+            found.add(entry)
             if entry.position < mark.position <= found.end:
                 _check_mark(found, mark, log, entry.position)
         if window.hole is not None:

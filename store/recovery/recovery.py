@@ -97,7 +97,7 @@ class Recovery:
         self._directory = directory
         self._config = config
         self._lost = False
-        with ExitStack() as unless_read, _fatal(directory):
+        with ExitStack() as unless_read, _fatal_disk_errors(directory):
             lock, self._incarnation = lock_directory(fs, directory, config)
             self._lock = lock
             unless_read.callback(lock.release)
@@ -179,9 +179,9 @@ class Recovery:
         known = max(self._commit_index, self._state.mark.index)
         raise_vote_floor(self._fs, self._directory, known)
         if self._found.last_index >= self._state.applied_index:
-            self._cut()
+            self._end_log()
         else:
-            self._forget()
+            self._empty_log()
         self.hole = None
 
     def _put(self, entry: Entry, hole: UnappliedHole) -> None:
@@ -199,7 +199,7 @@ class Recovery:
         pieces: list[tuple[int, Bytes]] = []
         if position != found.end:
             pieces.append((found.end, padding(position - found.end)))
-        whole = self._holds(entry)
+        whole = self._is_on_disk(entry)
         if not whole:
             pieces.append((position, entry.data))
         places = [(self._fs, self._directory, size, [piece]) for piece in pieces]
@@ -213,7 +213,7 @@ class Recovery:
         self._log.sync_directory()
         segment.adopt()
 
-    def _holds(self, entry: Entry) -> bool:
+    def _is_on_disk(self, entry: Entry) -> bool:
         return self._log.reader.read(entry.position, entry.size).data == entry.data
 
     # --- a log that ends too early
@@ -230,13 +230,13 @@ class Recovery:
             )
             self._lost = True
 
-    def _cut(self) -> None:
+    def _end_log(self) -> None:
         """The log ends with the last whole entry."""
         self._commit_index = min(self._commit_index, self._found.last_index)
         self._durable_position = self._found.end
         self._save_mark()
 
-    def _forget(self) -> None:
+    def _empty_log(self) -> None:
         """The log becomes empty: without its index nothing leads past the hole to the
         checkpoint."""
         replace_file(self._fs, f"{self._directory}/state", REBUILD_NAME, b"")
@@ -303,7 +303,7 @@ class Recovery:
             tied = found.chain_crc is not None
             self.hole = UnappliedHole(index, self._commit_index, tied, damage)
         else:
-            self._cut()
+            self._end_log()
 
     def _lost_behind(self, hole: Hole) -> DamagedError | None:
         """What says that behind the durable position more was lost than a torn tail."""
@@ -318,7 +318,7 @@ class Recovery:
 
         Raises the errors of :meth:`store.replica.ReplicaStore.open`; it is closed then.
         """
-        with ExitStack() as unless_finished, _fatal(self._directory):
+        with ExitStack() as unless_finished, _fatal_disk_errors(self._directory):
             unless_finished.callback(self.close)
             parts = self._finish()
             unless_finished.pop_all()
@@ -347,9 +347,9 @@ class Recovery:
         self._save_mark()
         bring_forward(self._fs, self._directory)
         last_term = max(found.last_term, 0)
-        return OpenParts(self._lock, log, index, state, last_term, self._tell(torn))
+        return OpenParts(self._lock, log, index, state, last_term, self._recovered(torn))
 
-    def _tell(self, torn: int) -> RecoveredReplica:
+    def _recovered(self, torn: int) -> RecoveredReplica:
         found, state = self._found, self._state
         checkpoint, mark = state.checkpoint, state.mark
         applied = -1 if checkpoint is None else checkpoint.index
@@ -379,7 +379,7 @@ class Recovery:
 
 
 @contextmanager
-def _fatal(directory: str) -> Iterator[None]:
+def _fatal_disk_errors(directory: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
