@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return EXIT_UNUSABLE
 
 
-def share(text: str | float) -> float:
+def gibibytes(text: str | float) -> float:
     """GiB; a default is a number already. Raises ``ValueError``."""
     value = decimal_number(str(text))
     if not 0 < value < 1 << 20:
@@ -54,7 +54,7 @@ def share(text: str | float) -> float:
     return value
 
 
-def whole(most: int) -> Callable[[str | int], int]:
+def count_up_to(most: int) -> Callable[[str | int], int]:
     """The type of an option that is a number from 1 to ``most``; its default may be one already."""
 
     def convert(text: str | int) -> int:
@@ -71,7 +71,7 @@ def whole(most: int) -> Callable[[str | int], int]:
 
 range_option = click.option(
     "--range-mib",
-    type=whole(1 << 20),
+    type=count_up_to(1 << 20),
     metavar="N",
     help="MiB of each replica's log that one task checks (default: by the log and the cores, at "
     "most 1024).",
@@ -107,16 +107,16 @@ def package(path: str) -> None:
 @spark.command()
 @click.option(
     "--gib",
-    type=share,
+    type=gibibytes,
     multiple=True,
     default=(0.25,),
     metavar="N",
     help="Log of each replica, GiB (default: 0.25).",
 )
-@click.argument("more", nargs=-1, type=share, metavar="[N]...", help="More sizes, as --gib.")
+@click.argument("more", nargs=-1, type=gibibytes, metavar="[N]...", help="More sizes, as --gib.")
 @click.option(
     "--size",
-    type=whole(1 << 22),
+    type=count_up_to(1 << 22),
     default=1024,
     metavar="N",
     help="Bytes of a body of uniform messages (default: 1024).",
@@ -124,12 +124,12 @@ def package(path: str) -> None:
 @range_option
 @click.option(
     "--repeats",
-    type=whole(1 << 20),
+    type=count_up_to(1 << 20),
     default=3,
     metavar="N",
     help="Runs, the best counts (default: 3).",
 )
-@click.option("--linked", is_flag=True, help="Let the replicas share the files of the log.")
+@click.option("--linked", is_flag=True, help="Let the replicas gibibytes the files of the log.")
 @click.option("--dir", "directory", metavar="DIR", help="Where the data go meanwhile.")
 @json_option
 def bench(
@@ -240,7 +240,7 @@ def audit(
         print(json.dumps(summary))
     else:
         show(found, summary)
-    return exit_code([told.finding for told in found.findings])
+    return exit_code([each.finding for each in found.findings])
 
 
 def write(out: str | None, root: str, audit: Audit) -> dict[str, Any]:
@@ -266,8 +266,8 @@ def write(out: str | None, root: str, audit: Audit) -> dict[str, Any]:
 
 
 def show(audit: Audit, summary: dict[str, Any]) -> None:
-    for told in audit.findings:
-        print(told)
+    for finding in audit.findings:
+        print(finding)
     for group in summary["groups"]:
         for replica in group["replicas"]:
             count = replica["findings"]

@@ -47,7 +47,7 @@ def trim(path: str) -> str:
     return path.rstrip("/") or "/"
 
 
-def steps(path: str) -> list[str]:
+def path_names(path: str) -> list[str]:
     """The names in a path, with any number of slashes between."""
     return [name for name in path.split("/") if name]
 
@@ -90,10 +90,10 @@ class RemoteFile:
         return len(data)
 
     def pwrite(self, data: Bytes, position: int) -> None:  # noqa: ARG002 - of the interface
-        raise read_only(self._path)
+        raise read_only_error(self._path)
 
     def append_direct(self, data: Bytes, position: int) -> None:  # noqa: ARG002 - of the interface
-        raise read_only(self._path)
+        raise read_only_error(self._path)
 
     def begin_append(
         self,
@@ -101,10 +101,10 @@ class RemoteFile:
         position: int,  # noqa: ARG002 - of the interface
         then: Callable[[OSError | None], None],  # noqa: ARG002 - of the interface
     ) -> bool:
-        raise read_only(self._path)
+        raise read_only_error(self._path)
 
     def datasync(self) -> None:
-        raise read_only(self._path)
+        raise read_only_error(self._path)
 
     def drop_cached(self, size: int, position: int) -> None:
         """The page cache of this machine has nothing of it."""
@@ -113,7 +113,7 @@ class RemoteFile:
         return self._size
 
     def truncate(self, size: int) -> None:  # noqa: ARG002 - of the interface
-        raise read_only(self._path)
+        raise read_only_error(self._path)
 
     def close(self) -> None:
         self._file.close()
@@ -127,7 +127,7 @@ class RemoteFileSystem:
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> RemoteFile:
         if create or writable:
-            raise read_only(path)
+            raise read_only_error(path)
         return RemoteFile(path, self._inner.open_input_file(path))
 
     def exists(self, path: str) -> bool:
@@ -140,8 +140,8 @@ class RemoteFileSystem:
         infos = self._inner.get_file_info(arrowfs.FileSelector(path, recursive=is_deep))
         # Paths in the answer of a store may have more or fewer slashes than the request. One may be
         # the directory itself. Arrow's name of "name/" is empty.
-        directory = steps(path)
-        found = [steps(info.path) for info in infos]
+        directory = path_names(path)
+        found = [path_names(info.path) for info in infos]
         if is_deep:
             depth = len(directory)
             return sorted({one[depth] for one in found if len(one) > depth})
@@ -150,11 +150,11 @@ class RemoteFileSystem:
     def list_tree(self, path: str) -> dict[str, tuple[str, ...]]:
         """Names by directory, ``path`` and all below. A store lists a thousand in one request."""
         infos = self._inner.get_file_info(arrowfs.FileSelector(path, recursive=True))
-        depth = len(steps(path))
+        depth = len(path_names(path))
         found: dict[str, set[str]] = {path: set()}
         for info in infos:
             above = path
-            for name in steps(info.path)[depth:]:
+            for name in path_names(info.path)[depth:]:
                 found.setdefault(above, set()).add(name)
                 above = f"{above}/{name}"
             if info.type == arrowfs.FileType.Directory:
@@ -162,38 +162,38 @@ class RemoteFileSystem:
         return {directory: tuple(sorted(names)) for directory, names in found.items()}
 
     def identify(self, path: str) -> str:
-        return "/".join(steps(path))
+        return "/".join(path_names(path))
 
     def make_directories(self, path: str, *, sync: bool = True) -> None:  # noqa: ARG002 - interface
-        raise read_only(path)
+        raise read_only_error(path)
 
     def sync_all(self, path: str) -> None:
-        raise read_only(path)
+        raise read_only_error(path)
 
     def rename(self, source: str, target: str) -> None:  # noqa: ARG002 - of the interface
-        raise read_only(target)
+        raise read_only_error(target)
 
     def link(self, source: str, target: str) -> None:  # noqa: ARG002 - of the interface
-        raise read_only(target)
+        raise read_only_error(target)
 
     def remove(self, path: str) -> None:
-        raise read_only(path)
+        raise read_only_error(path)
 
     def remove_tree(self, path: str) -> None:
-        raise read_only(path)
+        raise read_only_error(path)
 
     def sync_directory(self, path: str) -> None:
-        raise read_only(path)
+        raise read_only_error(path)
 
     def free_bytes(self, path: str) -> int:
-        raise read_only(path)
+        raise read_only_error(path)
 
     def total_bytes(self, path: str) -> int:
-        raise read_only(path)
+        raise read_only_error(path)
 
     def lock(self, path: str) -> Lock:
-        raise read_only(path)
+        raise read_only_error(path)
 
 
-def read_only(path: str) -> OSError:
+def read_only_error(path: str) -> OSError:
     return OSError(errno.EROFS, "read through Arrow, where nothing can be written", path)

@@ -133,7 +133,7 @@ def check_acknowledged(
     others hold the same.
     """
     fs, _ = open_file_system(root)
-    told: list[GroupFinding] = []
+    findings: list[GroupFinding] = []
     by_group = {audit.plan.group: audit for audit in groups}
     if len(by_group) == 1:
         listed = [replace(one, group=one.group or next(iter(by_group))) for one in listed]
@@ -156,8 +156,8 @@ def check_acknowledged(
         for one in ours:
             found = log.mismatch(one)
             if found is not None:
-                told.append(log.tell(one, found))
-    return told
+                findings.append(log.finding(one, found))
+    return findings
 
 
 class CommittedLog:
@@ -197,7 +197,7 @@ class CommittedLog:
             f"position {record.position}"
         )
 
-    def tell(self, one: Acknowledged, found: str) -> GroupFinding:
+    def finding(self, one: Acknowledged, found: str) -> GroupFinding:
         path, byte = self._records.locate(one.position)
         advice = "the message is lost unless the list is newer than the snapshot: report it"
         log = FindingLog(self._replica.name)

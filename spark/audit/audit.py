@@ -142,8 +142,8 @@ def audit_groups(fs: FileSystem, run: SparkRun, groups: Sequence[GroupPlan], aud
     derived = check_derived(fs, run, groups, results)
     audit.scan_seconds += time.perf_counter() - began
     with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
-        told = list(pool.map(partial(finish_audit, fs), groups, results, derived))
-    for group, some, files, found in zip(groups, checked, derived, told, strict=True):
+        findings = list(pool.map(partial(finish_audit, fs), groups, results, derived))
+    for group, some, files, found in zip(groups, checked, derived, findings, strict=True):
         seconds = {result.number: taken for result, taken in some}
         # Only findings across ranges needed the parts, and these are complete.
         kept = [replace(result, parts=()) for result in files.results]

@@ -36,14 +36,14 @@ HINDERING = frozenset(
 
 
 def find_duplicates(
-    session: SparkSession, root: str, groups: Sequence[GroupAudit], told: Sequence[GroupFinding]
+    session: SparkSession, root: str, groups: Sequence[GroupAudit], reported: Sequence[GroupFinding]
 ) -> list[GroupFinding]:
     """A finding for each message that came twice, of the replica of each group that knows most.
 
     Raises :class:`~spark.errors.ReplicaError` if no replica of a group is fit to be searched.
     """
     found: list[GroupFinding] = []
-    hindered = {one.finding.replica for one in told if one.finding.kind in HINDERING}
+    hindered = {one.finding.replica for one in reported if one.finding.kind in HINDERING}
     for audit in groups:
         replicas = audit.plan.replicas
         fit = [place for place, one in enumerate(replicas) if one.name not in hindered]

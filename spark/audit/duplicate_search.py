@@ -71,7 +71,7 @@ class DuplicateSearch:
                 continue
             positions = dict.fromkeys(rows["position"][begin:end].tolist())
             for copies in self._copies(int(hashes[begin]), list(positions)):
-                findings.append(self._tell(copies))
+                findings.append(self._finding(copies))
                 if len(findings) >= FOUND_MAX:
                     return findings
         return findings
@@ -94,7 +94,7 @@ class DuplicateSearch:
                 by_key.setdefault((record.topic, unique), []).append(record)
         return [copies for copies in by_key.values() if len(copies) > 1]
 
-    def _tell(self, copies: list[MessageRecord]) -> Finding:
+    def _finding(self, copies: list[MessageRecord]) -> Finding:
         first, second, *_ = copies
         path, byte = self._records.locate(second.position)
         unique = (find_property(first.properties, UNIQUE_KEY) or b"").decode(errors="replace")

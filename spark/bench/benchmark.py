@@ -70,7 +70,7 @@ def run_benchmark(
             rows[messages].append({**row, "shuffle_bytes": shuffled(events) - before})
     found: dict[str, Any] = {"body_size": body_size, "sizes": [], "marginal": {}}
     for messages, of_kind in rows.items():
-        found["marginal"][str(messages)] = together(of_kind)
+        found["marginal"][str(messages)] = compare_sizes(of_kind)
         found["sizes"] += of_kind
     return found
 
@@ -155,7 +155,7 @@ def timed(run: Callable[[], Sequence[RangeResult]]) -> tuple[float, float, int]:
     return seconds, cpu, sum(result.bytes_read for result in results)
 
 
-def together(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def compare_sizes(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Rates of each size, and marginal rates from the first to the last size, without the constant
     cost of a job."""
     first, last = rows[0], rows[-1]

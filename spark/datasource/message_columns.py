@@ -103,7 +103,7 @@ class MessageColumns:
         found, numbers = np.unique(packed, return_inverse=True)
         return pa.array([_host(int(one)) for one in found]).take(pa.array(numbers))
 
-    def _moments(self, name: str) -> pa.Array:
+    def _timestamps(self, name: str) -> pa.Array:
         times = self._messages.heads[name].astype(np.int64)
         outside = (times < _FIRST_MS) | (times >= _END_MS)
         times[outside] = 0
@@ -232,9 +232,9 @@ _COLUMNS: dict[str, Callable[[MessageColumns], pa.Array | NDArray[np.int64]]] = 
     "keys": lambda of: of._property(KEYS),
     "flag": lambda of: of._head("flag", "i4"),
     "sys_flag": lambda of: of._head("flags", "i4"),
-    "born_timestamp": lambda of: of._moments("born"),
+    "born_timestamp": lambda of: of._timestamps("born"),
     "born_host": lambda of: of._hosts("born_host"),
-    "store_timestamp": lambda of: of._moments("stored"),
+    "store_timestamp": lambda of: of._timestamps("stored"),
     "store_host": lambda of: of._hosts("store_host"),
     "reconsume_times": lambda of: of._head("tried", "i4"),
     "prepared_position": lambda of: of._head("prepared", "i8"),

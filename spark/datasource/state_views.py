@@ -14,7 +14,7 @@ from spark.datasource.options import View
 from spark.datasource.schemas import COLUMNS
 from spark.datasource.snapshot_state import SnapshotState, snapshot_state
 from spark.datasource.snapshots import Snapshot
-from spark.datasource.view_rows import moment
+from spark.datasource.view_rows import to_datetime
 from spark.errors import ReplicaError
 from store.field_checks import array
 from store.verify.state.broker_state import BrokerTables
@@ -88,10 +88,10 @@ def _transactions(tables: BrokerTables, _found: SnapshotState) -> Iterator[Seque
             offset,
             position,
             group,
-            moment(stored_ms),
+            to_datetime(stored_ms),
             immunity_ms if immunity_ms >= 0 else None,
             checks,
-            moment(checked_ms) if checked_ms else None,
+            to_datetime(checked_ms) if checked_ms else None,
         )
 
 

@@ -98,9 +98,9 @@ def message_row(replica: str, index: int, record: MessageRecord) -> tuple[Any, .
         properties.get("KEYS"),
         record.flag,
         record.sys_flag,
-        moment(record.born_timestamp),
+        to_datetime(record.born_timestamp),
         host(record.born_host),
-        moment(record.store_timestamp),
+        to_datetime(record.store_timestamp),
         host(record.store_host),
         record.reconsume_times,
         record.prepared_position,
@@ -110,7 +110,7 @@ def message_row(replica: str, index: int, record: MessageRecord) -> tuple[Any, .
     )
 
 
-def moment(time_ms: int) -> datetime | None:
+def to_datetime(time_ms: int) -> datetime | None:
     """A time for Arrow, ``None`` outside of the years 1 to 9999."""
     try:
         return _EPOCH + timedelta(milliseconds=time_ms)
@@ -189,7 +189,7 @@ def key_rows(snapshot: Snapshot, path: str) -> Rows:
                 for key_hash, position, seconds in _KEY_ROW.iter_unpack(
                     read_page(file, said, page)
                 ):
-                    yield snapshot.name, key_hash, position, moment(seconds * 1000), path
+                    yield snapshot.name, key_hash, position, to_datetime(seconds * 1000), path
         finally:
             file.close()
     except DamagedError as error:

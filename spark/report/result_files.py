@@ -87,15 +87,15 @@ def majority_path(audit: Audit, finding: Finding) -> str | None:
 
 def finding_rows(fs: FileSystem, audit: Audit) -> list[dict[str, Any]]:
     rows = []
-    for told in audit.findings:
-        finding = told.finding
+    for reported in audit.findings:
+        finding = reported.finding
         start, context = read_context(fs, finding.path, finding.position)
         other = majority_path(audit, finding)
         right = b"" if other is None else read_context(fs, other, finding.position)[1]
         rows.append(
             {
-                "kind": told.kind,
-                "group": told.group,
+                "kind": reported.kind,
+                "group": reported.group,
                 "replica": one_line(finding.replica),
                 "index_first": finding.index_first,
                 "index_last": finding.index_last,
@@ -140,7 +140,7 @@ def range_rows(audit: Audit) -> list[dict[str, Any]]:
 def summarize(audit: Audit) -> dict[str, Any]:
     """The summary as one document. ``findings_by_kind`` has the number of findings by kind, and
     ``listed`` the first :data:`LISTED_MAX` findings, for those who read no Parquet."""
-    kinds = Counter(told.kind for told in audit.findings)
+    kinds = Counter(reported.kind for reported in audit.findings)
     return {
         "consistent": not audit.findings,
         "bytes_read": audit.bytes_read,
@@ -148,8 +148,11 @@ def summarize(audit: Audit) -> dict[str, Any]:
         "findings": len(audit.findings),
         "findings_by_kind": dict(sorted(kinds.items())),
         "listed": [
-            {"kind": told.kind, **{name: _shown(getattr(told.finding, name)) for name in LISTED}}
-            for told in audit.findings[:LISTED_MAX]
+            {
+                "kind": reported.kind,
+                **{name: _shown(getattr(reported.finding, name)) for name in LISTED},
+            }
+            for reported in audit.findings[:LISTED_MAX]
         ],
         "groups": [
             {

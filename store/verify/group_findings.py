@@ -12,14 +12,19 @@ from store.log.log_reader import HoleReason, read_segment
 from store.verify.derived_files import DerivedResults, check_derived
 from store.verify.files.audit_files import READABLE, AuditFiles
 from store.verify.files.first_difference import first_difference
-from store.verify.files.unread_files import hang_on_unread
+from store.verify.files.unread_files import mark_unread
 from store.verify.findings import RESTORE, UNKNOWN_REPLICA, Finding, FindingKind, FindingLog
 from store.verify.index.consume_queue_check import ADVICE, open_queue_check
 from store.verify.plan.ranges import GroupPlan, RangeKeys, RangeResult, ReplicaRange
 from store.verify.plan.task_runner import run_here
 from store.verify.replay.broker_state_check import check_broker
 from store.verify.replay.commit_claims import ClaimingReplica, check_claims
-from store.verify.replay.state_check import check_beginning, check_named, check_state, check_states
+from store.verify.replay.state_check import (
+    check_beginning,
+    check_named_entries,
+    check_state,
+    check_states,
+)
 from store.verify.replay.state_proof_check import check_proofs
 from store.verify.replica_comparison import ONE_CHAIN
 from store.verify.state.state_files import StateFiles
@@ -59,25 +64,25 @@ def finish_audit(
         proofs |= {(place, index) for index in proved}
         parts = derived.parts_of(place)
         last_term = max((part.last_term for part in parts), default=0)
-        has_told = any(finding.kind is FindingKind.VOTE for finding in small.findings)
-        if last_term > state.hard_state.term and not has_told:
+        is_reported = any(finding.kind is FindingKind.VOTE for finding in small.findings)
+        if last_term > state.hard_state.term and not is_reported:
             expected = f"at least the log's last term, {last_term}"
             found, last = f"term {state.hard_state.term}", max(part.last_index for part in parts)
             log.add(FindingKind.VOTE, state.vote_path, 0, expected, found, first=last)
         findings += log.findings
     findings += check_claims(holders)
     findings += check_states(group, [*planned, *findings], proofs)
-    told = {finding.path for finding in findings if finding.expected == READABLE}
+    reported = {finding.path for finding in findings if finding.expected == READABLE}
     names = {replica.directory: replica.name for replica in group.replicas}
     unread = {finding.path: finding for finding in files.findings(names)} | derived.unread
-    findings += [unread[path] for path in sorted(unread) if path not in told]
+    findings += [unread[path] for path in sorted(unread) if path not in reported]
     by_replica: dict[tuple[str, FindingKind], list[Finding]] = {}
     for finding in findings:
         by_replica.setdefault((finding.replica, finding.kind), []).append(finding)
-    sided = [_with_majority(finding, group, by_replica) for finding in findings]
-    proved_by = [_break_behind(finding, group, by_replica) for finding in sided]
-    placed = [_at_first_difference(fs, finding, group) for finding in proved_by]
-    return hang_on_unread(fs, placed, planned)
+    with_majority = [_with_majority(finding, group, by_replica) for finding in findings]
+    accused = [_accuse_by_chain(finding, group, by_replica) for finding in with_majority]
+    placed = [_moved_to_difference(fs, finding, group) for finding in accused]
+    return mark_unread(fs, placed, planned)
 
 
 def _finish_replica(  # noqa: PLR0917 - one replica, as the caller has it
@@ -102,24 +107,24 @@ def _finish_replica(  # noqa: PLR0917 - one replica, as the caller has it
         for part in parts:
             queues.absorb(part.queues)
         queues.finish(end, derived.queues.get(place, {}), derived.wrong.get(place, {}))
-        _tell_missing(directory, [part.keys for part in parts], log)
+        _report_missing(directory, [part.keys for part in parts], log)
     there = [
         part.last_index
         for result in derived.results
         for part in result.parts
         if part.place == place and part.last_index >= result.first_index
     ]
-    check_named(state, max(there, default=state.mark.first_index - 1), log)
+    check_named_entries(state, max(there, default=state.mark.first_index - 1), log)
     check_state(state, parts, log)
     check_proofs(files, state, parts, log)
     proved = check_broker(fs, state, parts, log)
     check_beginning(state, parts, log)
-    _check_older(files, directory, state, parts, log)
+    _check_older_checkpoints(files, directory, state, parts, log)
     check_segments_behind(fs, f"{directory}/commitlog", group.listing, state, log, end=end)
     return max(there, default=-1), proved
 
 
-def _break_behind(
+def _accuse_by_chain(
     finding: Finding,
     group: GroupPlan,
     by_replica: Mapping[tuple[str, FindingKind], Sequence[Finding]],
@@ -168,7 +173,7 @@ def _with_majority(
     return replace(finding, majority=agree)
 
 
-def _at_first_difference(fs: ReadableFileSystem, finding: Finding, group: GroupPlan) -> Finding:
+def _moved_to_difference(fs: ReadableFileSystem, finding: Finding, group: GroupPlan) -> Finding:
     """Moves the finding of a damaged entry to the first byte that differs from the majority's file.
 
     The entry alone tells only that its CRC is wrong.
@@ -204,7 +209,7 @@ def _overlap(one: Finding, other: Finding) -> bool:
     return one.index_first <= last and first <= one.index_last
 
 
-def _tell_missing(directory: str, ranges: Sequence[RangeKeys], log: FindingLog) -> None:
+def _report_missing(directory: str, ranges: Sequence[RangeKeys], log: FindingLog) -> None:
     """Tells key rows that no file has, unless they have expired since."""
     missing = [keys.missing for keys in ranges if keys.missing is not None]
     expired = max((keys.expired_position for keys in ranges), default=0)
@@ -221,7 +226,7 @@ def _tell_missing(directory: str, ranges: Sequence[RangeKeys], log: FindingLog) 
         )
 
 
-def _check_older(
+def _check_older_checkpoints(
     fs: ReadableFileSystem,
     directory: str,
     state: StateFiles,
@@ -237,7 +242,7 @@ def _check_older(
         queues = open_queue_check(fs, at_once, directory, log)
         for part in parts:
             if part.last_index <= older.index:
-                queues.absorb(part.queues, told=True)
+                queues.absorb(part.queues, reported=True)
         queues.check_lengths(
             begins=older.machine.expired_position == state.machine.expired_position
         )

@@ -31,7 +31,7 @@ class NamedEntriesCheck:
                 self._log.add(kind, path, 0, expected, found, advice, first=index)
             if named.term not in (None, entry.term):
                 if path == self._state.checkpoint_path:
-                    self._tell_term(path, index, f"term {entry.term}", f"term {named.term}")
+                    self._report_term(path, index, f"term {entry.term}", f"term {named.term}")
                 else:
                     expected = f"entry {index} to be of term {entry.term}"
                     found = f"term {named.term}"
@@ -58,7 +58,7 @@ class NamedEntriesCheck:
                     for starts in (found, named)
                 )
                 expected = f"{right} to start with entry {odd[1]}"
-                self._tell_term(saved.path, saved.index, expected, wrong)
+                self._report_term(saved.path, saved.index, expected, wrong)
 
-    def _tell_term(self, path: str, index: int, expected: str, found: str) -> None:
+    def _report_term(self, path: str, index: int, expected: str, found: str) -> None:
         self._log.add(FindingKind.CHECKPOINT, path, 16, expected, found, first=index)

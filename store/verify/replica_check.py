@@ -105,20 +105,20 @@ class ReplicaCheck:
         Raises :class:`~store.errors.StoreError` or ``OSError`` for anything wrong in the log. The
         findings of this check are of no use then.
         """
-        everyone = [self, *followers]
+        checks = [self, *followers]
         if self._has_keys:
             for follower in followers:
                 follower._keys.follow(self._keys)
         self._walk = LogWalk(
             self._fs,
-            [check._report.directory for check in everyone],
+            [check._report.directory for check in checks],
             self._report.segment_size,
             border=self._border,
             last_index=last_index,
             buffers=self._buffers,
         )
-        self._walk_with(everyone)
-        for check in everyone:
+        self._walk_with(checks)
+        for check in checks:
             check._walk = self._walk
             check._term_starts, check._last_term = self._term_starts, self._last_term
             check._times, check._configuration = self._times, self._configuration
@@ -176,27 +176,27 @@ class ReplicaCheck:
 
     # --- entries
 
-    def _walk_with(self, everyone: Sequence[ReplicaCheck], *told: type[Exception]) -> None:
-        """Takes all entries. Errors of the types ``told`` become findings, others are raised."""
+    def _walk_with(self, checks: Sequence[ReplicaCheck], *reported: type[Exception]) -> None:
+        """Takes all entries. Errors of the types ``reported`` become findings; others raise."""
         lost = 0
         for window in self._walk.windows():
             if len(self._walk.lost) != lost:
                 lost = len(self._walk.lost)
-                self._lose(everyone)
-            self._take_headers(window, everyone)
+                self._lose_entries(checks)
+            self._take_headers(window, checks)
             data = [entry for entry in window.entries if entry.kind is EntryKind.DATA]
-            if not data or self._take_together(window, data, everyone):
+            if not data or self._take_together(window, data, checks):
                 continue
             for entry in data:
                 try:
-                    self._take_alone(entry, everyone)
-                except told as error:
-                    self._tell_batch(entry, error)
-        self._take_runs(everyone)
+                    self._take_alone(entry, checks)
+                except reported as error:
+                    self._report_batch(entry, error)
+        self._take_runs(checks)
         if len(self._walk.lost) != lost:
-            self._lose(everyone)
+            self._lose_entries(checks)
 
-    def _take_headers(self, window: Window, everyone: Sequence[ReplicaCheck]) -> None:
+    def _take_headers(self, window: Window, checks: Sequence[ReplicaCheck]) -> None:
         entries = window.entries
         first, rows = entries[0].index, b"".join(map(index_row, entries))
         for entry in entries:
@@ -205,14 +205,14 @@ class ReplicaCheck:
                 self._last_term = entry.term
             if entry.kind is EntryKind.CONFIGURATION:
                 self._configuration = bytes(entry.body)
-        for check in everyone:
+        for check in checks:
             check._index.take(first, rows)
             for index in check._named.indexes:
                 if 0 <= index - first < len(entries):
                     check._named.check(entries[index - first])
 
     def _take_together(
-        self, window: Window, data: Sequence[Entry], everyone: Sequence[ReplicaCheck]
+        self, window: Window, data: Sequence[Entry], checks: Sequence[ReplicaCheck]
     ) -> bool:
         """Takes the data entries of a window, if the columns prove that all of them are right."""
         columns = read_columns(window.data, window.position, data, self._topics)
@@ -222,10 +222,10 @@ class ReplicaCheck:
             commands = commands_of(columns, self._topics)
         except CorruptBatchError:
             return False
-        self._take_columns(columns, commands, everyone)
+        self._take_columns(columns, commands, checks)
         return True
 
-    def _take_alone(self, entry: Entry, everyone: Sequence[ReplicaCheck]) -> None:
+    def _take_alone(self, entry: Entry, checks: Sequence[ReplicaCheck]) -> None:
         """Takes one data entry.
 
         Raises :class:`BatchMismatchError` and :class:`~store.errors.CorruptBatchError`.
@@ -235,7 +235,7 @@ class ReplicaCheck:
         columns = proved or plain_columns(entry, batch, self._topics)
         self._times.take(entry.position, columns.last_ms)
         # The rows of the entry went into the files, whatever its records say.
-        self._take_columns(columns, commands_of(columns, self._topics), everyone)
+        self._take_columns(columns, commands_of(columns, self._topics), checks)
         if proved is None:
             check_batch(entry, batch)
 
@@ -243,7 +243,7 @@ class ReplicaCheck:
         self,
         columns: BatchColumns,
         commands: dict[int, EntryCommands],
-        everyone: Sequence[ReplicaCheck],
+        checks: Sequence[ReplicaCheck],
     ) -> None:
         """Takes what batches say about derived files and about the broker's state."""
         begun = 0
@@ -256,33 +256,35 @@ class ReplicaCheck:
             if said.of_files:
                 self._runs.add(columns, begun, number + 1)
                 begun = number + 1
-                self._take_runs(everyone)
-                for check in everyone:
-                    check._obey(said.of_files, columns, number)
+                self._take_runs(checks)
+                for check in checks:
+                    check._apply_file_commands(said.of_files, columns, number)
         self._runs.add(columns, begun)
         if self._runs.count >= ROWS_AT_ONCE:
-            self._take_runs(everyone)
+            self._take_runs(checks)
         self._times.take(columns.entries[0].position, columns.last_ms)
         places = [(entry.position, entry.index) for entry in columns.entries]
-        for check in everyone:
+        for check in checks:
             if check._is_covered:
                 check._keys.take(columns.key_rows, places)
         self._report.messages += len(columns.rows)
         for key, messages in columns.count_messages(self._topics):
             self.counts[key] = self.counts.get(key, 0) + messages
 
-    def _take_runs(self, everyone: Sequence[ReplicaCheck]) -> None:
+    def _take_runs(self, checks: Sequence[ReplicaCheck]) -> None:
         """Hands over the queue rows that were collected."""
         runs = self._runs.take()
-        for check in everyone:
+        for check in checks:
             check._queues.take(runs, covered=check._is_covered)
 
-    def _lose(self, everyone: Sequence[ReplicaCheck]) -> None:
+    def _lose_entries(self, checks: Sequence[ReplicaCheck]) -> None:
         """Entries could not be read: where queues go on is unknown until their next message."""
-        self._take_runs(everyone)
-        self._queues.lose()
+        self._take_runs(checks)
+        self._queues.lose_entries()
 
-    def _obey(self, commands: Sequence[FileCommand], columns: BatchColumns, number: int) -> None:
+    def _apply_file_commands(
+        self, commands: Sequence[FileCommand], columns: BatchColumns, number: int
+    ) -> None:
         """Applies commands about files, of the entry of that number."""
         for command in commands:
             if isinstance(command, StatedProof):
@@ -299,12 +301,12 @@ class ReplicaCheck:
             else:
                 self._keys.expired_position = max(self._keys.expired_position, command)
 
-    def _tell_batch(self, entry: Entry, error: Exception) -> None:
+    def _report_batch(self, entry: Entry, error: Exception) -> None:
         byte, expected, found = 0, "a batch", str(error)
         if isinstance(error, BatchMismatchError):
             byte, expected, found = error.byte, f"{error.what} {error.expected}", str(error.found)
         else:
-            self._lose([self])
+            self._lose_entries([self])
         path, start = self._walk.segment_path(entry.position)
         kind, at = FindingKind.BATCH, start + byte
         self._log.add(kind, path, at, expected, found, LEADER_FAULT, first=entry.index)

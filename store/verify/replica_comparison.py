@@ -43,7 +43,7 @@ def compare_replicas(
     others = [report for report in reports if all(report is not other for other in diverged)]
     guilty = frozenset(map(id, contradicting))
     for report in diverged:
-        comparison.tell_still_diverged(report, others, guilty)
+        comparison.report_still_diverged(report, others, guilty)
     while (index := _first_divergence(others)) is not None:
         said = [(report, chain) for report in others if (chain := report.chain(index)) is not None]
         right = right_value([(chain, id(one), one.name) for one, chain in said], guilty)
@@ -51,9 +51,9 @@ def compare_replicas(
         agreeing = [report for report, chain in said if chain == right]
         if agreeing:
             for report in wrong:
-                comparison.tell_chain(report, index, agreeing, guilty)
+                comparison.report_chain(report, index, agreeing, guilty)
         else:
-            comparison.tell_undecided(index, said)
+            comparison.report_undecided(index, said)
         others = [report for report in others if report not in wrong]
     comparison.compare_bytes(others)
     return comparison.findings
@@ -81,13 +81,13 @@ class _Comparison:
             guilty = frozenset(id(one) for one in reports if _contradicts(one, index))
             right = right_value([(data, id(one), one.name) for one, data in said], guilty)
             if right is None:
-                self._tell_bytes(said[0], said[1], index, (), guilty)
+                self._report_bytes(said[0], said[1], index, (), guilty)
                 continue
             agreeing = [one for one, data in said if data == right]
             names = tuple(one.name for one in agreeing)
             for one, data in said:
                 if data != right:
-                    self._tell_bytes((one, data), (agreeing[0], right), index, names, guilty)
+                    self._report_bytes((one, data), (agreeing[0], right), index, names, guilty)
 
     def _differing(self, left: ReplicaReport, right: ReplicaReport) -> Iterator[int]:
         """Entries that both know with different bytes. A long one may come more than once."""
@@ -120,7 +120,7 @@ class _Comparison:
         position = report.positions[place]
         return self._read(report, position, report.ends[place] - position)
 
-    def _tell(
+    def _report(
         self,
         accused: ReplicaReport | None,
         place: tuple[str, int],
@@ -149,7 +149,7 @@ class _Comparison:
         position = report.positions[index - report.first_index] + at
         return SegmentFiles(self._fs, report.directory, report.segment_size).locate(position)
 
-    def tell_still_diverged(
+    def report_still_diverged(
         self, report: ReplicaReport, others: Sequence[ReplicaReport], guilty: Container[int]
     ) -> None:
         agreeing = tuple(other.name for other in others)
@@ -159,9 +159,11 @@ class _Comparison:
         found = f"another log since an earlier entry in {report.name}"
         indexes = (report.first_index, report.known_index)
         accused = report if id(report) in guilty else None
-        self._tell(accused, (report.directory, 0), (expected, found, NOT_PROVED), indexes, agreeing)
+        self._report(
+            accused, (report.directory, 0), (expected, found, NOT_PROVED), indexes, agreeing
+        )
 
-    def tell_chain(
+    def report_chain(
         self,
         report: ReplicaReport,
         index: int,
@@ -174,18 +176,18 @@ class _Comparison:
         accused = report if id(report) in guilty else None
         place = self._place(report, agreeing[0], index)
         texts = (expected, found, NOT_PROVED)
-        self._tell(accused, place, texts, (index, report.known_index), names)
+        self._report(accused, place, texts, (index, report.known_index), names)
 
-    def tell_undecided(self, index: int, said: Sequence[tuple[ReplicaReport, int]]) -> None:
+    def report_undecided(self, index: int, said: Sequence[tuple[ReplicaReport, int]]) -> None:
         """Names the file of the first replica, which may be right."""
         first, chain = said[0]
         other = next(report for report, another in said if another != chain)
         found = ", ".join(f"{chain:08x} in {report.name}" for report, chain in said)
         last = min(report.known_index for report, _ in said)
         place = self._place(first, other, index)
-        self._tell(None, place, (ONE_CHAIN, found, NO_MAJORITY), (index, last), ())
+        self._report(None, place, (ONE_CHAIN, found, NO_MAJORITY), (index, last), ())
 
-    def _tell_bytes(
+    def _report_bytes(
         self,
         one: tuple[ReplicaReport, bytes],
         right: tuple[ReplicaReport, bytes],
@@ -199,7 +201,7 @@ class _Comparison:
         expected = f"the same bytes in all replicas, as their CRCs say: {shown} as in {other.name}"
         texts = (expected, f"{wrong} in {report.name}", NOT_PROVED if agreeing else NO_MAJORITY)
         accused = report if id(report) in guilty else None
-        self._tell(accused, self._place(report, other, index), texts, (index, index), agreeing)
+        self._report(accused, self._place(report, other, index), texts, (index, index), agreeing)
 
 
 def _contradicts(report: ReplicaReport, index: int) -> bool:

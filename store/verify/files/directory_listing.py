@@ -67,10 +67,10 @@ def without_queues(listing: Listing) -> dict[str, tuple[str, ...] | None]:
 def _list(
     files: AuditFiles, path: str, found: dict[str, tuple[str, ...] | None]
 ) -> tuple[str, ...]:
-    told = len(files.unread)
+    failed_before = len(files.failures)
     names: tuple[str, ...] | None = None
     with suppress(FileNotFoundError):
         names = tuple(files.list_directory(path))
-    if len(files.unread) == told:
+    if len(files.failures) == failed_before:
         found[path] = names
     return names or ()

@@ -12,7 +12,7 @@ from store.state.checkpoint import (
     Checkpoint,
     decode_checkpoint,
 )
-from store.verify.files.audit_files import DANGLING, is_hidden, listed_names, reason
+from store.verify.files.audit_files import DANGLING, listed_names, may_be_right, reason
 
 SMALL_MAX = 64 << 10
 """Bytes. Format file and manifest have some hundred."""
@@ -78,5 +78,5 @@ def _unreadable(fs: ReadableFileSystem, path: str, error: Exception) -> Exceptio
         if name not in listed_names(fs, directory):
             return error
         why = DANGLING
-    made = UnreadableError if is_hidden(error) else DamagedError
+    made = UnreadableError if may_be_right(error) else DamagedError
     return made(path, 0, f"cannot be read: {why}")

@@ -30,7 +30,7 @@ def exit_code(findings: Sequence[Finding]) -> int:
     return EXIT_UNREAD if findings else EXIT_CONSISTENT
 
 
-def hang_on_unread(
+def mark_unread(
     fs: ReadableFileSystem, findings: Sequence[Finding], others: Sequence[Finding] = ()
 ) -> list[Finding]:
     """The findings. Those that only miss the content of an unread file are marked as unread.
@@ -40,13 +40,15 @@ def hang_on_unread(
     hidden = {(one.replica, one.path, one.position) for one in (*findings, *others) if one.unread}
     return [
         replace(finding, unread=True)
-        if not finding.unread and any(_hangs_on(fs, finding, *each) for each in hidden)
+        if not finding.unread and any(_lacks_bytes(fs, finding, *each) for each in hidden)
         else finding
         for finding in findings
     ]
 
 
-def _hangs_on(fs: ReadableFileSystem, finding: Finding, replica: str, path: str, byte: int) -> bool:
+def _lacks_bytes(
+    fs: ReadableFileSystem, finding: Finding, replica: str, path: str, byte: int
+) -> bool:
     """Whether a finding misses bytes of that file or directory from that byte on."""
     if finding.replica != replica:
         return False

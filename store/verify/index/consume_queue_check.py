@@ -75,7 +75,7 @@ class QueueCheck:
                 queue = self._queues[run.key] = TakenQueue(run.first_offset)
                 queue.first = (run.first_offset, not self._uncertain, *run.entry)
             if queue.end_known and run.first_offset != queue.end:
-                self._tell_offset(run.entry, run.key, queue.end, run.first_offset)
+                self._report_offset(run.entry, run.key, queue.end, run.first_offset)
             queue.end_known = True
             queue.end = run.end_offset
             first_offset, rows = run.first_offset, run.rows
@@ -96,7 +96,7 @@ class QueueCheck:
         length = self._lengths.get(key)
         return max(begin or 0, 0 if length is None else length.first_offset)
 
-    def lose(self) -> None:
+    def lose_entries(self) -> None:
         """Entries could not be read: where a queue goes on is unknown until its next message."""
         self._uncertain = True
         for queue in self._queues.values():
@@ -149,8 +149,8 @@ class QueueCheck:
 
     # --- all ranges
 
-    def absorb(self, queues: RangeQueues, number: int = 0, *, told: bool = False) -> None:
-        """Takes the next range, in order. ``told``: wrong offsets are findings already."""
+    def absorb(self, queues: RangeQueues, number: int = 0, *, reported: bool = False) -> None:
+        """Takes the next range, in order. ``reported``: wrong offsets are findings already."""
         seen = set()
         for span in queues.spans:
             seen.add(span.key)
@@ -159,9 +159,9 @@ class QueueCheck:
                 known = self._whole_log and not self._uncertain and span.first_known
                 queue = self._queues[span.key] = TakenQueue(0 if known else span.first_offset)
             wrong_offset = span.first_offset != queue.end
-            if queue.end_known and span.first_known and wrong_offset and not told:
+            if queue.end_known and span.first_known and wrong_offset and not reported:
                 entry = (span.index, span.position)
-                self._tell_offset(entry, span.key, queue.end, span.first_offset)
+                self._report_offset(entry, span.key, queue.end, span.first_offset)
             queue.end, queue.end_known = span.end, span.end_known
             queue.digests += [(number, digest) for digest in span.digests]
             if span.covered_end is not None:
@@ -208,7 +208,7 @@ class QueueCheck:
         for key in self._keys:
             self._check_length(key)
             for rows in wrong.get(key, ()):
-                self._tell_wrong(key, rows)
+                self._report_wrong(key, rows)
             found = files.get(key, QueueFindings())
             self._log.findings += found.shape
             if key not in wrong:
@@ -241,7 +241,7 @@ class QueueCheck:
             said = f"queue {key[0]}/{key[1]}: {expected}"
             self._log.add(FindingKind.CHECKPOINT, self._checkpoint_path, 16, said, found, ADVICE)
 
-    def _tell_offset(
+    def _report_offset(
         self, entry: tuple[int, int], key: QueueKey, expected: int, found: int
     ) -> None:
         index, position = entry
@@ -250,7 +250,7 @@ class QueueCheck:
         kind = FindingKind.QUEUE_OFFSET
         self._log.add(kind, path, byte, said, f"offset {found}", OFFSETS, first=index)
 
-    def _tell_wrong(self, key: QueueKey, wrong: WrongRows) -> None:
+    def _report_wrong(self, key: QueueKey, wrong: WrongRows) -> None:
         offsets = _offsets(wrong.offset_first, wrong.offset_last + 1)
         self._log.add(
             FindingKind.CONSUME_QUEUE,

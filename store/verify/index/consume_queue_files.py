@@ -77,7 +77,7 @@ class QueueFiles:
         }
         for start, size in sizes.items():
             if size > FILE_SIZE_MAX:
-                self._tell_size(start, FILE_SIZE_MAX, size, "", log)
+                self._report_size(start, FILE_SIZE_MAX, size, "", log)
         for name in self._files.strays if low == 0 else ():
             if parse_segment_name(name.removesuffix(SEAL_SUFFIX)) is not None:
                 continue
@@ -92,9 +92,9 @@ class QueueFiles:
         for start, following in pairwise(starts):
             if sizes.get(start, 0) > following - start:
                 size_max = following - start
-                self._tell_size(start, size_max, sizes[start], " before the next file", log)
+                self._report_size(start, size_max, sizes[start], " before the next file", log)
 
-    def _tell_size(self, start: int, most: int, size: int, what: str, log: FindingLog) -> None:
+    def _report_size(self, start: int, most: int, size: int, what: str, log: FindingLog) -> None:
         log.add(
             FindingKind.CONSUME_QUEUE,
             f"{self._files.directory}/{segment_name(start)}",

@@ -78,12 +78,12 @@ class FileResult:
 def check_files(
     fs: ReadableFileSystem, _shared: object, tasks: Sequence[FileTask], _buffers: Buffers
 ) -> list[FileResult]:
-    """Runs small tasks together."""
+    """Runs small tasks batched_tasks."""
     return [_check(fs, task) for task in tasks]
 
 
-def together(tasks: Sequence[FileTask]) -> Iterator[list[FileTask]]:
-    """The tasks in order, small ones together."""
+def batched_tasks(tasks: Sequence[FileTask]) -> Iterator[list[FileTask]]:
+    """The tasks in order, small ones batched_tasks."""
     some: list[FileTask] = []
     weight = 0
     for task in tasks:

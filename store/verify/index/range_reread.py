@@ -225,7 +225,7 @@ class _KeyComparison:
             expected = rows[place]
             expected = expected[np.lexsort((expected["position"], expected["hash"]))]
             if found[known].tobytes() != expected.tobytes():
-                self._tell_different(file, found, known, expected)
+                self._report_different(file, found, known, expected)
         return missing_keys(positions[missing], self._entries) if missing.any() else None
 
     def _list_files(self, begin: int, end: int) -> Iterator[tuple[IndexFile, bool]]:
@@ -246,7 +246,7 @@ class _KeyComparison:
                     raise DamagedError(path, 8, f"positions from {file.first_position}")
             except DamagedError as error:
                 is_whole, at = False, damaged_byte(self._fs, error)
-                self._tell(error.path, at, "a key index file", error.what)
+                self._report(error.path, at, "a key index file", error.what)
                 file = IndexFile(path, start, following - 1, 0, 0, 0, 0)
             if file.last_position >= begin:
                 yield file, is_whole
@@ -273,12 +273,12 @@ class _KeyComparison:
         if unordered is not None:
             row = rows[unordered : unordered + 1].tobytes().hex()
             at = HEADER.size + unordered * KEY_ROW_SIZE
-            self._tell(file.path, at, "rows sorted by hash, then position", f"the row {row}")
+            self._report(file.path, at, "rows sorted by hash, then position", f"the row {row}")
             return None
         stated, found = stated_edges(file), edges_of(rows)
         if stated != found:
             expected = f"positions and seconds {found}, as its rows have them"
-            self._tell(file.path, 8, expected, f"{stated}")
+            self._report(file.path, 8, expected, f"{stated}")
         return rows
 
     def _read_data(self, file: IndexFile) -> bytes:
@@ -296,7 +296,7 @@ class _KeyComparison:
         finally:
             handle.close()
 
-    def _tell_different(
+    def _report_different(
         self, file: IndexFile, rows: KeyRows, known: NDArray[np.bool_], expected: KeyRows
     ) -> None:
         """Tells the first row that is missing or too many. ``known``: the rows to compare."""
@@ -315,12 +315,12 @@ class _KeyComparison:
             place = int(np.count_nonzero(before))
         row, at = f"the row {odd.tobytes().hex()}", HEADER.size + place * KEY_ROW_SIZE
         if is_extra:  # no entry has it, whatever position stands in it
-            self._tell(file.path, at, "a row that the log has, once", row)
+            self._report(file.path, at, "a row that the log has, once", row)
         else:
             index = self._index_of(int(odd["position"][0]))
-            self._tell(file.path, at, row, "no such row", index)
+            self._report(file.path, at, row, "no such row", index)
 
-    def _tell(
+    def _report(
         self, path: str, at: int, expected: str, found: str, index: int | None = None
     ) -> None:
         self._log.add(FindingKind.KEY_INDEX, path, at, expected, found, ADVICE, first=index)

@@ -99,18 +99,18 @@ class LogWalk:
                 if window.entries:
                     self.next_index = window.entries[-1].index + 1
                     self.end_position = window.entries[-1].end
-                    self._note(window.entries)
+                    self._remember(window.entries)
                     yield window
-                if window.hole is not None and not self._pass(window.hole):
+                if window.hole is not None and not self._skip(window.hole):
                     break
         finally:
             for files in self._files:
                 files.close()
 
-    def _note(self, entries: Sequence[Entry]) -> None:
+    def _remember(self, entries: Sequence[Entry]) -> None:
         """Remembers entries for a comparison with other replicas. Equal ones need none."""
 
-    def _pass(self, hole: Hole) -> bool:
+    def _skip(self, hole: Hole) -> bool:
         """Moves the cursor behind a hole; false if the walk ends there."""
         raise hole.error
 
@@ -161,12 +161,12 @@ class DamagedLogWalk(LogWalk):
             if start is not None and start % size == 0 and start + size > state.mark.first_position
         ]
 
-    def _note(self, entries: Sequence[Entry]) -> None:
+    def _remember(self, entries: Sequence[Entry]) -> None:
         self.chains.extend([entry.chain_crc for entry in entries])
         self.positions.extend([entry.position for entry in entries])
         self.ends.extend([entry.end for entry in entries])
 
-    def _pass(self, hole: Hole) -> bool:
+    def _skip(self, hole: Hole) -> bool:
         if hole.position >= self._state.durable_position:
             return False
         damaged, index = hole.position, self.next_index
@@ -184,10 +184,10 @@ class DamagedLogWalk(LogWalk):
             self.positions.extend([damaged] * count)
             self.ends.extend([damaged] * count)
         self.next_index = last + 1
-        self._tell(hole, index, last)
+        self._report(hole, index, last)
         return following is not None
 
-    def _tell(self, hole: Hole, index: int, last: int) -> None:
+    def _report(self, hole: Hole, index: int, last: int) -> None:
         path, byte = self.segment_path(hole.position)
         found = _describe(hole.error)
         if last < index:

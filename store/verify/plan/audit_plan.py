@@ -60,7 +60,7 @@ def plan_audit(
         try:
             identity = read_identity(fs, directory)
         except DamagedError as error:
-            findings += _unidentified(directory, error)
+            findings += _unidentified_finding(directory, error)
             continue
         identities[directory] = identity
         key = (identity.group, identity.segment_size)
@@ -134,7 +134,7 @@ def _plan_ranges(
         ]
         if not any(members):
             continue  # a file names entries that no replica has
-        begins = _adopt(index, found, members, finders)
+        begins = _agreed_borders(index, found, members, finders)
         size = max(
             (
                 after.position - before.position
@@ -147,7 +147,7 @@ def _plan_ranges(
         diverged |= _diverged(found, diverged, contradicting, replicas)
         ranges.append(RangePlan(number, index, end - 1, size, begins, diverged))
     for place, finder in enumerate(finders):
-        ranges += _tail(finder, place, len(finders), len(ranges))
+        ranges += _uncommitted_range(finder, place, len(finders), len(ranges))
     return ranges
 
 
@@ -170,7 +170,7 @@ def _equal_distances(
     end = position_of(last)
     while first < last:
         wanted = here + range_bytes
-        low = _first_from(position_of, (first, here), (last, end), wanted)
+        low = _first_at_or_after(position_of, (first, here), (last, end), wanted)
         if low > last or position_of(low) < 0:
             break  # no row says how large the rest is, so it is one range
         for index in range(low, min(low + BORDERS_TRIED, last + 1)):
@@ -183,7 +183,7 @@ def _equal_distances(
     return found
 
 
-def _first_from(
+def _first_at_or_after(
     position_of: Callable[[int], int], before: tuple[int, int], after: tuple[int, int], wanted: int
 ) -> int:
     """The first index behind ``before`` whose entry lies at ``wanted`` or later, at most one more
@@ -212,7 +212,7 @@ def _first_from(
     return low
 
 
-def _adopt(
+def _agreed_borders(
     index: int,
     found: Sequence[Border | None],
     members: Sequence[bool],
@@ -256,7 +256,9 @@ def _diverged(
     )
 
 
-def _tail(finder: BorderFinder, place: int, count: int, number: int) -> list[RangePlan]:
+def _uncommitted_range(
+    finder: BorderFinder, place: int, count: int, number: int
+) -> list[RangePlan]:
     """The range of a stopped replica behind the entries that it knows to be committed."""
     replica = finder.replica
     if replica.state.manifest is not None:  # a snapshot
@@ -267,7 +269,7 @@ def _tail(finder: BorderFinder, place: int, count: int, number: int) -> list[Ran
     return [RangePlan(number, index, None, 0, tuple(borders))]
 
 
-def _unidentified(directory: str, error: DamagedError) -> list[Finding]:
+def _unidentified_finding(directory: str, error: DamagedError) -> list[Finding]:
     log = FindingLog(directory)
     advice = f"nothing else of this replica was checked; {RESTORE}"
     log.add_damage(FindingKind.FORMAT, error, "the format file of a replica", advice)

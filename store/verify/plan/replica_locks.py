@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 from store.errors import DataLockedError
 from store.io.filesystem import FileSystem
-from store.verify.files.audit_files import DANGLING, is_hidden, listed_names, reason
+from store.verify.files.audit_files import DANGLING, listed_names, may_be_right, reason
 from store.verify.findings import Finding, FindingKind, FindingLog
 from store.verify.state.stray_files import LOCK_NAME
 
@@ -44,7 +44,7 @@ def lock_replicas(fs: FileSystem, directories: Sequence[str], locks: ExitStack) 
                 "the lock file of a node's directory",
                 f"cannot be locked: {reason(error)}",
                 UNLOCKED,
-                unread=is_hidden(error),
+                unread=may_be_right(error),
             )
             findings += log.findings
     return findings
@@ -52,5 +52,5 @@ def lock_replicas(fs: FileSystem, directories: Sequence[str], locks: ExitStack) 
 
 def without_unlocked(planned: Sequence[Finding], unlocked: Sequence[Finding]) -> list[Finding]:
     """The findings of a plan without those that :func:`lock_replicas` has told already."""
-    told = {finding.path for finding in unlocked}
-    return [finding for finding in planned if finding.path not in told]
+    reported = {finding.path for finding in unlocked}
+    return [finding for finding in planned if finding.path not in reported]

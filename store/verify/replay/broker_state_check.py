@@ -38,7 +38,7 @@ def check_broker(
             covered = [part for part in parts if part.state is not None]
             between = [part for part in covered if behind < part.last_index <= index]
             reaches = bool(between) and between[-1].last_index == index
-            if not reaches or not _carry_out(tables, between):
+            if not reaches or not _apply(tables, between):
                 tables = None
         if tables is None:
             is_proved = False
@@ -64,18 +64,18 @@ def _read_broker(fs: ReadableFileSystem, path: str, index: int, log: FindingLog)
     try:
         decode_fields(machine.broker)
     except ValueError as error:
-        _tell(log, path, index, "the state of a broker", str(error))
+        _report(log, path, index, "the state of a broker", str(error))
         return None
     return machine.broker
 
 
-def _carry_out(tables: BrokerTables, parts: Sequence[ReplicaRange]) -> bool:
+def _apply(tables: BrokerTables, parts: Sequence[ReplicaRange]) -> bool:
     """Replays ranges. False if their effect is not fully known."""
     for part in parts:
         if part.state is None or part.state.lost:
             return False
         try:
-            tables.carry_out(part.state.effects, part.state.last_ms)
+            tables.apply(part.state.effects, part.state.last_ms)
         except ValueError:
             return False
     return True
@@ -87,7 +87,7 @@ def _decode(found: bytes, path: str, index: int, log: FindingLog) -> BrokerTable
         if not same(tables.fields(), decode_fields(found)):
             raise ValueError("parts that no state has, or that are not in order")
     except (ValueError, TypeError) as error:
-        _tell(log, path, index, "the state of a broker", str(error))
+        _report(log, path, index, "the state of a broker", str(error))
         return None
     return tables
 
@@ -98,11 +98,11 @@ def _compare(tables: BrokerTables, found: bytes, path: str, index: int, log: Fin
     if same(expected, fields):
         return True
     name, right, wrong = first_difference(expected, fields)
-    _tell(log, path, index, f"as {name} of the broker, as the log makes it: {right}", wrong)
+    _report(log, path, index, f"as {name} of the broker, as the log makes it: {right}", wrong)
     return False
 
 
-def _tell(log: FindingLog, path: str, index: int, expected: str, found: str) -> None:
+def _report(log: FindingLog, path: str, index: int, expected: str, found: str) -> None:
     log.add(FindingKind.CHECKPOINT, path, 16, expected, found, first=index)
 
 
@@ -125,4 +125,4 @@ def _check_encoding(
         or read_head(fs, path, CHECKPOINT_HEADER.size) != right
     ):
         found = "other fields, another encoding, or queues that are not in order"
-        _tell(log, path, checkpoint.index, "the state as a broker writes it", found)
+        _report(log, path, checkpoint.index, "the state as a broker writes it", found)

@@ -36,7 +36,7 @@ def check_claims(holders: Sequence[ClaimingReplica]) -> list[Finding]:
     """Compares claims about disks of the group with the logs on these disks."""
     log = FindingLog(UNKNOWN_REPLICA)
 
-    def tell(path: str, index: int, expected: str, found: str) -> None:
+    def report(path: str, index: int, expected: str, found: str) -> None:
         log.add(FindingKind.DIVERGENCE, path, 16, expected, found, ADVICE, first=index)
 
     live = {
@@ -48,10 +48,12 @@ def check_claims(holders: Sequence[ClaimingReplica]) -> list[Finding]:
         for claim in holder.state.held:
             other = live.get((claim.node, claim.incarnation))
             # Claims up to the floor of a refilled replica are right: it held these entries.
-            if other is not None and claim.last_index > max(other.last_index, other.state.floor):
+            if other is not None and claim.last_index > max(
+                other.last_index, other.state.vote_floor
+            ):
                 expected = f"entries up to {claim.last_index} in the log of {other.name}"
                 said = f"that log ends with entry {other.last_index}, as {holder.name} knows more"
-                tell(holder.state.evidence_path, claim.last_index, expected, said)
+                report(holder.state.evidence_path, claim.last_index, expected, said)
     if len(holders) < 2 or not all(one.is_live for one in holders):
         return log.findings
     last = max(one.last_index for one in holders)
@@ -61,5 +63,5 @@ def check_claims(holders: Sequence[ClaimingReplica]) -> list[Finding]:
             if index > last:
                 expected = f"entry {index}, committed, in a log of the group"
                 said = f"all end with entry {last} or before, as {holder.name} knows more"
-                tell(saved.path, index, expected, said)
+                report(saved.path, index, expected, said)
     return log.findings

@@ -127,7 +127,7 @@ def check_beginning(state: StateFiles, parts: Sequence[ReplicaRange], log: Findi
         log.add(FindingKind.MARK, state.mark_path, 0, expected, found, first=first)
 
 
-def check_named(state: StateFiles, last_index: int, log: FindingLog) -> None:
+def check_named_entries(state: StateFiles, last_index: int, log: FindingLog) -> None:
     """Mark, checkpoints and manifest must not name entries behind the end of the log.
 
     ``last_index`` is the last entry, also if it is lost: lost entries are findings themselves.
@@ -196,13 +196,15 @@ def _different_states(
     named = [(digest, group.replicas[place].name) for place, digest in said]
     side = right or majority([(digest.digest, name) for digest, name in named])
     agreeing = tuple(dict.fromkeys(name for digest, name in named if digest.digest == side))
-    told = ", ".join(f"{digest.digest.hex()[:8]} in {name}" for digest, name in named)
+    digests = ", ".join(f"{digest.digest.hex()[:8]} in {name}" for digest, name in named)
     kind = FindingKind.DIVERGENCE if right is None else FindingKind.CHECKPOINT
     advice = UNDECIDED if right is None else RESTORE
     findings = []
     for digest, name in named:
         if digest.digest != side:
             log = FindingLog(UNKNOWN_REPLICA if right is None else name)
-            log.add(kind, digest.path, 16, ONE_STATE, told, advice, first=index, majority=agreeing)
+            log.add(
+                kind, digest.path, 16, ONE_STATE, digests, advice, first=index, majority=agreeing
+            )
             findings += log.findings
     return findings if side is not None else findings[:1]

@@ -57,8 +57,10 @@ def proved_checkpoints(
     proof: StatedProof, entry: Entry, state: StateFiles, *, has_messages: bool
 ) -> list[ProvedCheckpoint]:
     """The checkpoints of a replica to which a proof in ``entry`` applies."""
-    told = [proof.point]
+    proved = [proof.point]
     if proof.alone and not has_messages and proof.point == entry.index - 1:
-        told.append(entry.index)
+        proved.append(entry.index)
     saved = {each.index for each in state.checkpoints}
-    return [ProvedCheckpoint(index, proof.point, proof.reports) for index in told if index in saved]
+    return [
+        ProvedCheckpoint(index, proof.point, proof.reports) for index in proved if index in saved
+    ]

@@ -208,7 +208,7 @@ class BrokerTables:
             raise ValueError(str(error)) from error
         return tables
 
-    def carry_out(self, effects: BrokerEffects, last_ms: int | None) -> None:
+    def apply(self, effects: BrokerEffects, last_ms: int | None) -> None:
         """Applies a range. ``last_ms`` is the store time of its last message.
 
         Raises :class:`ValueError` for a malformed or unknown command.
@@ -217,7 +217,7 @@ class BrokerTables:
             raise ValueError(effects.unknown)
         for step in effects.steps.values():
             try:
-                self._carry_out(step)
+                self._apply(step)
             except (TypeError, IndexError) as error:
                 raise ValueError(f"{step!r:.80}: {error}") from error
         if effects.forgotten:
@@ -249,7 +249,7 @@ class BrokerTables:
             {name: part for name, part in parts.items() if part},
         ]
 
-    def _carry_out(self, step: list[Any]) -> None:
+    def _apply(self, step: list[Any]) -> None:
         match step:
             case [str(name), *fields] if name == "offset" or name in POP_SIZES:
                 self._move(name, fields)
@@ -322,7 +322,7 @@ class BrokerTables:
             if committed is None:
                 committed = offset
         else:
-            committed = self.pop.carry_out(name, key, rest)
+            committed = self.pop.apply(name, key, rest)
         if committed is not None:
             self.offsets.setdefault((group, topic), {})[queue_id] = committed
 

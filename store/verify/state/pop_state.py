@@ -67,15 +67,15 @@ class PopTables:
             self._next[key] = max(self._next[key], offset)
         return self._committed(key)
 
-    def carry_out(self, name: str, key: _Key, fields: Sequence[Any]) -> int | None:
+    def apply(self, name: str, key: _Key, fields: Sequence[Any]) -> int | None:
         """A command. Returns as :meth:`commit`; raises :class:`ValueError` for nonsense."""
         try:
-            self._carry_out(name, key, fields)
+            self._apply(name, key, fields)
         except error as fault:
             raise ValueError(f"{name}: {fault}") from fault
         return self._committed(key) if key in self._next else None
 
-    def _carry_out(self, name: str, key: _Key, fields: Sequence[Any]) -> None:
+    def _apply(self, name: str, key: _Key, fields: Sequence[Any]) -> None:
         match name, [*fields]:
             case "pop-receive", [next_offset, runs, nonce, visible_ms, time_ms]:
                 deliveries = self._advance(key, next_offset)

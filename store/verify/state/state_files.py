@@ -68,7 +68,7 @@ class StateFiles:
     manifest_path: str = ""
     held: tuple[SavedEvidence, ...] = ()
     evidence_path: str = ""
-    floor: int = -1
+    vote_floor: int = -1
     """The last entry that the replica held before its refill. It lacks some up to there."""
     has_lock: bool = False
     """Whether this is a node's own directory. A snapshot has no lock file."""

@@ -63,10 +63,10 @@ def check_names(
     is_node = LOCK_NAME in names or state.manifest is None
     if not is_node:
         allowed = _EVERYWHERE | {MANIFEST_NAME}
-        _tell(log, FindingKind.FORMAT, directory, names, allowed.__contains__)
+        _report(log, FindingKind.FORMAT, directory, names, allowed.__contains__)
     small = names_in(fs, f"{directory}/state", listing)
     in_state = _STATE | (_STATE_OF_NODES if is_node else frozenset())
-    _tell(
+    _report(
         log,
         FindingKind.FORMAT,
         f"{directory}/state",
@@ -80,7 +80,7 @@ def check_names(
     for name, kind in _KINDS.items():
         path = f"{directory}/{name}"
         found = names_in(fs, path, listing)
-        _tell(log, kind, path, found, lambda each: parse_segment_name(each) is not None)
+        _report(log, kind, path, found, lambda each: parse_segment_name(each) is not None)
     for name in sorted(small):
         if name == REBUILD_NAME or _PUTBACK.fullmatch(name):
             _check_empty(fs, f"{directory}/state/{name}", log)
@@ -90,7 +90,7 @@ def check_names(
         _check_refill(fs, f"{directory}/{REFILL_NAME}", log)
 
 
-def _tell(
+def _report(
     log: FindingLog,
     kind: FindingKind,
     directory: str,
@@ -126,7 +126,7 @@ def _check_refill(fs: ReadableFileSystem, directory: str, log: FindingLog) -> No
     """Checks plan and checkpoint of a refill. The install checks its segments."""
     known = {PLAN_NAME, CHECKPOINT_NAME, COMPLETE_NAME, "commitlog"}
     names = listed_names(fs, directory)
-    _tell(log, FindingKind.FORMAT, directory, names, known.__contains__)
+    _report(log, FindingKind.FORMAT, directory, names, known.__contains__)
     planned = []
     for name, length in ((PLAN_NAME, 3), (COMPLETE_NAME, 4)):
         path = f"{directory}/{name}"
