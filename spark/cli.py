@@ -1,4 +1,4 @@
-"""``python -m spark audit``: exit codes as those of ``dledger verify``."""
+"""``python -m spark``: audit, benchmark and package. Exit codes are those of ``dledger verify``."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def gibibytes(text: str | float) -> float:
-    """GiB; a default is a number already. Raises ``ValueError``."""
+    """The type of an option in GiB. Its default is a number already. Raises ``ValueError``."""
     value = decimal_number(str(text))
     if not 0 < value < 1 << 20:
         raise ValueError(f"{text!r} is not a number of GiB")
@@ -55,7 +55,7 @@ def gibibytes(text: str | float) -> float:
 
 
 def count_up_to(most: int) -> Callable[[str | int], int]:
-    """The type of an option that is a number from 1 to ``most``; its default may be one already."""
+    """The type of an option that is a number from 1 to ``most``. A default is a number already."""
 
     def convert(text: str | int) -> int:
         try:
@@ -79,7 +79,7 @@ range_option = click.option(
 
 
 def range_bytes_of(range_mib: int | None) -> int | None:
-    """The size of a task, if the command line gives one."""
+    """The bytes of log in a task, if the command line says it."""
     return None if range_mib is None else range_mib << 20
 
 

@@ -1,7 +1,7 @@
 """Reads replicas that are not on a local path, through Arrow or fsspec.
 
 ``s3://``, ``gs://``, ``hdfs://`` and ``file://`` go through Arrow's own file systems, any other
-scheme through fsspec. Files are read in ranges; nothing is ever written.
+scheme through fsspec. Files are read in ranges. Nothing is written.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def trim(path: str) -> str:
 
 
 def path_names(path: str) -> list[str]:
-    """The names in a path, with any number of slashes between."""
+    """The names in a path. There may be any number of slashes between them."""
     return [name for name in path.split("/") if name]
 
 
@@ -58,8 +58,8 @@ READ_AHEAD = 4 << 20
 class RemoteFile:
     """One open file, for reading only.
 
-    The check compares replicas by pieces that fit a processor's cache. Each read of a store is a
-    request. So reads into a buffer, one after the other, are served from a larger buffer.
+    Each read of an object store is a request, but the check reads pieces that fit a processor's
+    cache. So consecutive reads into a buffer are served from a larger buffer.
     """
 
     def __init__(self, path: str, file: pa.NativeFile) -> None:
@@ -107,7 +107,7 @@ class RemoteFile:
         raise read_only_error(self._path)
 
     def drop_cached(self, size: int, position: int) -> None:
-        """The page cache of this machine has nothing of it."""
+        """Does nothing: the page cache of this machine does not have the file."""
 
     def size(self) -> int:
         return self._size
@@ -135,11 +135,11 @@ class RemoteFileSystem:
         return found
 
     def list_directory(self, path: str) -> list[str]:
-        # Google's store knows no directories. Arrow lists only those that were made as directories.
+        # Google's store has no directories. Arrow lists only those that were made as directories.
         is_deep = self._inner.type_name == "gcs"
         infos = self._inner.get_file_info(arrowfs.FileSelector(path, recursive=is_deep))
-        # Paths in the answer of a store may have more or fewer slashes than the request. One may be
-        # the directory itself. Arrow's name of "name/" is empty.
+        # Paths in an answer may have more or fewer slashes than the request. One may be the
+        # directory itself. Arrow gives "name/" an empty name.
         directory = path_names(path)
         found = [path_names(info.path) for info in infos]
         if is_deep:
@@ -148,7 +148,7 @@ class RemoteFileSystem:
         return sorted({one[-1] for one in found if one != directory})
 
     def list_tree(self, path: str) -> dict[str, tuple[str, ...]]:
-        """Names by directory, ``path`` and all below. A store lists a thousand in one request."""
+        """Names by directory, for ``path`` and all below. A request lists a thousand names."""
         infos = self._inner.get_file_info(arrowfs.FileSelector(path, recursive=True))
         depth = len(path_names(path))
         found: dict[str, set[str]] = {path: set()}

@@ -1,4 +1,4 @@
-"""The rows of each view, as tuples in the order of its columns."""
+"""Reads the rows of each view, as tuples in the order of its columns."""
 
 from __future__ import annotations
 
@@ -50,7 +50,10 @@ def entry_rows(piece: Piece, options: ReadOptions) -> Rows:
 
 
 def data_entries(piece: Piece) -> Iterator[LogEntry]:
-    """Raises :class:`~spark.errors.ReplicaError` for an entry whose CRC is wrong."""
+    """The data entries of a piece.
+
+    Raises :class:`~spark.errors.ReplicaError` for an entry whose CRC is wrong.
+    """
     for entry in read_entries(piece):
         if entry.kind != "data":
             continue
@@ -63,7 +66,10 @@ def data_entries(piece: Piece) -> Iterator[LogEntry]:
 
 
 def message_rows(replica: str, entries: Sequence[LogEntry], options: ReadOptions) -> Rows:
-    """Raises :class:`~spark.errors.ReplicaError` for an entry whose records are wrong."""
+    """The messages of some entries.
+
+    Raises :class:`~spark.errors.ReplicaError` for an entry whose records are wrong.
+    """
     bodies = has_bodies(options)
     for entry in entries:
         for record in records(entry):
@@ -111,7 +117,7 @@ def message_row(replica: str, index: int, record: MessageRecord) -> tuple[Any, .
 
 
 def to_datetime(time_ms: int) -> datetime | None:
-    """A time for Arrow, ``None`` outside of the years 1 to 9999."""
+    """A time for Arrow; ``None`` outside the years 1 to 9999."""
     try:
         return _EPOCH + timedelta(milliseconds=time_ms)
     except OverflowError:
@@ -119,7 +125,7 @@ def to_datetime(time_ms: int) -> datetime | None:
 
 
 def host(packed: bytes) -> str:
-    """``address:port`` of the 8 or 20 bytes of a host."""
+    """``address:port`` of a host of 8 or 20 bytes."""
     address, port = packed[:-4], int.from_bytes(packed[-4:], "big")
     if len(address) == 4:
         return f"{socket.inet_ntop(socket.AF_INET, address)}:{port}"
@@ -142,9 +148,9 @@ def index_rows(piece: Piece) -> Rows:
 
 
 def queue_lengths(snapshot: Snapshot) -> list[QueueLength]:
-    """The rows of queues that count, by the snapshot's checkpoint.
+    """The queues of a snapshot and the offsets that they have, by its checkpoint.
 
-    Raises :class:`~spark.errors.ReplicaError` if it cannot be read.
+    Raises :class:`~spark.errors.ReplicaError` if the checkpoint cannot be read.
     """
     state = snapshot_state(snapshot)
     return [] if state is None else list(state.machine.queues)
@@ -168,7 +174,7 @@ def queue_rows(snapshot: Snapshot, queue: QueueLength) -> Rows:
 
 
 def key_files(snapshot: Snapshot) -> list[str]:
-    """The files of the key index that count."""
+    """The files of the key index below the end of the snapshot."""
     fs, directory = snapshot.open(), f"{snapshot.path}/keyindex"
     starts = map(parse_segment_name, fs.list_directory(directory) if fs.exists(directory) else [])
     end = snapshot.manifest.end_position

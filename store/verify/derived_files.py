@@ -1,7 +1,7 @@
 """The check of derived files, after that of the ranges.
 
-Ranges digest what the files must hold. Tasks compare each file once with the digests. If a file
-differs, its replica reads the ranges concerned again and compares row by row.
+Ranges give digests of what the files must hold. Tasks compare each file once with the digests. If a
+file differs, the ranges concerned are read again and compared row by row.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _NO_END = 1 << 62
 
 @dataclass(slots=True)
 class DerivedResults:
-    """The results of the ranges of a group with differences added, and findings about files."""
+    """The results of the ranges of a group, with the differences in derived files added."""
 
     results: list[RangeResult]
     queues: dict[int, dict[QueueKey, QueueFindings]] = field(default_factory=dict)
-    """By the replica's place in the group, as are ``wrong`` and ``segments``."""
+    """By place of the replica; ``wrong`` and ``segments`` too."""
     wrong: dict[int, dict[QueueKey, list[WrongRows]]] = field(default_factory=dict)
     segments: dict[int, list[Finding]] = field(default_factory=dict)
     unread: dict[str, Finding] = field(default_factory=dict)
@@ -136,7 +136,7 @@ def _rereads(
 def _add_differences(
     found: DerivedResults, reading: RangeReread, differences: RangeDifferences
 ) -> None:
-    """Adds them to the result of the range."""
+    """Adds the differences to the result of their range."""
     queues = found.wrong.setdefault(reading.place, {})
     for key, rows in differences.queues.items():
         for wrong in rows:

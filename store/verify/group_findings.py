@@ -1,4 +1,4 @@
-"""The findings of a group from the results of all ranges: what spans ranges or whole files."""
+"""The findings of a group, from the results of all its ranges."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def finish_audit(
     results: Sequence[RangeResult],
     derived: DerivedResults | None = None,
 ) -> list[Finding]:
-    """All findings of a group without those of the plan, from the results of all its ranges.
+    """All findings of a group, except those of the plan.
 
     ``derived`` is the result of :func:`~store.verify.derived_files.check_derived`, which runs here
     by default.
@@ -95,8 +95,8 @@ def _finish_replica(  # noqa: PLR0917 - one replica, as the caller has it
 ) -> tuple[int, set[int]]:
     """Checks one replica over all ranges.
 
-    Returns its last entry, lost ones included, and the entries of the checkpoints that follow from
-    the log.
+    Returns its last entry, which may be lost, and the entries of the checkpoints whose state
+    follows from the log.
     """
     fs, directory = files.below, group.replicas[place].directory
     parts = derived.parts_of(place)
@@ -129,8 +129,8 @@ def _accuse_by_chain(
     group: GroupPlan,
     by_replica: Mapping[tuple[str, FindingKind], Sequence[Finding]],
 ) -> Finding:
-    """Accuses a replica of an entry that the others lack if its own next entry does not continue
-    the chain: its log contradicts itself."""
+    """Names the replica that is wrong about an entry, if its own next entry does not continue the
+    chain: then its log contradicts itself."""
     if finding.kind is not FindingKind.DIVERGENCE or finding.replica != UNKNOWN_REPLICA:
         return finding
     for replica in group.replicas:
@@ -147,9 +147,9 @@ def _with_majority(
     group: GroupPlan,
     by_replica: Mapping[tuple[str, FindingKind], Sequence[Finding]],
 ) -> Finding:
-    """Names the replicas that agree against the finding, if they are a majority of the group.
+    """Adds the replicas that agree against the finding, if they are a majority of the group.
 
-    These are the others that know these entries and have no such finding there.
+    They know these entries, and have no finding of this kind about them.
     """
     first, last = finding.index_first, finding.index_last
     if finding.majority or finding.replica == UNKNOWN_REPLICA or first is None or last is None:
@@ -176,7 +176,7 @@ def _with_majority(
 def _moved_to_difference(fs: ReadableFileSystem, finding: Finding, group: GroupPlan) -> Finding:
     """Moves the finding of a damaged entry to the first byte that differs from the majority's file.
 
-    The entry alone tells only that its CRC is wrong.
+    The entry alone says only that its CRC is wrong.
     """
     if finding.kind is not FindingKind.ENTRY or not finding.majority:
         return finding
@@ -210,7 +210,7 @@ def _overlap(one: Finding, other: Finding) -> bool:
 
 
 def _report_missing(directory: str, ranges: Sequence[RangeKeys], log: FindingLog) -> None:
-    """Tells key rows that no file has, unless they have expired since."""
+    """Reports key rows that no file has, unless their records have expired."""
     missing = [keys.missing for keys in ranges if keys.missing is not None]
     expired = max((keys.expired_position for keys in ranges), default=0)
     if missing and missing[-1].position >= expired:
@@ -233,8 +233,8 @@ def _check_older_checkpoints(
     parts: Sequence[ReplicaRange],
     log: FindingLog,
 ) -> None:
-    """Checks the queues in older checkpoints: where they end, and where they begin if nothing has
-    expired since."""
+    """Checks where queues end in older checkpoints, and where they begin if nothing has expired
+    since."""
     for place, older in enumerate(state.older, 1):
         if older.machine is None or state.machine is None:
             continue
@@ -249,7 +249,7 @@ def _check_older_checkpoints(
 
 
 def merge_findings(ordered: Sequence[RangeResult]) -> list[Finding]:
-    """The findings of all ranges. Damage that continues in the next range is one finding."""
+    """The findings of all ranges. Damage over several ranges is one finding."""
     merged: list[Finding] = []
     for result in ordered:
         for finding in result.findings:
@@ -288,9 +288,9 @@ def _continues(before: Finding, finding: Finding, first_index: int) -> bool:
         return follows
     if before.kind is not finding.kind or not follows:
         return False
-    # Different bytes with equal chain CRCs are findings entry by entry, of their file. A replica
-    # with another log has a finding in each later range, of its directory. Replicas without a
-    # majority differ in any file.
+    # Different bytes with equal chain CRCs give a finding for each entry; its path is a file. A
+    # replica with another log gives one for each later range; its path is the directory. Without a
+    # majority, the path is that of any of the replicas.
     still = before.path.startswith(f"{finding.path}/") or (
         before.expected == finding.expected == ONE_CHAIN
     )

@@ -45,7 +45,7 @@ ROWS_AT_ONCE = 1 << 16
 
 
 class ReplicaCheck:
-    """Takes the entries of a range in order, and derives from them what other files must hold."""
+    """Takes the entries of a range in order. Derives from them what the other files must hold."""
 
     def __init__(
         self,
@@ -71,8 +71,7 @@ class ReplicaCheck:
             fs, directory, state, self._log, border=border, last_index=last_index, buffers=buffers
         )
         self._is_covered = last_index is not None and last_index <= state.checkpoint_index
-        """Whether the newest checkpoint includes the range. A range ends where a checkpoint does.
-        """
+        """Whether the newest checkpoint covers the range. No range goes beyond a checkpoint."""
         indexed = 0 if state.rebuilds else state.checkpoint_index + 1
         self._index = EntryIndexCheck(fs, directory, indexed, self._log)
         self._queues = open_queue_check(fs, state, directory, self._log)
@@ -102,8 +101,8 @@ class ReplicaCheck:
     def run_shared(self, followers: Sequence[ReplicaCheck], last_index: int) -> None:
         """Checks replicas whose logs have equal bytes and no damage. Derived files may differ.
 
-        Raises :class:`~store.errors.StoreError` or ``OSError`` for anything wrong in the log. The
-        findings of this check are of no use then.
+        Raises :class:`~store.errors.StoreError` or ``OSError`` for anything wrong in the log. Its
+        findings are useless then.
         """
         checks = [self, *followers]
         if self._has_keys:
@@ -126,7 +125,7 @@ class ReplicaCheck:
             check._report.messages, check.counts = self._report.messages, self.counts
 
     def end(self, place: int) -> tuple[ReplicaReport, ReplicaRange]:
-        """The results, once all entries were taken. ``place``: that of the replica in its group."""
+        """The results, after all entries. ``place``: that of the replica."""
         self._index.finish()
         walk = self._walk
         if self._is_covered and not walk.lost:
@@ -139,7 +138,7 @@ class ReplicaCheck:
         queues = self._queues.end_range(covered=self._is_covered)
         if self._has_keys:
             keys = self._keys.end_range()
-        else:  # files of earlier ranges may lack what this range says to have expired
+        else:  # files may lack rows of earlier ranges that have expired in this one
             keys = RangeKeys(expired_position=self._keys.expired_position)
         report = self._report
         report.first_index, report.last_index = walk.first_index, walk.last_index
@@ -214,7 +213,7 @@ class ReplicaCheck:
     def _take_together(
         self, window: Window, data: Sequence[Entry], checks: Sequence[ReplicaCheck]
     ) -> bool:
-        """Takes the data entries of a window, if the columns prove that all of them are right."""
+        """Takes the data entries of a window, if their columns prove that all of them are right."""
         columns = read_columns(window.data, window.position, data, self._topics)
         if columns is None:
             return False
@@ -234,7 +233,7 @@ class ReplicaCheck:
         proved = read_columns(entry.data, entry.position, [entry], self._topics)
         columns = proved or plain_columns(entry, batch, self._topics)
         self._times.take(entry.position, columns.last_ms)
-        # The rows of the entry went into the files, whatever its records say.
+        # The rows of the entry are in the files, even if its records contradict them.
         self._take_columns(columns, commands_of(columns, self._topics), checks)
         if proved is None:
             check_batch(entry, batch)
@@ -245,7 +244,7 @@ class ReplicaCheck:
         commands: dict[int, EntryCommands],
         checks: Sequence[ReplicaCheck],
     ) -> None:
-        """Takes what batches say about derived files and about the broker's state."""
+        """Takes the rows and commands of batches: they change derived files and broker state."""
         begun = 0
         counting = columns.entries_with(self._topics.numbers_known(COUNTED_TOPICS))
         for number in sorted(counting.union(commands)):
@@ -272,20 +271,20 @@ class ReplicaCheck:
             self.counts[key] = self.counts.get(key, 0) + messages
 
     def _take_runs(self, checks: Sequence[ReplicaCheck]) -> None:
-        """Hands over the queue rows that were collected."""
+        """Gives the collected queue rows to the checks of the queues."""
         runs = self._runs.take()
         for check in checks:
             check._queues.take(runs, covered=check._is_covered)
 
     def _lose_entries(self, checks: Sequence[ReplicaCheck]) -> None:
-        """Entries could not be read: where queues go on is unknown until their next message."""
+        """Entries could not be read: the next offset of each queue is unknown from here on."""
         self._take_runs(checks)
         self._queues.lose_entries()
 
     def _apply_file_commands(
         self, commands: Sequence[FileCommand], columns: BatchColumns, number: int
     ) -> None:
-        """Applies commands about files, of the entry of that number."""
+        """Applies commands about files, of entry number ``number`` of ``columns``."""
         for command in commands:
             if isinstance(command, StatedProof):
                 self._proofs += proved_checkpoints(

@@ -1,6 +1,6 @@
-"""Defences of ``store/``, and of how ``dledger/`` uses it, each taken out; see ``consensus.py``.
+"""Takes out each defence of ``store/``, and of its use in ``dledger/``; see ``consensus.py``.
 
-Simulated faults would need them in one call of thousands; tests go to that very call.
+Simulated faults need them in one call of thousands. Tests make that call.
 """
 
 from __future__ import annotations

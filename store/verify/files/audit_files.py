@@ -1,8 +1,8 @@
-"""Files of replicas for reading. An error of the file system becomes a finding.
+"""Reads files of replicas, and makes findings of the errors of the file system.
 
-The check reads everything but the small files through an :class:`AuditFiles`. A file that cannot be
-opened reads as an empty one, and an unreadable block as the end of its file. So the check goes on
-and tells what is missing. :attr:`AuditFiles.failures` has the reasons.
+The check reads all but the small files through an :class:`AuditFiles`. A file that cannot be opened
+reads as an empty one. A file with an unreadable block ends before that block. So the check goes on,
+and reports what is missing. :attr:`AuditFiles.failures` has the reasons.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OTHER_THINGS = frozenset(
         errno.ENXIO,
     }
 )
-"""Errors that tell of something else in the place of a file or directory."""
+"""Errors that mean that the name is something else than a file or directory."""
 
 _KINDS = {
     "commitlog": FindingKind.SEGMENT,
@@ -49,8 +49,7 @@ class AuditFiles:
         self.below = below
         self._listing = listing or {}
         self.failures: dict[str, tuple[int, str, bool]] = {}
-        """By path: the first unreadable byte, the reason, and whether the right file may be there.
-        """
+        """By path: the first unreadable byte, the reason, and whether the bytes may be right."""
         self._names: dict[str, frozenset[str]] = {}
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> ReadableFile:  # noqa: ARG002 - nothing is written
@@ -128,7 +127,7 @@ class AuditFiles:
         return path
 
     def _open_error(self, path: str) -> Exception | None:
-        """Why a name cannot be opened, ``None`` for a link that leads nowhere."""
+        """Why a name cannot be opened; ``None`` for a dangling link."""
         try:
             self.below.open(path, writable=False).close()
         except FileNotFoundError:
@@ -187,7 +186,7 @@ class _AuditFile:
 
 
 class _EmptyFile:
-    """Stands for a file that cannot be opened."""
+    """A file that cannot be opened: it reads as empty."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -214,10 +213,10 @@ def listed_names(fs: ReadableFileSystem, directory: str) -> frozenset[str]:
 
 
 def may_be_right(error: Exception) -> bool:
-    """Whether the error says nothing about the file: it may be right."""
+    """Whether the file may be right, because the error says nothing about it."""
     return isinstance(error, OSError) and error.errno not in _OTHER_THINGS
 
 
 def reason(error: Exception) -> str:
-    """Why a call failed, without the path: a finding has it anyway."""
+    """Why a call failed, without the path, which a finding has anyway."""
     return getattr(error, "strerror", None) or str(error) or type(error).__name__

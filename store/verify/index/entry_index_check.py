@@ -40,7 +40,7 @@ class EntryIndexCheck:
             self._compare()
 
     def finish(self) -> None:
-        """Compares the rest. Wrong rows that follow each other are one finding."""
+        """Compares the rest. Consecutive wrong rows are one finding."""
         self._compare()
         self._report()
 

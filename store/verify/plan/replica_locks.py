@@ -1,4 +1,4 @@
-"""Locks that keep nodes from their data during a check."""
+"""Locks replicas during a check, so that no node can open them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ UNLOCKED = "make sure that no node has this data open while it is checked"
 
 
 def lock_replicas(fs: FileSystem, directories: Sequence[str], locks: ExitStack) -> list[Finding]:
-    """Locks each directory until ``locks`` are released. Returns findings about the others.
+    """Locks each directory until ``locks`` are released. Returns findings about lock files that
+    cannot be locked.
 
     A snapshot has no lock file, and gets none. A read-only file system needs no lock. Raises
     :class:`~store.errors.DataLockedError` if a process has the data open.
@@ -51,6 +52,6 @@ def lock_replicas(fs: FileSystem, directories: Sequence[str], locks: ExitStack) 
 
 
 def without_unlocked(planned: Sequence[Finding], unlocked: Sequence[Finding]) -> list[Finding]:
-    """The findings of a plan without those that :func:`lock_replicas` has told already."""
+    """The findings of a plan without those that :func:`lock_replicas` has reported."""
     reported = {finding.path for finding in unlocked}
     return [finding for finding in planned if finding.path not in reported]

@@ -20,9 +20,9 @@ def check_broker(
 ) -> set[int]:
     """Replays the log from entry 0, or from the oldest checkpoint if entry 0 has expired.
 
-    Returns the entries of the checkpoints of which the broker's state follows from the log alone.
-    ``parts`` are the ranges of the replica, in order. A range ends where a checkpoint does. Nothing
-    is known behind lost entries and behind commands of a later version.
+    Returns the entries of the checkpoints whose broker state follows from the log alone. ``parts``:
+    the ranges of the replica, in order. No range goes beyond a checkpoint. Behind lost entries and
+    behind commands of a later version, the state is unknown.
     """
     tables = BrokerTables() if state.mark.first_index == 0 else None
     is_proved = tables is not None
@@ -34,7 +34,7 @@ def check_broker(
         if found is None:
             continue
         if tables is not None:
-            # Entries behind the newest checkpoint have no state. They may even be lost.
+            # Ranges behind the newest checkpoint have no state. Their entries may be lost.
             covered = [part for part in parts if part.state is not None]
             between = [part for part in covered if behind < part.last_index <= index]
             reaches = bool(between) and between[-1].last_index == index
@@ -44,7 +44,7 @@ def check_broker(
             is_proved = False
             tables = _decode(found, path, index, log)
             if index + 1 < state.mark.first_index:
-                tables = None  # entries between it and the beginning of the log are missing
+                tables = None  # entries between the checkpoint and the log are missing
         elif _compare(tables, found, path, index, log) and is_proved:
             right.add(index)
         behind = index
@@ -52,7 +52,7 @@ def check_broker(
 
 
 def _read_broker(fs: ReadableFileSystem, path: str, index: int, log: FindingLog) -> bytes | None:
-    """The broker's state in a checkpoint. ``None`` if there is none or it cannot be read."""
+    """The broker's state in a checkpoint; ``None`` if there is none or it cannot be read."""
     try:
         checkpoint = read_checkpoint(fs, path)
         machine = decode_machine_state(checkpoint.state)
@@ -70,7 +70,7 @@ def _read_broker(fs: ReadableFileSystem, path: str, index: int, log: FindingLog)
 
 
 def _apply(tables: BrokerTables, parts: Sequence[ReplicaRange]) -> bool:
-    """Replays ranges. False if their effect is not fully known."""
+    """Replays ranges. ``False`` if their effects are not fully known."""
     for part in parts:
         if part.state is None or part.state.lost:
             return False
@@ -93,7 +93,7 @@ def _decode(found: bytes, path: str, index: int, log: FindingLog) -> BrokerTable
 
 
 def _compare(tables: BrokerTables, found: bytes, path: str, index: int, log: FindingLog) -> bool:
-    """Whether they are equal."""
+    """Whether the state is as replayed. Reports the first difference."""
     expected, fields = tables.fields(), decode_fields(found)
     if same(expected, fields):
         return True
@@ -113,9 +113,10 @@ def _check_encoding(
     machine: MachineState,
     log: FindingLog,
 ) -> None:
-    """Equal states must have equal bytes: fields in their shortest form, queues in order.
+    """Checks the encoding: equal states must have equal bytes, so there is only one.
 
-    The CRC in the header compares the whole payload.
+    Fields have their shortest form, and queues are in order. The CRC in the header covers the whole
+    payload.
     """
     keys = [each[:2] for each in machine.queues]
     right = encode_checkpoint(checkpoint)[: CHECKPOINT_HEADER.size]

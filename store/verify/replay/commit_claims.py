@@ -1,6 +1,6 @@
-"""Claims that an entry is committed, or held by another disk, without that entry in the logs.
+"""Finds claims that an entry is committed, or held by another disk, if no log has that entry.
 
-The claim may be wrong. So may the logs: somebody may have put an old copy in the place of a disk.
+The claim may be wrong. The logs may be wrong, too: a disk may have been replaced by an old copy.
 Nothing proves which it is.
 """
 
@@ -20,7 +20,7 @@ ADVICE = (
 
 @dataclass(frozen=True, slots=True)
 class ClaimingReplica:
-    """A replica with its small files and the last entry in its log."""
+    """A replica: its small files, and the last entry in its log."""
 
     name: str
     state: StateFiles
@@ -28,7 +28,7 @@ class ClaimingReplica:
 
     @property
     def is_live(self) -> bool:
-        """Whether this is no snapshot. A snapshot may be of any earlier time."""
+        """Whether this is no snapshot, which may be of any earlier time."""
         return self.state.manifest is None
 
 
@@ -47,7 +47,7 @@ def check_claims(holders: Sequence[ClaimingReplica]) -> list[Finding]:
     for holder in holders:
         for claim in holder.state.held:
             other = live.get((claim.node, claim.incarnation))
-            # Claims up to the floor of a refilled replica are right: it held these entries.
+            # Claims up to the vote floor of a refilled replica are right: it held these entries.
             if other is not None and claim.last_index > max(
                 other.last_index, other.state.vote_floor
             ):

@@ -1,4 +1,4 @@
-"""Whether the small files of a replica agree with each other."""
+"""Checks that the small files of a replica agree with each other."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from store.verify.state.state_files import StateFiles
 
 
 def check_agreement(directory: str, state: StateFiles, log: FindingLog) -> None:
-    """Compares mark, checkpoints and manifest. A mark that cannot be right is corrected."""
+    """Compares mark, checkpoints and manifest. Replaces fields of the mark that cannot be right."""
     _check_mark(state, log)
     is_reported = any(finding.kind is FindingKind.CHECKPOINT for finding in log.findings)
     if state.mark.first_index > 0 and state.checkpoint is None and not is_reported:
-        # Only a checkpoint tells what came before the first entry of an expired log.
+        # If older entries have expired, only a checkpoint has the state before the log.
         expected = f"a checkpoint, as the log begins with entry {state.mark.first_index}"
         log.add(FindingKind.CHECKPOINT, f"{directory}/state", 0, expected, "none")
     manifest = state.manifest
@@ -29,7 +29,7 @@ def check_agreement(directory: str, state: StateFiles, log: FindingLog) -> None:
 
 
 def _check_mark(state: StateFiles, log: FindingLog) -> None:
-    """The mark must agree with itself and with the newest checkpoint.
+    """Checks that the mark agrees with itself and with the newest checkpoint.
 
     Committed entries are durable, and the log has all entries behind the checkpoint.
     """
@@ -51,7 +51,7 @@ def _check_mark(state: StateFiles, log: FindingLog) -> None:
 
 
 def _check_snapshot(directory: str, state: StateFiles, manifest: Manifest, log: FindingLog) -> None:
-    """A snapshot and the mark in it are as of its one checkpoint."""
+    """Checks that a snapshot and its mark end at its one checkpoint."""
     checkpoint, index = state.checkpoint, manifest.commit_index
     reported = {finding.kind for finding in log.findings}
     if checkpoint is None:

@@ -44,7 +44,7 @@ CHECKPOINT = "the next start uses an older checkpoint and reads more of the log;
 
 
 def read_identity(fs: ReadableFileSystem, directory: str) -> Identity:
-    """The format file of a replica.
+    """The identity in the format file of a replica.
 
     Raises :class:`~store.errors.DataFormatError` for a directory that is no replica,
     :class:`~store.errors.UnreadableError` for an unknown format, and
@@ -90,7 +90,7 @@ def is_replica(fs: ReadableFileSystem, directory: str) -> bool:
 def read_state(
     fs: ReadableFileSystem, directory: str, identity: Identity, log: FindingLog
 ) -> StateFiles:
-    """Reads the small files, and checks each of them and whether they agree."""
+    """Reads the small files. Checks each of them, and that they agree."""
     state_directory = f"{directory}/state"
     small = listed_names(fs, state_directory)
     state = StateFiles(
@@ -120,12 +120,12 @@ def _read_checkpoints(
     try:
         names = sorted(fs.list_directory(directory))
     except FileNotFoundError:
-        names = []  # each file that must exist is a finding of its own
+        names = []  # a missing file is a finding of its own
     except (OSError, ValueError) as error:
         names = []
         why, unread = f"cannot be read: {reason(error)}", may_be_right(error)
         log.add(FindingKind.FORMAT, directory, 0, "a directory", why, unread=unread)
-    for name in names:  # names have the index in 20 digits, so they come in its order
+    for name in names:  # a name has the index in 20 digits, so names are in the order of entries
         digits = name.removeprefix(NAME_PREFIX)
         if digits == name or name.endswith(TEMPORARY_SUFFIX):
             continue
@@ -149,7 +149,7 @@ def _read_checkpoints(
 
 
 def read_machine(path: str, checkpoint: Checkpoint, log: FindingLog) -> MachineState | None:
-    """The state in a checkpoint, if it can be read. It must fit the checkpoint's end."""
+    """The state in a checkpoint, if it can be read. Checks that it ends with the checkpoint."""
 
     def report(expected: str, found: object) -> None:
         log.add(FindingKind.CHECKPOINT, path, 16, expected, found, first=checkpoint.index)
@@ -171,7 +171,7 @@ def read_machine(path: str, checkpoint: Checkpoint, log: FindingLog) -> MachineS
 
 
 def _rise(starts: Sequence[tuple[int, int]], last_index: int) -> bool:
-    """Whether terms and their first entries rise, up to an entry."""
+    """Whether terms and their first entries rise, and none begins behind ``last_index``."""
     indexes = [index for _, index in starts]
     return (
         all(one[0] < other[0] and one[1] < other[1] for one, other in pairwise(starts))

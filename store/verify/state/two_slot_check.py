@@ -1,4 +1,4 @@
-"""The check of files of two slots: each byte, and their order.
+"""The check of two-slot files: each byte, and the order of the slots.
 
 A save writes the first slot, syncs, and writes the second (:mod:`store.io.two_slot_file`). So the
 second slot is never ahead, the first is at most one save ahead, and slots of one save are equal.
@@ -33,7 +33,7 @@ def read_slots(
     *,
     advice: str = RESTORE,
 ) -> bytes | None:
-    """The payload of the newest whole slot. The file must be that of ``owner``."""
+    """The payload of the newest intact slot. The file must be that of ``owner``."""
 
     def report(at: int, expected: str, found: str, advice: str = advice) -> None:
         log.add(kind, path, at, expected, found, advice)
@@ -77,7 +77,7 @@ def _check_slot(
     owner: str,
     report: Callable[[int, str, str], None],
 ) -> bool:
-    """Checks the bytes around a whole record. False for a file of another node."""
+    """Checks the bytes around an intact record. ``False`` for a file of another node."""
     sequence, payload = slot
     named = slot_owner(data)
     if named not in ("", owner):
