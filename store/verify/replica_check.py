@@ -14,7 +14,7 @@ from store.verify.findings import FindingKind, FindingLog
 from store.verify.index.consume_queue_check import open_queue_check
 from store.verify.index.entry_index_check import EntryIndexCheck, index_row
 from store.verify.index.key_index_digests import KeyDigests
-from store.verify.log.batch_check import BatchMismatchError, check_batch
+from store.verify.log.batch_check import BatchMismatchError, check_batch, checked_columns
 from store.verify.log.batch_columns import BatchColumns, TopicNumbers, plain_columns, read_columns
 from store.verify.log.log_commands import (
     EntryCommands,
@@ -40,6 +40,9 @@ from store.verify.replica_report import ReplicaReport
 from store.verify.state.broker_state import COUNTED_TOPICS, BrokerEffects
 
 LEADER_FAULT = "the entry is as a leader made it: report it; all replicas should have the same"
+FEW_ENTRIES = 8
+"""A window is halved down to this many entries. Their batches are then checked one by one."""
+
 ROWS_AT_ONCE = 1 << 16
 """Queue rows that are collected before their CRCs are computed."""
 
@@ -184,13 +187,8 @@ class ReplicaCheck:
                 self._lose_entries(checks)
             self._take_headers(window, checks)
             data = [entry for entry in window.entries if entry.kind is EntryKind.DATA]
-            if not data or self._take_together(window, data, checks):
-                continue
-            for entry in data:
-                try:
-                    self._take_alone(entry, checks)
-                except reported as error:
-                    self._report_batch(entry, error)
+            if data:
+                self._take_data(window, data, checks, reported)
         self._take_runs(checks)
         if len(self._walk.lost) != lost:
             self._lose_entries(checks)
@@ -210,16 +208,39 @@ class ReplicaCheck:
                 if 0 <= index - first < len(entries):
                     check._named.check(entries[index - first])
 
+    def _take_data(
+        self,
+        window: Window,
+        data: Sequence[Entry],
+        checks: Sequence[ReplicaCheck],
+        reported: tuple[type[Exception], ...],
+    ) -> None:
+        """Takes data entries of a window together, or in halves if that proves nothing."""
+        if self._take_together(window, data, checks):
+            return
+        half = len(data) // 2
+        if half >= FEW_ENTRIES:
+            self._take_data(window, data[:half], checks, reported)
+            self._take_data(window, data[half:], checks, reported)
+            return
+        for entry in data:
+            try:
+                self._take_alone(entry, checks)
+            except reported as error:
+                self._report_batch(entry, error)
+
     def _take_together(
         self, window: Window, data: Sequence[Entry], checks: Sequence[ReplicaCheck]
     ) -> bool:
-        """Takes the data entries of a window, if their columns prove that all of them are right."""
+        """Takes data entries of a window, if all of them are proved to be right."""
         columns = read_columns(window.data, window.position, data, self._topics)
-        if columns is None:
-            return False
         try:
+            if columns is None and len(data) < 2 * FEW_ENTRIES:
+                columns = checked_columns(data, self._topics)
+            if columns is None:
+                return False
             commands = commands_of(columns, self._topics)
-        except CorruptBatchError:
+        except (CorruptBatchError, BatchMismatchError):
             return False
         self._take_columns(columns, commands, checks)
         return True
@@ -230,13 +251,11 @@ class ReplicaCheck:
         Raises :class:`BatchMismatchError` and :class:`~store.errors.CorruptBatchError`.
         """
         batch = decode_batch(entry.body)
-        proved = read_columns(entry.data, entry.position, [entry], self._topics)
-        columns = proved or plain_columns(entry, batch, self._topics)
+        columns = plain_columns([entry], [batch], self._topics)
         self._times.take(entry.position, columns.last_ms)
         # The rows of the entry are in the files, even if its records contradict them.
         self._take_columns(columns, commands_of(columns, self._topics), checks)
-        if proved is None:
-            check_batch(entry, batch)
+        check_batch(entry, batch)
 
     def _take_columns(
         self,
