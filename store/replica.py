@@ -28,8 +28,8 @@ unknown, and every later change is refused with the same error.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from store.errors import DamagedError, DiskFullError, FatalDiskError, SnapshotError, StoreError
 from store.io.atomic_file import replace_file
@@ -94,13 +94,10 @@ class ReplicaStore(ReplicaReads):
 
         Raises :class:`~store.errors.StoreError` if the term would become smaller.
         """
-        self._check_usable()
-        if term < self._term:
-            raise StoreError(f"the term cannot fall from {self._term} to {term}")
-        try:
+        with self._writing("saving the vote"):
+            if term < self._term:
+                raise StoreError(f"the term cannot fall from {self._term} to {term}")
             self._vote_file.save(HardState(term, vote).pack())
-        except OSError as error:
-            raise self._fail("saving the vote", error) from error
         self._term = term
 
     def append(self, entries: Sequence[Entry]) -> None:
@@ -111,12 +108,9 @@ class ReplicaStore(ReplicaReads):
         durable before anything is accepted in it). Raises :class:`~store.errors.DiskFullError`. In
         both cases the log ends where it did.
         """
-        self._check_usable()
-        rows, term = self._rows_of(entries)
-        try:
+        with self._writing("appending"):
+            rows, term = self._rows_of(entries)
             self._log.append(entries)
-        except OSError as error:
-            raise self._fail("appending", error) from error
         self._index.append(rows)
         self._last_term = term
 
@@ -169,10 +163,9 @@ class ReplicaStore(ReplicaReads):
 
         Raises :class:`~store.errors.StoreError` if that would drop a committed entry.
         """
-        self._check_usable()
-        if first_index > self.last_index:
-            return
-        try:
+        with self._writing("truncating"):
+            if first_index > self.last_index:
+                return
             with self._marks.lock:
                 kept = self._marks.lower_for(first_index)
                 self._index.truncate(first_index)
@@ -180,16 +173,11 @@ class ReplicaStore(ReplicaReads):
                 self._log.truncate(kept.position)
                 kept_any = kept.index >= self.first_index
                 self._last_term = self._index.row(kept.index).term if kept_any else 0
-        except OSError as error:
-            raise self._fail("truncating", error) from error
 
     def sync(self) -> None:
         """Makes all appended entries durable. If that fails, the store accepts no more writes."""
-        self._check_usable()
-        try:
+        with self._writing("syncing the log"):
             self._log.sync()
-        except OSError as error:
-            raise self._fail("syncing the log", error) from error
 
     # The background thread.
 
@@ -199,24 +187,16 @@ class ReplicaStore(ReplicaReads):
         Returns ``False``, and saves nothing, if the entry is not synced yet, or if a truncation has
         replaced it since the caller looked.
         """
-        self._check_usable()
-        try:
+        with self._writing("saving the mark"):
             return self._marks.raise_to(index, position, chain_crc, commit_index)
-        except OSError as error:
-            raise self._fail("saving the mark", error) from error
 
     def save_evidence(self, held: Sequence[SavedEvidence]) -> None:
         """Durably saves the replication evidence: how much of the log the disks of others hold.
 
         Raises :class:`~store.errors.DiskFullError`, and nothing changed.
         """
-        self._check_usable()
-        try:
+        with self._writing("saving what others hold", may_be_full_for="state/held"):
             self._held_file.save(held)
-        except OSError as error:
-            if error.errno in OUT_OF_SPACE:
-                raise DiskFullError(f"{self._directory}: no room for state/held") from error
-            raise self._fail("saving what others hold", error) from error
 
     def save_checkpoint(self, checkpoint: Checkpoint, *, alone: bool = False) -> bool:
         """Durably saves a checkpoint and the entry index up to it.
@@ -226,10 +206,9 @@ class ReplicaStore(ReplicaReads):
         yet: a leader may commit and apply an entry before its own disk has synced it. Raises
         :class:`~store.errors.DiskFullError`, and nothing changed.
         """
-        self._check_usable()
-        if checkpoint.end_position > self._log.synced_end:
-            return False
-        try:
+        with self._writing("saving a checkpoint", may_be_full_for="a checkpoint"):
+            if checkpoint.end_position > self._log.synced_end:
+                return False
             with self._marks.lock:
                 if not self._marks.is_entry(
                     checkpoint.index, checkpoint.end_position, checkpoint.chain_crc
@@ -239,10 +218,6 @@ class ReplicaStore(ReplicaReads):
             if alone:
                 replace_file(self._fs, f"{self._directory}/state", REBUILD_NAME, b"")
             self.checkpoints.save(checkpoint, alone=alone)
-        except OSError as error:
-            if error.errno in OUT_OF_SPACE:
-                raise DiskFullError(f"{self._directory}: no room for a checkpoint") from error
-            raise self._fail("saving a checkpoint", error) from error
         return True
 
     def expire(self, position: int) -> None:
@@ -252,21 +227,18 @@ class ReplicaStore(ReplicaReads):
         :class:`~store.errors.DamagedError`, and removes nothing, if no row of the entry index says
         which entry begins there.
         """
-        self._check_usable()
-        oldest = self.checkpoints.oldest
-        if oldest is None:
-            return
-        position = min(position, oldest.end_position)
-        first_position = segment_start(position, self._log.segment_size)
-        if first_position <= self._log.first_position:
-            return
-        try:
+        with self._writing("expiring"):
+            oldest = self.checkpoints.oldest
+            if oldest is None:
+                return
+            position = min(position, oldest.end_position)
+            first_position = segment_start(position, self._log.segment_size)
+            if first_position <= self._log.first_position:
+                return
             first_index = self._first_index_at(first_position, oldest.index)
             self._marks.begin_at(first_index, first_position)
             self._index.expire(first_index)
             self._log.expire(first_position)
-        except OSError as error:
-            raise self._fail("expiring", error) from error
 
     def _first_index_at(self, position: int, last_index: int) -> int:
         """The entry that begins at ``position``, by the entry index, as the log may be damaged.
@@ -312,19 +284,13 @@ class ReplicaStore(ReplicaReads):
         It takes long, and stops when the store is closed. A full disk is no error here:
         :meth:`has_room` reports it in time.
         """
-        self._check_usable()
-        try:
+        with self._writing("preparing a segment"):
             self._log.preallocate_next()
-        except OSError as error:
-            raise self._fail("preparing a segment", error) from error
 
     def drop_cached(self) -> None:
         """Drops the older part of the log from the page cache, where nobody reads it."""
-        self._check_usable()
-        try:
+        with self._writing("opening a segment"):
             self._log.drop_cached()
-        except OSError as error:
-            raise self._fail("opening a segment", error) from error
 
     # The background thread: repair and refill.
 
@@ -334,23 +300,17 @@ class ReplicaStore(ReplicaReads):
         Background thread, and committed entries only. Raises :class:`~store.errors.StoreError`
         if the entry does not fit, and :class:`FatalDiskError`.
         """
-        self._check_usable()
-        try:
+        with self._writing("repairing an entry"):
             known = self._marks.committed_end
             repair_entry(self._fs, self._directory, self._log, self._index, entry, known_end=known)
-        except OSError as error:
-            raise self._fail("repairing an entry", error) from error
 
     def repair_row(self, index: int) -> bool:
         """Repairs the index row of an intact entry, and the padding behind it, if they are corrupt.
 
         Committed entries only. Returns whether it did. Raises :class:`FatalDiskError`.
         """
-        self._check_usable()
-        try:
+        with self._writing("repairing a row of the entry index"):
             return mend_alone(self._fs, self._directory, self._log, self._index, index)
-        except OSError as error:
-            raise self._fail("repairing a row of the entry index", error) from error
 
     def begin_snapshot_install(
         self, plan: InstallPlan, checkpoint_data: bytes, term_max: int
@@ -403,6 +363,21 @@ class ReplicaStore(ReplicaReads):
         self._marks.close()
         self._held_file.close()
         self._lock.release()
+
+    @contextmanager
+    def _writing(self, action: str, *, may_be_full_for: str = "") -> Iterator[None]:
+        """Refuses if the store has failed. A failed write or sync makes it fail.
+
+        A full disk is a :class:`~store.errors.DiskFullError` if ``may_be_full_for`` says for what.
+        """
+        self._check_usable()
+        try:
+            yield
+        except OSError as error:
+            if may_be_full_for and error.errno in OUT_OF_SPACE:
+                what = f"{self._directory}: no room for {may_be_full_for}"
+                raise DiskFullError(what) from error
+            raise self._fail(action, error) from error
 
     def _check_usable(self) -> None:
         if self._failure is not None:

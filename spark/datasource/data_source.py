@@ -61,16 +61,6 @@ class Part(InputPartition):
     queue: QueueLength | None = None
     path: str | None = None
 
-    def __init__(
-        self,
-        piece: Piece | None = None,
-        snapshot: Snapshot | None = None,
-        queue: QueueLength | None = None,
-        path: str | None = None,
-    ) -> None:
-        super().__init__(None)
-        self.piece, self.snapshot, self.queue, self.path = piece, snapshot, queue, path
-
 
 class DledgerDataSource(DataSource):
     """Registered as ``dledger``; see :func:`spark.register`."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import struct
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -17,7 +16,7 @@ from spark.datasource.snapshot_state import snapshot_state
 from spark.datasource.snapshots import Snapshot
 from spark.errors import ReplicaError
 from store.errors import CorruptBatchError, CorruptRecordError, DamagedError
-from store.index.key_file import read_file, read_page
+from store.index.key_file import ROW, read_file, read_page
 from store.log.entry import HEADER_SIZE, KINDS
 from store.log.layout import parse_segment_name, segment_name
 from store.message.batch import QUEUE_ROW, decode_batch
@@ -27,7 +26,6 @@ from store.verify.files.row_files import RowFiles
 
 Rows = Iterator[tuple[Any, ...]]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_KEY_ROW = struct.Struct(">IqI")
 ROWS_AT_ONCE = 1 << 16
 
 
@@ -192,9 +190,7 @@ def key_rows(snapshot: Snapshot, path: str) -> Rows:
         file = fs.open(path, writable=False)
         try:
             for page in range(said.page_count):
-                for key_hash, position, seconds in _KEY_ROW.iter_unpack(
-                    read_page(file, said, page)
-                ):
+                for key_hash, position, seconds in ROW.iter_unpack(read_page(file, said, page)):
                     yield snapshot.name, key_hash, position, to_datetime(seconds * 1000), path
         finally:
             file.close()

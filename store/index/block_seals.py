@@ -78,10 +78,6 @@ class Tail(NamedTuple):
     position: int = UNKNOWN
     crc: int = 0
 
-    @property
-    def sealed(self) -> bool:
-        return self.crc != UNKNOWN
-
 
 def unsealed(end: int, rows_per_file: int) -> Tail:
     """A tail that ends at ``end`` and whose rows, if it has any, are unsealed."""

@@ -78,11 +78,6 @@ class ConsumeQueue(QueueRows):
         """Rows below this offset are on disk."""
         return self.tail.end
 
-    @property
-    def dirty(self) -> bool:
-        """Whether rows wait in memory."""
-        return bool(self._recent)
-
     def append(self, first_offset: int, rows: Bytes) -> None:
         """Adds rows. Raises :class:`StoreError` if they do not begin at the end of the queue."""
         if first_offset != self.end_offset or len(rows) % ROW_SIZE:
@@ -288,8 +283,7 @@ class ConsumeQueue(QueueRows):
         low, high = self.first_offset, self.end_offset
         while low < high:
             middle = (low + high) // 2
-            row = self.read(middle, 1)
-            if holds(int.from_bytes(row[:8], "big"), int.from_bytes(row[8:12], "big")):
+            if holds(*self._place(middle)):
                 high = middle
             else:
                 low = middle + 1
@@ -310,8 +304,8 @@ class ConsumeQueue(QueueRows):
             return later - 1
         if later == self.first_offset:
             return later
-        after = self._time_of(later, store_time) - timestamp
-        before = timestamp - self._time_of(later - 1, store_time)
+        after = store_time(*self._place(later)) - timestamp
+        before = timestamp - store_time(*self._place(later - 1))
         return later if after < before or after == 0 else later - 1
 
     def first_from(self, timestamp: int, store_time: Callable[[int, int], int]) -> int:
@@ -329,6 +323,7 @@ class ConsumeQueue(QueueRows):
         later = self._first_at(lambda position, size: store_time(position, size) > timestamp)
         return later - 1 if later > self.first_offset else 0
 
-    def _time_of(self, offset: int, store_time: Callable[[int, int], int]) -> int:
+    def _place(self, offset: int) -> tuple[int, int]:
+        """Position and size of the record of one row."""
         row = self.read(offset, 1)
-        return store_time(int.from_bytes(row[:8], "big"), int.from_bytes(row[8:12], "big"))
+        return int.from_bytes(row[:8], "big"), int.from_bytes(row[8:12], "big")

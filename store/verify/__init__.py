@@ -75,15 +75,13 @@ class Verification:
         }
 
 
-def verify_replica(
-    fs: FileSystem, directory: str, progress: Callable[[int], None] = lambda _size: None
-) -> ReplicaReport:
-    """Checks one replica. ``progress`` gets the bytes of log that were read.
+def verify_replica(fs: FileSystem, directory: str) -> ReplicaReport:
+    """Checks one replica.
 
     Raises :class:`~store.errors.DataLockedError` if a process has the data open, and
     :class:`~store.errors.DataFormatError` if the directory is no replica of a known format.
     """
-    return verify_replicas(fs, [directory], progress).replicas[0]
+    return verify_replicas(fs, [directory]).replicas[0]
 
 
 def verify_replicas(
@@ -94,7 +92,8 @@ def verify_replicas(
 ) -> Verification:
     """Checks each replica, and compares those of the same group. Raises as :func:`verify_replica`.
 
-    All are locked until the end. A range has about ``range_bytes`` bytes of log.
+    All are locked until the end. ``progress`` gets the bytes of log that were read. A range has
+    about ``range_bytes`` bytes of log.
     """
     directories, findings = distinct_directories(fs, directories)
     with ExitStack() as locks:

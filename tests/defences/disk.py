@@ -131,7 +131,7 @@ def what_is_not_committed_given_to_peers(patch: Patch) -> None:
 
 
 def lost_last_entry_tells_nothing(patch: Patch) -> None:
-    patch.set(Recovery, "_holds", lambda _recovery, _entry: True)
+    patch.set(Recovery, "_is_on_disk", lambda _recovery, _entry: True)
 
 
 def rotten_row_not_confirmed(patch: Patch) -> None:

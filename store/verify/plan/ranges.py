@@ -95,11 +95,6 @@ class RangePlan:
     borders: tuple[Border | None, ...]
     diverged: frozenset[int] = frozenset()
 
-    @property
-    def members(self) -> list[int]:
-        """The places of the replicas that take part."""
-        return [place for place, border in enumerate(self.borders) if border is not None]
-
 
 @dataclass(frozen=True, slots=True)
 class GroupPlan:
