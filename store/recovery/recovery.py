@@ -52,7 +52,7 @@ from store.recovery.lost_suffix import (
 )
 from store.recovery.opening import StoreConfig, begin_incarnation, bring_forward, lock_directory
 from store.recovery.snapshot_install import REBUILD_NAME, raise_vote_floor
-from store.recovery.state_files import StateFiles
+from store.recovery.state_files import OpenStateFiles
 from store.state.hard_state import DurableMark
 
 
@@ -63,7 +63,7 @@ class OpenParts:
     lock: Lock
     log: CommitLog
     index: EntryIndex
-    state: StateFiles
+    state: OpenStateFiles
     last_term: int
     recovered: RecoveredReplica
 
@@ -103,7 +103,7 @@ class Recovery:
             lock, self._incarnation = lock_directory(fs, directory, config)
             self._lock = lock
             unless_read.callback(lock.release)
-            self._state = state = StateFiles(fs, directory, config.owner)
+            self._state = state = OpenStateFiles(fs, directory, config.owner)
             unless_read.callback(state.close)
             self._log = self._adopted_log()
             unless_read.callback(self._log.close)

@@ -15,7 +15,7 @@ from store.state.hard_state import MARK_NAME, VOTE_NAME, DurableMark, HardState
 from store.state.replication_evidence_file import ReplicationEvidenceFile
 
 
-class StateFiles:
+class OpenStateFiles:
     """The open files of one replica. ``checkpoint`` is the newest one that its log continues."""
 
     def __init__(self, fs: FileSystem, directory: str, owner: str) -> None:
