@@ -112,7 +112,7 @@ def _two_groups(settings: WorldSettings) -> World[BrokerHost]:
     )
 
 
-WORLDS: Mapping[str, World[Any]] = {
+_WORLDS: Mapping[str, World[Any]] = {
     NODES: World(BARE_NODES, (RaftProposals,)),
     BROKERS: _brokers(),
     CALM: _brokers(settings=CALM_SETTINGS),
@@ -142,6 +142,21 @@ WORLDS: Mapping[str, World[Any]] = {
     ),
     GROUPS: _two_groups(BUSY),
     CALM_GROUPS: _two_groups(CALM_SETTINGS),
+}
+
+
+def for_long_runs(name: str) -> str:
+    """The name of that world with :meth:`WorldSettings.for_long_runs`."""
+    return f"long-{name}"
+
+
+WORLDS: Mapping[str, World[Any]] = {
+    **_WORLDS,
+    **{
+        for_long_runs(name): replace(world, settings=world.settings.for_long_runs())
+        for name, world in _WORLDS.items()
+        if name != NODES
+    },
 }
 """By name; ``docs/simulator.md`` has a table of them. Each has its own seeds: a change of one
 leaves those of the others alone."""
