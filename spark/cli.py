@@ -129,7 +129,7 @@ def package(path: str) -> None:
     metavar="N",
     help="Runs, the best counts (default: 3).",
 )
-@click.option("--linked", is_flag=True, help="Let the replicas gibibytes the files of the log.")
+@click.option("--linked", is_flag=True, help="Let the replicas share the files of the log.")
 @click.option("--dir", "directory", metavar="DIR", help="Where the data go meanwhile.")
 @json_option
 def bench(
