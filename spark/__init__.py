@@ -1,7 +1,7 @@
 """Replicas as Spark tables, and the audit of replicas.
 
-:func:`register` makes ``spark.read.format("dledger")`` known to a session, and
-:func:`use_java` finds a Java for a session that is to be started.
+:func:`register` adds ``spark.read.format("dledger")`` to a session. :func:`use_java` finds a Java
+for a new session.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["register", "use_java"]
 
 
 def register(session: SparkSession) -> None:
-    """Makes the data source ``dledger`` known to a session, classic or Connect."""
+    """Registers the data source ``dledger`` with a session, classic or Connect."""
     from spark.datasource.data_source import DledgerDataSource  # noqa: PLC0415 - Spark is an extra
 
     session.dataSource.register(DledgerDataSource)

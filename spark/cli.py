@@ -1,4 +1,4 @@
-"""``python -m spark audit``: exit codes as those of ``dledger verify``."""
+"""``python -m spark``: audit, benchmark and package. Exit codes are those of ``dledger verify``."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return EXIT_UNUSABLE
 
 
-def share(text: str | float) -> float:
-    """GiB; a default is a number already. Raises ``ValueError``."""
+def gibibytes(text: str | float) -> float:
+    """The type of an option in GiB. Its default is a number already. Raises ``ValueError``."""
     value = decimal_number(str(text))
     if not 0 < value < 1 << 20:
         raise ValueError(f"{text!r} is not a number of GiB")
     return value
 
 
-def whole(most: int) -> Callable[[str | int], int]:
-    """The type of an option that is a number from 1 to ``most``; its default may be one already."""
+def count_up_to(most: int) -> Callable[[str | int], int]:
+    """The type of an option that is a number from 1 to ``most``. A default is a number already."""
 
     def convert(text: str | int) -> int:
         try:
@@ -71,7 +71,7 @@ def whole(most: int) -> Callable[[str | int], int]:
 
 range_option = click.option(
     "--range-mib",
-    type=whole(1 << 20),
+    type=count_up_to(1 << 20),
     metavar="N",
     help="MiB of each replica's log that one task checks (default: by the log and the cores, at "
     "most 1024).",
@@ -79,7 +79,7 @@ range_option = click.option(
 
 
 def range_bytes_of(range_mib: int | None) -> int | None:
-    """The size of a task, if the command line gives one."""
+    """The bytes of log in a task, if the command line says it."""
     return None if range_mib is None else range_mib << 20
 
 
@@ -107,16 +107,16 @@ def package(path: str) -> None:
 @spark.command()
 @click.option(
     "--gib",
-    type=share,
+    type=gibibytes,
     multiple=True,
     default=(0.25,),
     metavar="N",
     help="Log of each replica, GiB (default: 0.25).",
 )
-@click.argument("more", nargs=-1, type=share, metavar="[N]...", help="More sizes, as --gib.")
+@click.argument("more", nargs=-1, type=gibibytes, metavar="[N]...", help="More sizes, as --gib.")
 @click.option(
     "--size",
-    type=whole(1 << 22),
+    type=count_up_to(1 << 22),
     default=1024,
     metavar="N",
     help="Bytes of a body of uniform messages (default: 1024).",
@@ -124,7 +124,7 @@ def package(path: str) -> None:
 @range_option
 @click.option(
     "--repeats",
-    type=whole(1 << 20),
+    type=count_up_to(1 << 20),
     default=3,
     metavar="N",
     help="Runs, the best counts (default: 3).",
@@ -240,7 +240,7 @@ def audit(
         print(json.dumps(summary))
     else:
         show(found, summary)
-    return exit_code([told.finding for told in found.findings])
+    return exit_code([each.finding for each in found.findings])
 
 
 def write(out: str | None, root: str, audit: Audit) -> dict[str, Any]:
@@ -266,8 +266,8 @@ def write(out: str | None, root: str, audit: Audit) -> dict[str, Any]:
 
 
 def show(audit: Audit, summary: dict[str, Any]) -> None:
-    for told in audit.findings:
-        print(told)
+    for finding in audit.findings:
+        print(finding)
     for group in summary["groups"]:
         for replica in group["replicas"]:
             count = replica["findings"]

@@ -1,4 +1,4 @@
-"""Failures of a read or an audit through Spark: one line that says what is wrong, and where."""
+"""Errors of a read or an audit through Spark. Each is one line: what is wrong, and where."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ class SparkSideError(Exception):
 
 
 class OptionError(SparkSideError):
-    """An option of the data source is unknown, or its value makes no sense."""
+    """An option of the data source is unknown, or its value is impossible."""
 
 
 class ReplicaError(SparkSideError):
-    """A path holds no snapshot, or wrong bytes: file and byte."""
+    """A path holds no snapshot, or a file has wrong bytes: then it names file and byte."""
 
 
 class JavaError(SparkSideError):

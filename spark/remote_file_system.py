@@ -1,7 +1,7 @@
 """Reads replicas that are not on a local path, through Arrow or fsspec.
 
 ``s3://``, ``gs://``, ``hdfs://`` and ``file://`` go through Arrow's own file systems, any other
-scheme through fsspec. Files are read in ranges; nothing is ever written.
+scheme through fsspec. Files are read in ranges. Nothing is written.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def trim(path: str) -> str:
     return path.rstrip("/") or "/"
 
 
-def steps(path: str) -> list[str]:
-    """The names in a path, with any number of slashes between."""
+def path_names(path: str) -> list[str]:
+    """The names in a path. There may be any number of slashes between them."""
     return [name for name in path.split("/") if name]
 
 
@@ -58,8 +58,8 @@ READ_AHEAD = 4 << 20
 class RemoteFile:
     """One open file, for reading only.
 
-    The check compares replicas by pieces that fit a processor's cache. Each read of a store is a
-    request. So reads into a buffer, one after the other, are served from a larger buffer.
+    Each read of an object store is a request, but the check reads pieces that fit a processor's
+    cache. So consecutive reads into a buffer are served from a larger buffer.
     """
 
     def __init__(self, path: str, file: pa.NativeFile) -> None:
@@ -90,10 +90,10 @@ class RemoteFile:
         return len(data)
 
     def pwrite(self, data: Bytes, position: int) -> None:  # noqa: ARG002 - of the interface
-        raise read_only(self._path)
+        raise read_only_error(self._path)
 
     def append_direct(self, data: Bytes, position: int) -> None:  # noqa: ARG002 - of the interface
-        raise read_only(self._path)
+        raise read_only_error(self._path)
 
     def begin_append(
         self,
@@ -101,19 +101,19 @@ class RemoteFile:
         position: int,  # noqa: ARG002 - of the interface
         then: Callable[[OSError | None], None],  # noqa: ARG002 - of the interface
     ) -> bool:
-        raise read_only(self._path)
+        raise read_only_error(self._path)
 
     def datasync(self) -> None:
-        raise read_only(self._path)
+        raise read_only_error(self._path)
 
     def drop_cached(self, size: int, position: int) -> None:
-        """The page cache of this machine has nothing of it."""
+        """Does nothing: the page cache of this machine does not have the file."""
 
     def size(self) -> int:
         return self._size
 
     def truncate(self, size: int) -> None:  # noqa: ARG002 - of the interface
-        raise read_only(self._path)
+        raise read_only_error(self._path)
 
     def close(self) -> None:
         self._file.close()
@@ -127,7 +127,7 @@ class RemoteFileSystem:
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> RemoteFile:
         if create or writable:
-            raise read_only(path)
+            raise read_only_error(path)
         return RemoteFile(path, self._inner.open_input_file(path))
 
     def exists(self, path: str) -> bool:
@@ -135,26 +135,26 @@ class RemoteFileSystem:
         return found
 
     def list_directory(self, path: str) -> list[str]:
-        # Google's store knows no directories. Arrow lists only those that were made as directories.
+        # Google's store has no directories. Arrow lists only those that were made as directories.
         is_deep = self._inner.type_name == "gcs"
         infos = self._inner.get_file_info(arrowfs.FileSelector(path, recursive=is_deep))
-        # Paths in the answer of a store may have more or fewer slashes than the request. One may be
-        # the directory itself. Arrow's name of "name/" is empty.
-        directory = steps(path)
-        found = [steps(info.path) for info in infos]
+        # Paths in an answer may have more or fewer slashes than the request. One may be the
+        # directory itself. Arrow gives "name/" an empty name.
+        directory = path_names(path)
+        found = [path_names(info.path) for info in infos]
         if is_deep:
             depth = len(directory)
             return sorted({one[depth] for one in found if len(one) > depth})
         return sorted({one[-1] for one in found if one != directory})
 
     def list_tree(self, path: str) -> dict[str, tuple[str, ...]]:
-        """Names by directory, ``path`` and all below. A store lists a thousand in one request."""
+        """Names by directory, for ``path`` and all below. A request lists a thousand names."""
         infos = self._inner.get_file_info(arrowfs.FileSelector(path, recursive=True))
-        depth = len(steps(path))
+        depth = len(path_names(path))
         found: dict[str, set[str]] = {path: set()}
         for info in infos:
             above = path
-            for name in steps(info.path)[depth:]:
+            for name in path_names(info.path)[depth:]:
                 found.setdefault(above, set()).add(name)
                 above = f"{above}/{name}"
             if info.type == arrowfs.FileType.Directory:
@@ -162,38 +162,38 @@ class RemoteFileSystem:
         return {directory: tuple(sorted(names)) for directory, names in found.items()}
 
     def identify(self, path: str) -> str:
-        return "/".join(steps(path))
+        return "/".join(path_names(path))
 
     def make_directories(self, path: str, *, sync: bool = True) -> None:  # noqa: ARG002 - interface
-        raise read_only(path)
+        raise read_only_error(path)
 
     def sync_all(self, path: str) -> None:
-        raise read_only(path)
+        raise read_only_error(path)
 
     def rename(self, source: str, target: str) -> None:  # noqa: ARG002 - of the interface
-        raise read_only(target)
+        raise read_only_error(target)
 
     def link(self, source: str, target: str) -> None:  # noqa: ARG002 - of the interface
-        raise read_only(target)
+        raise read_only_error(target)
 
     def remove(self, path: str) -> None:
-        raise read_only(path)
+        raise read_only_error(path)
 
     def remove_tree(self, path: str) -> None:
-        raise read_only(path)
+        raise read_only_error(path)
 
     def sync_directory(self, path: str) -> None:
-        raise read_only(path)
+        raise read_only_error(path)
 
     def free_bytes(self, path: str) -> int:
-        raise read_only(path)
+        raise read_only_error(path)
 
     def total_bytes(self, path: str) -> int:
-        raise read_only(path)
+        raise read_only_error(path)
 
     def lock(self, path: str) -> Lock:
-        raise read_only(path)
+        raise read_only_error(path)
 
 
-def read_only(path: str) -> OSError:
+def read_only_error(path: str) -> OSError:
     return OSError(errno.EROFS, "read through Arrow, where nothing can be written", path)

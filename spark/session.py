@@ -1,4 +1,4 @@
-"""The Spark session of a command: the running one, or one of our own."""
+"""The Spark session of a command: the active one, or a new one."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from pyspark.sql import SparkSession
 from spark.java import use_java
 
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Java only distributes tasks here. Its best compiler and parallel garbage collection cost more
-than they save."""
+"""Java only distributes tasks here. Its second compiler and its parallel garbage collector cost
+more than they save."""
 
 
 @contextmanager
 def open_session(
     master: str | None, *, progress: bool = False, settings: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
-    """An existing session is used and left unchanged; one that was started here is stopped.
+    """The active session, which is left unchanged; else a new one, which is stopped at the end.
 
-    ``master`` is Spark's URL; ``None`` takes that of ``spark-submit``, else ``local[*]``. Raises
+    ``master`` is Spark's URL. ``None`` means that of ``spark-submit``, else ``local[*]``. Raises
     :class:`~spark.errors.JavaError` if Spark would find no Java.
     """
     running = SparkSession.getActiveSession()
@@ -41,7 +41,7 @@ def start_session(
     """Starts a session whose workers use the Python of this process."""
     builder = SparkSession.builder.appName("dledger audit")
     if "PYSPARK_GATEWAY_PORT" in os.environ:
-        # Within spark-submit the Java side runs already, and its settings are the user's.
+        # Within spark-submit, Java runs already, with the settings of the user.
         return (builder if master is None else builder.master(master)).getOrCreate()
     if master is not None and master.startswith("sc://"):
         return builder.remote(master).getOrCreate()

@@ -1,4 +1,4 @@
-"""The errors of the store, each saying which file, which byte, and what to do."""
+"""The errors of the store. Each says which file, which byte, and what to do."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ class StoreError(Exception):
 
 
 class CorruptEntryError(StoreError):
-    """Bytes that should be a log entry are not one: what was wrong, expected, found.
+    """Bytes that should be a log entry are not one: what is wrong, expected, found.
 
-    ``what`` names something that an entry has, or says what is the matter with it where nobody but
-    this error puts it into a sentence: findings tell of "an entry with ``what`` ``expected``".
+    ``what`` names a field of an entry where ``expected`` is given: findings say "an entry with
+    ``what`` ``expected``". Otherwise it says in words what is wrong.
     """
 
     def __init__(self, what: str, *, expected: object = None, found: object = None) -> None:
@@ -34,15 +34,15 @@ class EntryTooLargeError(StoreError):
 
 
 class OutOfRangeError(StoreError):
-    """An index or position that the log does not hold: expired, or not written yet."""
+    """The log does not hold this index or position: it has expired, or is not written yet."""
 
 
 class NotReplicatedYetError(OutOfRangeError):
-    """A position that the group has committed, and that the own disk has not been written to."""
+    """The group has committed this position, but this node's disk does not hold it yet."""
 
 
 class MisplacedError(OutOfRangeError):
-    """Bytes that no one entry has, at a position that the log does hold."""
+    """The log holds this position, but no single entry has these bytes."""
 
     def __init__(self, position: int, size: int) -> None:
         self.position = position
@@ -68,9 +68,9 @@ class DamagedError(StoreError):
 
 
 class DerivedDamageError(DamagedError):
-    """Rows that follow from the log are not whole, and are made again from it: ask again later.
+    """Derived rows are damaged. The node rebuilds them from the log: the caller asks again later.
 
-    ``log_position`` is a place of the log at or before the first of their records.
+    ``log_position`` is a position of the log at or before the first of their records.
     """
 
     def __init__(self, path: str, position: int, what: str, log_position: int) -> None:
@@ -79,7 +79,7 @@ class DerivedDamageError(DamagedError):
 
 
 class UnreadableError(DamagedError):
-    """Bytes that may be right, and could not be read: ``what`` has the reason."""
+    """Bytes could not be read. They may still be right. ``what`` has the reason."""
 
 
 class DataFormatError(StoreError):
@@ -91,14 +91,14 @@ class DataLockedError(StoreError):
 
 
 class DiskFullError(StoreError):
-    """There is no room for more log; reads and what is already stored are unaffected."""
+    """There is no room for more log. Reads and stored data are unaffected."""
 
     retriable = True
 
 
 class OutOfDescriptorsError(DiskFullError):
-    """Too many files are open, in this process or in all. The disk is well, and nothing was done:
-    as where a disk is full, whoever wanted it tries again later."""
+    """Too many files are open, in this process or on the machine. Nothing was done, and the disk
+    is fine. As for a full disk, the caller tries again later."""
 
 
 class FatalDiskError(StoreError):
@@ -106,4 +106,4 @@ class FatalDiskError(StoreError):
 
 
 class SnapshotError(StoreError):
-    """A snapshot cannot be made there, or not now; the replica itself is as it was."""
+    """A snapshot cannot be made there, or not now. The replica is unchanged."""

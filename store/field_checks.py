@@ -1,7 +1,8 @@
-"""The fields of decoded records, held to the types and bounds that their formats state.
+"""Checks the types and bounds of decoded fields.
 
-A CRC proves that bytes are those that were written, and not that they make sense. Whoever decodes
-JSON, MessagePack or text goes through these; all raise :class:`ValueError` saying what was found.
+A CRC proves that bytes are those that were written. It does not prove that they make sense. Code
+that decodes JSON, MessagePack or text uses these checks. All raise :class:`ValueError` that says
+what was found.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ U64_MAX = (1 << 64) - 1
 
 
 def integer(value: object, low: int = 0, high: int = I64_MAX) -> int:
-    """A whole number within bounds; a truth value is none."""
+    """A whole number from ``low`` to ``high``; a boolean is refused."""
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise ValueError(f"{quoted(value)} is no number from {low} to {high}")
     return value
 
 
 def text(value: object) -> str:
-    """Text that UTF-8 can hold."""
+    """Text that can be encoded as UTF-8."""
     if not isinstance(value, str):
         raise ValueError(f"{quoted(value)} is no text")
     value.encode()
@@ -36,7 +37,7 @@ def binary(value: object) -> bytes:
 
 
 def array(value: object, length: int | None = None) -> list[object]:
-    """A list, of ``length`` elements where that is given."""
+    """A list, of ``length`` elements if that is given."""
     if not isinstance(value, list) or (length is not None and len(value) != length):
         what = "array" if length is None else f"array of {length}"
         raise ValueError(f"{quoted(value)} is no {what}")
@@ -44,7 +45,7 @@ def array(value: object, length: int | None = None) -> list[object]:
 
 
 def file_name(value: object) -> str:
-    """Text that can be the name of a file, and of one in its own directory."""
+    """Text that can name a file within a directory: not empty, not ``.`` or ``..``, no ``/``."""
     name = text(value)
     if name in {"", ".", ".."} or "/" in name or "\0" in name:
         raise ValueError(f"{quoted(name)} is no name of a file")

@@ -1,11 +1,11 @@
-"""Rebuilds ConsumeQueues and key index from the log, if they are lost as a whole.
+"""Rebuilds all ConsumeQueues and the whole key index from the log.
 
 The entries contain the rows (``store/message/batch.py``), so the log is read once. The files are
-rebuilt up to the newest checkpoint; the entries behind it are applied as at any start. Memory is
-bounded: rows are written whenever enough of them are collected.
+rebuilt up to the newest checkpoint. Later entries are applied as at any start. Rows are written
+as soon as 16 MiB of them are in memory.
 
-A damaged entry is skipped. Its rows are missing: their blocks are unsealed, and the scrub rebuilds
-them once the entry is whole.
+A damaged entry is skipped. Its rows are missing. So their blocks stay unsealed, and the scrub
+rebuilds them once the entry is repaired.
 """
 
 from __future__ import annotations
@@ -26,38 +26,38 @@ from store.replica import ReplicaStore
 from store.state.machine_state import QueueLength, decode_machine_state
 
 READ_BYTES = 4 << 20
-GATHERED_BYTES = 16 << 20
+BUFFERED_BYTES_MAX = 16 << 20
 
 
 def request_rebuild(fs: FileSystem, directory: str) -> None:
-    """Durably notes that the derived files must be made again at the next start."""
+    """Durably notes that the derived files must be rebuilt at the next start."""
     replace_file(fs, f"{directory}/state", REBUILD_NAME, b"")
 
 
 def rebuild_derived(
     fs: FileSystem, directory: str, store: ReplicaStore, rows_per_file: int = ROWS_PER_FILE
 ) -> bool:
-    """Makes them again if that was requested; returns whether it was. Blocks.
+    """Rebuilds the derived files if that was requested; returns whether it was. Blocks.
 
-    ``rows_per_file``: of a ConsumeQueue. A crash in between leaves the request, and all begins
-    again. Raises :class:`~store.errors.DiskFullError` if there is no room, and
+    ``rows_per_file``: of a ConsumeQueue. After a crash the request is still there, and the rebuild
+    begins again. Raises :class:`~store.errors.DiskFullError` if there is no room, and
     :class:`~store.errors.FatalDiskError` if the disk fails.
     """
     request = f"{directory}/state/{REBUILD_NAME}"
     if not fs.exists(request):
         return False
     try:
-        _make(fs, directory, store, rows_per_file)
+        _rebuild(fs, directory, store, rows_per_file)
         fs.remove(request)
         fs.sync_directory(f"{directory}/state")
     except OSError as error:
         if error.errno in OUT_OF_SPACE:
             raise DiskFullError(f"no room for derived files: {error.filename}") from error
-        raise FatalDiskError(f"derived files could not be made again: {error}") from error
+        raise FatalDiskError(f"derived files could not be rebuilt: {error}") from error
     return True
 
 
-def _make(fs: FileSystem, directory: str, store: ReplicaStore, rows_per_file: int) -> None:
+def _rebuild(fs: FileSystem, directory: str, store: ReplicaStore, rows_per_file: int) -> None:
     for name in DERIVED:
         fs.remove_tree(f"{directory}/{name}")
     tails = f"{directory}/state/{TAILS_NAME}"
@@ -74,7 +74,7 @@ def _make(fs: FileSystem, directory: str, store: ReplicaStore, rows_per_file: in
     while index <= checkpoint.index:
         checked = store.check_entries(index, checkpoint.index, READ_BYTES)
         if [place for place in checked.damage if store.repair_row(place)]:
-            continue  # these entries are whole, and found now
+            continue  # only their index rows were wrong: the next look finds these entries
         for entry in checked.entries:
             rebuilder.add(entry)
         index = checked.next_index
@@ -94,13 +94,13 @@ class _Rebuilder:
         self._tails: dict[tuple[str, int], Tail] = {}
         self._rows: dict[tuple[str, int], bytearray] = {}
         self._key_rows = bytearray()
-        self._gathered = 0
+        self._buffered = 0
         self._next_index = -1
 
     def add(self, entry: Entry) -> None:
-        """Takes the next whole entry."""
+        """Adds the rows of the next intact entry."""
         if entry.index != self._next_index:
-            self._write_keys()  # no file reaches over an entry whose rows it lacks
+            self._write_keys()  # the range of a file must not include a skipped entry
         self._next_index = entry.index + 1
         if entry.kind is not EntryKind.DATA:
             return
@@ -117,25 +117,26 @@ class _Rebuilder:
             end = min(run.first_offset + run.count, length.end_offset)
             if first < end:
                 row = run.first_row + first - run.first_offset
-                self._take(length, first, batch.rows[row * ROW_SIZE :][: (end - first) * ROW_SIZE])
+                size = (end - first) * ROW_SIZE
+                self._add_rows(length, first, batch.rows[row * ROW_SIZE :][:size])
         self._key_rows += batch.key_rows
-        self._gathered += len(batch.key_rows)
-        if self._gathered >= GATHERED_BYTES:
+        self._buffered += len(batch.key_rows)
+        if self._buffered >= BUFFERED_BYTES_MAX:
             self._write()
 
-    def _take(self, length: QueueLength, first: int, rows: memoryview) -> None:
+    def _add_rows(self, length: QueueLength, first: int, rows: memoryview) -> None:
         key = (length.topic, length.queue_id)
-        tail, gathered = self._tails.get(key), self._rows.get(key, b"")
-        if tail is not None and tail.end + len(gathered) // ROW_SIZE != first:
+        tail, buffered = self._tails.get(key), self._rows.get(key, b"")
+        if tail is not None and tail.end + len(buffered) // ROW_SIZE != first:
             self._write_rows()
             tail = None
         if tail is None:
             self._tails[key] = unsealed(first, self._rows_per_file)
         self._rows.setdefault(key, bytearray()).extend(rows)
-        self._gathered += len(rows)
+        self._buffered += len(rows)
 
     def end(self) -> None:
-        """All entries were given."""
+        """Writes what is in memory, and the tails. Called after the last entry."""
         self._write()
         lengths = self._lengths
         write_tails(
@@ -151,7 +152,7 @@ class _Rebuilder:
     def _write(self) -> None:
         self._write_rows()
         self._write_keys()
-        self._gathered = 0
+        self._buffered = 0
 
     def _write_rows(self) -> None:
         few = len(self._rows) < BARRIER_QUEUES

@@ -1,9 +1,9 @@
-"""What comes from outside, in errors and log lines: it is quoted in part, and marked as such.
+"""Shortens what clients and peers sent before it goes into errors and log lines.
 
-Whoever writes to a port chooses how long a field is, and how often it is wrong. An error that
-repeats such a field shows it with :func:`quoted`, an error that repeats another's text with
-:func:`shortened`, and a log line that anybody can cause has ``extra=FROM_OUTSIDE``: the log then
-shows one line of a kind in ten seconds (:mod:`broker.system.log_lines`).
+A client chooses how long a field is, and how often it is wrong. An error that repeats such a field
+uses :func:`quoted`. An error that repeats the text of another error uses :func:`shortened`. A log
+line that a client can cause has ``extra=FROM_OUTSIDE``: the log then shows one line of its kind in
+ten seconds (:mod:`broker.system.log_lines`).
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ QUOTED_MAX = 120
 """Characters of one quoted value."""
 
 TEXT_MAX = 500
-"""Characters of a text that quotes other things in its turn."""
+"""Characters of a text that may itself contain quoted values."""
 
 FROM_OUTSIDE: Final[Mapping[str, object]] = {"from_outside": True}
 """``extra`` of a log line that anybody on the network can cause as often as they like."""
 
 
 class _Repr(reprlib.Repr):
-    """As ``repr``, without looking at more than is shown."""
+    """As ``repr``, but it reads only what it shows."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,13 +52,13 @@ _repr = _Repr()
 
 
 def quoted(value: object) -> str:
-    """``repr(value)``, of which a long one shows its beginning and how long it is."""
+    """``repr(value)``; if that is long, its beginning and its length."""
     text = _repr.repr(value)
     return text if len(text) <= 4 * QUOTED_MAX else f"{text[:QUOTED_MAX]}..."
 
 
 def shortened(text: object) -> str:
-    """The text of an error, say; of a long one its beginning and how long it is."""
+    """A text such as that of an error; if it is long, its beginning and its length."""
     text = str(text)
     if len(text) <= TEXT_MAX:
         return text

@@ -1,24 +1,25 @@
-"""The store of one replica: log, entry index, hard state, mark and checkpoints in one directory.
+"""The store of one replica: log, entry index, hard state, mark and checkpoints, in one directory.
 
 ::
 
     <directory>/lock                        held while the store is open
     <directory>/state/format                whose data this is, in which format
     <directory>/state/vote                  term and vote
-    <directory>/state/mark                  what of the log is known to be durable
-    <directory>/state/held                  what others are known to hold
+    <directory>/state/mark                  up to where the log is known to be durable
+    <directory>/state/held                  replication evidence: what other disks hold
     <directory>/state/checkpoint-<index>    the newest two checkpoints
     <directory>/commitlog/<position>        segments of the log
     <directory>/index/<byte>                files of the entry index
 
 Threads. One *storage thread* calls ``save_hard_state``, ``append``, ``truncate`` and ``sync``, one
-after the other; while it has nothing to do any thread may ``begin_append`` in its place. One
-*background thread* calls ``preallocate_next``, ``drop_cached``, ``save_mark``, ``save_evidence``,
-``save_checkpoint``, ``expire`` and ``repair_entry`` at the same time. Any thread reads. The two
-writers own different bytes. The storage thread owns the log from its end on. The background thread
-owns the zeros ahead of it (:mod:`store.log.segment`), corrupt committed entries, and files of what
-is committed, which is never truncated. Only a truncation meets the mark
-(:mod:`store.state.durable_mark`). A reader notices a truncation, and reads again.
+after the other. While it has nothing to do, any thread may call ``begin_append``. One *background
+thread* calls ``preallocate_next``, ``drop_cached``, ``save_mark``, ``save_evidence``,
+``save_checkpoint``, ``expire`` and ``repair_entry`` at the same time. Any thread reads.
+
+The two writers own different bytes. The storage thread owns the log from its end on. The background
+thread owns the zeros ahead of it (:mod:`store.log.segment`), corrupt committed entries, and the
+files of committed entries, which are never truncated. They share only the mark: a truncation may
+lower it (:mod:`store.state.durable_mark`). A reader notices a truncation, and reads again.
 
 Failures. A full disk is a :class:`~store.errors.DiskFullError` and leaves the store as it was. Any
 other failed write or sync is a :class:`~store.errors.FatalDiskError`: what the disk holds is then
@@ -27,8 +28,8 @@ unknown, and every later change is refused with the same error.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from store.errors import DamagedError, DiskFullError, FatalDiskError, SnapshotError, StoreError
 from store.io.atomic_file import replace_file
@@ -73,7 +74,7 @@ class ReplicaStore(ReplicaReads):
 
     @staticmethod
     def open(fs: FileSystem, directory: str, config: StoreConfig) -> ReplicaStore:
-        """Opens the replica in ``directory``, making a new one if there is none, and recovers.
+        """Opens and recovers the replica in ``directory``. Creates it if there is none.
 
         Raises :class:`~store.errors.DataLockedError` if another process has it open,
         :class:`~store.errors.DataFormatError` if it is another node's or of another version,
@@ -91,42 +92,38 @@ class ReplicaStore(ReplicaReads):
     def save_hard_state(self, term: int, vote: str) -> None:
         """Durably replaces term and vote.
 
-        Raises :class:`~store.errors.StoreError` if the term would fall.
+        Raises :class:`~store.errors.StoreError` if the term would become smaller.
         """
-        self._check_usable()
-        if term < self._term:
-            raise StoreError(f"the term cannot fall from {self._term} to {term}")
-        try:
+        with self._writing("saving the vote"):
+            if term < self._term:
+                raise StoreError(f"the term cannot fall from {self._term} to {term}")
             self._vote_file.save(HardState(term, vote).pack())
-        except OSError as error:
-            raise self._fail("saving the vote", error) from error
         self._term = term
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Writes entries that follow the last one, verbatim. Not durable before :meth:`sync`.
+        """Writes entries behind the last one, byte for byte. They are durable after :meth:`sync`.
 
-        Chains are the caller's to check. Raises :class:`~store.errors.StoreError` for an entry
-        that does not follow in index, position or term, or whose term is above the one saved
-        (Raft: a term is durable before anything is accepted in it), and
-        :class:`~store.errors.DiskFullError`. In both cases the log ends where it did.
+        The caller checks the chain. Raises :class:`~store.errors.StoreError` for an entry that does
+        not follow in index, position or term, or whose term is above the saved one (Raft: a term is
+        durable before anything is accepted in it). Raises :class:`~store.errors.DiskFullError`. In
+        both cases the log ends where it did.
         """
-        self._check_usable()
-        rows, term = self._rows_of(entries)
-        try:
+        with self._writing("appending"):
+            rows, term = self._rows_of(entries)
             self._log.append(entries)
-        except OSError as error:
-            raise self._fail("appending", error) from error
         self._index.append(rows)
         self._last_term = term
 
     def begin_append(
         self, entries: Sequence[Entry], then: Callable[[BaseException | None], None]
     ) -> bool:
-        """Begins what :meth:`append` and :meth:`sync` do, if the system can do it without a thread.
-        Any thread may call it while the storage thread has nothing to do. That must stay so until
-        ``then`` is called in the same thread: with ``None`` if all is durable, with an error, or
-        with a ``BlockingIOError`` if :meth:`append` and :meth:`sync` must do it. Returns false if
-        nothing was begun. Raises what :meth:`append` raises, and nothing was begun.
+        """Begins what :meth:`append` and :meth:`sync` do, if async I/O is possible; else returns
+        ``False``.
+
+        Any thread may call it while the storage thread has nothing to do. The storage thread must
+        stay idle until ``then`` is called in the same thread: with ``None`` if all is durable, with
+        an error, or with a ``BlockingIOError`` if :meth:`append` and :meth:`sync` must do it. If
+        this raises what :meth:`append` raises, nothing was begun.
         """
         self._check_usable()
         rows, term = self._rows_of(entries)
@@ -144,7 +141,10 @@ class ReplicaStore(ReplicaReads):
         return self._log.begin_append(entries, written, ended)
 
     def _rows_of(self, entries: Sequence[Entry]) -> tuple[bytes, int]:
-        """Their rows in the entry index, and the term of the last; they are checked to follow."""
+        """The rows of the entries in the entry index, and the last term.
+
+        Raises :class:`~store.errors.StoreError` if an entry does not follow the one before.
+        """
         rows = []
         index, term = self._index.end_index, self._last_term
         for entry in entries:
@@ -161,12 +161,11 @@ class ReplicaStore(ReplicaReads):
     def truncate(self, first_index: int) -> None:
         """Drops the entries from ``first_index`` on; durable on return.
 
-        Raises :class:`~store.errors.StoreError` if that would drop an entry that is committed.
+        Raises :class:`~store.errors.StoreError` if that would drop a committed entry.
         """
-        self._check_usable()
-        if first_index > self.last_index:
-            return
-        try:
+        with self._writing("truncating"):
+            if first_index > self.last_index:
+                return
             with self._marks.lock:
                 kept = self._marks.lower_for(first_index)
                 self._index.truncate(first_index)
@@ -174,54 +173,42 @@ class ReplicaStore(ReplicaReads):
                 self._log.truncate(kept.position)
                 kept_any = kept.index >= self.first_index
                 self._last_term = self._index.row(kept.index).term if kept_any else 0
-        except OSError as error:
-            raise self._fail("truncating", error) from error
 
     def sync(self) -> None:
-        """All that was appended is durable on return; otherwise nothing may be written again."""
-        self._check_usable()
-        try:
+        """Makes all appended entries durable. If that fails, the store accepts no more writes."""
+        with self._writing("syncing the log"):
             self._log.sync()
-        except OSError as error:
-            raise self._fail("syncing the log", error) from error
 
     # The background thread.
 
     def save_mark(self, index: int, position: int, chain_crc: int, commit_index: int) -> bool:
         """Durably notes that the log is durable up to entry ``index``, which ends at ``position``.
 
-        Returns ``False``, and saves nothing, where that is not so: the entry is not synced yet, or
-        a truncation has replaced it since the caller looked.
+        Returns ``False``, and saves nothing, if the entry is not synced yet, or if a truncation has
+        replaced it since the caller looked.
         """
-        self._check_usable()
-        try:
+        with self._writing("saving the mark"):
             return self._marks.raise_to(index, position, chain_crc, commit_index)
-        except OSError as error:
-            raise self._fail("saving the mark", error) from error
 
     def save_evidence(self, held: Sequence[SavedEvidence]) -> None:
-        """Durably notes how much of the log the disks of others hold.
+        """Durably saves the replication evidence: how much of the log the disks of others hold.
 
         Raises :class:`~store.errors.DiskFullError`, and nothing changed.
         """
-        self._check_usable()
-        try:
+        with self._writing("saving what others hold", may_be_full_for="state/held"):
             self._held_file.save(held)
-        except OSError as error:
-            if error.errno in OUT_OF_SPACE:
-                raise DiskFullError(f"{self._directory}: no room for state/held") from error
-            raise self._fail("saving what others hold", error) from error
 
     def save_checkpoint(self, checkpoint: Checkpoint, *, alone: bool = False) -> bool:
-        """Durably saves a checkpoint and the entry index up to it; ``alone``: in the place of the
-        others, and what is derived is made again. Returns ``False``, and saves nothing, where the
-        log is not durable up to it yet: a leader may commit, and apply, what its own disk has still
-        to sync. Raises :class:`~store.errors.DiskFullError`, and nothing changed.
+        """Durably saves a checkpoint and the entry index up to it.
+
+        ``alone``: the other checkpoints are removed, and derived files are rebuilt at the next
+        start. Returns ``False``, and saves nothing, if the log is not durable up to the checkpoint
+        yet: a leader may commit and apply an entry before its own disk has synced it. Raises
+        :class:`~store.errors.DiskFullError`, and nothing changed.
         """
-        self._check_usable()
-        if checkpoint.end_position > self._log.synced_end:
-            return False
-        try:
+        with self._writing("saving a checkpoint", may_be_full_for="a checkpoint"):
+            if checkpoint.end_position > self._log.synced_end:
+                return False
             with self._marks.lock:
                 if not self._marks.is_entry(
                     checkpoint.index, checkpoint.end_position, checkpoint.chain_crc
@@ -231,37 +218,33 @@ class ReplicaStore(ReplicaReads):
             if alone:
                 replace_file(self._fs, f"{self._directory}/state", REBUILD_NAME, b"")
             self.checkpoints.save(checkpoint, alone=alone)
-        except OSError as error:
-            if error.errno in OUT_OF_SPACE:
-                raise DiskFullError(f"{self._directory}: no room for a checkpoint") from error
-            raise self._fail("saving a checkpoint", error) from error
         return True
 
     def expire(self, position: int) -> None:
-        """Removes the whole segments below ``position`` with their part of the entry index.
+        """Removes the segments that lie wholly below ``position``, and their index rows.
 
         What the older of the two checkpoints needs for recovery stays. Raises
-        :class:`~store.errors.DamagedError`, and removes nothing, if no row says what begins there.
+        :class:`~store.errors.DamagedError`, and removes nothing, if no row of the entry index says
+        which entry begins there.
         """
-        self._check_usable()
-        oldest = self.checkpoints.oldest
-        if oldest is None:
-            return
-        position = min(position, oldest.end_position)
-        first_position = segment_start(position, self._log.segment_size)
-        if first_position <= self._log.first_position:
-            return
-        try:
-            first_index = self._beginning_at(first_position, oldest.index)
+        with self._writing("expiring"):
+            oldest = self.checkpoints.oldest
+            if oldest is None:
+                return
+            position = min(position, oldest.end_position)
+            first_position = segment_start(position, self._log.segment_size)
+            if first_position <= self._log.first_position:
+                return
+            first_index = self._first_index_at(first_position, oldest.index)
             self._marks.begin_at(first_index, first_position)
             self._index.expire(first_index)
             self._log.expire(first_position)
-        except OSError as error:
-            raise self._fail("expiring", error) from error
 
-    def _beginning_at(self, position: int, last_index: int) -> int:
-        """The entry that begins there: by the rows, as the log may be damaged. If a row is corrupt,
-        by the rows that agree with the log."""
+    def _first_index_at(self, position: int, last_index: int) -> int:
+        """The entry that begins at ``position``, by the entry index, as the log may be damaged.
+
+        If a row is corrupt, only rows that agree with the log count.
+        """
         with suppress(DamagedError):
             place = index_at(self._index, position, last_index)
             if self._index.row(place).position == position:
@@ -274,9 +257,9 @@ class ReplicaStore(ReplicaReads):
         return place
 
     def begin_snapshot(self, target: str, time_ms: int) -> SnapshotWriter:
-        """A snapshot as of the newest checkpoint, to be made in the directory ``target``.
+        """A snapshot of the newest checkpoint, to be made in the directory ``target``.
 
-        Raises :class:`~store.errors.SnapshotError` if there is nothing to take one of.
+        Raises :class:`~store.errors.SnapshotError` if no entry is committed yet.
         """
         checkpoint = self.checkpoints.newest
         if checkpoint is None or checkpoint.index < self.first_index:
@@ -292,57 +275,47 @@ class ReplicaStore(ReplicaReads):
 
     @property
     def needs_preallocation(self) -> bool:
-        """Whether :meth:`preallocate_next` has something to do, room on the disk permitting."""
+        """Whether :meth:`preallocate_next` has something to do, if the disk has room."""
         return self._log.needs_preallocation
 
     def preallocate_next(self) -> None:
-        """Fills what the log will use next with synced zeros. It takes long, and stops when the
-        store is closed. A full disk is no error here: :meth:`has_room` reports it in time.
+        """Writes synced zeros where the log will continue.
+
+        It takes long, and stops when the store is closed. A full disk is no error here:
+        :meth:`has_room` reports it in time.
         """
-        self._check_usable()
-        try:
+        with self._writing("preparing a segment"):
             self._log.preallocate_next()
-        except OSError as error:
-            raise self._fail("preparing a segment", error) from error
 
     def drop_cached(self) -> None:
-        """Gives up the page cache of the log's older part, where nobody reads it."""
-        self._check_usable()
-        try:
+        """Drops the older part of the log from the page cache, where nobody reads it."""
+        with self._writing("opening a segment"):
             self._log.drop_cached()
-        except OSError as error:
-            raise self._fail("opening a segment", error) from error
 
-    # The background thread, for what is mended or gathered from peers.
+    # The background thread: repair and refill.
 
     def repair_entry(self, entry: Entry) -> None:
-        """Puts a peer's entry in the place of a damaged one; see :mod:`store.log.entry_repair`.
+        """Replaces a damaged entry by a peer's; see :mod:`store.log.entry_repair`.
 
         Background thread, and committed entries only. Raises :class:`~store.errors.StoreError`
-        if it does not fit, and :class:`FatalDiskError`.
+        if the entry does not fit, and :class:`FatalDiskError`.
         """
-        self._check_usable()
-        try:
+        with self._writing("repairing an entry"):
             known = self._marks.committed_end
             repair_entry(self._fs, self._directory, self._log, self._index, entry, known_end=known)
-        except OSError as error:
-            raise self._fail("mending an entry", error) from error
 
     def repair_row(self, index: int) -> bool:
-        """Makes the row of a whole entry, or the padding behind it, again, if that has rotted.
+        """Repairs the index row of an intact entry, and the padding behind it, if they are corrupt.
 
         Committed entries only. Returns whether it did. Raises :class:`FatalDiskError`.
         """
-        self._check_usable()
-        try:
+        with self._writing("repairing a row of the entry index"):
             return mend_alone(self._fs, self._directory, self._log, self._index, index)
-        except OSError as error:
-            raise self._fail("mending a row of the entry index", error) from error
 
     def begin_snapshot_install(
         self, plan: InstallPlan, checkpoint_data: bytes, term_max: int
     ) -> SnapshotInstall:
-        """Begins another log beside this one; see :mod:`store.recovery.snapshot_install`."""
+        """Begins a refill beside this log; see :mod:`store.recovery.snapshot_install`."""
         return SnapshotInstall.begin(
             self._fs,
             self._directory,
@@ -354,7 +327,7 @@ class ReplicaStore(ReplicaReads):
         )
 
     def resume_snapshot_install(self) -> SnapshotInstall | None:
-        """What an earlier process gathered, if that is of use."""
+        """The refill that an earlier process began, if it is of use."""
         return SnapshotInstall.resume(
             self._fs,
             self._directory,
@@ -363,21 +336,24 @@ class ReplicaStore(ReplicaReads):
         )
 
     def read_vote_floor(self) -> int:
-        """The entry that must be here again before this replica may vote; -1 for none."""
+        """The entry that this replica must hold again before it may vote; -1 for none."""
         return read_vote_floor(self._fs, self._directory)
 
     def clear_vote_floor(self) -> None:
-        """The replica holds all that it ever confirmed. Raises :class:`FatalDiskError`."""
+        """Removes the vote floor: the replica holds all that it ever confirmed.
+
+        Raises :class:`FatalDiskError`.
+        """
         try:
             clear_vote_floor(self._fs, self._directory)
         except OSError as error:
-            raise self._fail("removing the floor", error) from error
+            raise self._fail("removing the vote floor", error) from error
 
     def close(self) -> None:
-        """Closes all files, then gives up the lock. No other call may be under way or follow.
+        """Closes all files, then releases the lock. No other call may be under way.
 
-        Nothing is synced: what must be durable was synced before. A later write is refused; it
-        would open files that are no longer this process's.
+        Nothing is synced: what must be durable was synced before. Later writes are refused, because
+        they would open files that are no longer this process's.
         """
         if self._failure is None:
             self._failure = FatalDiskError(f"{self._directory}: the store is closed")
@@ -388,11 +364,26 @@ class ReplicaStore(ReplicaReads):
         self._held_file.close()
         self._lock.release()
 
+    @contextmanager
+    def _writing(self, action: str, *, may_be_full_for: str = "") -> Iterator[None]:
+        """Refuses if the store has failed. A failed write or sync makes it fail.
+
+        A full disk is a :class:`~store.errors.DiskFullError` if ``may_be_full_for`` says for what.
+        """
+        self._check_usable()
+        try:
+            yield
+        except OSError as error:
+            if may_be_full_for and error.errno in OUT_OF_SPACE:
+                what = f"{self._directory}: no room for {may_be_full_for}"
+                raise DiskFullError(what) from error
+            raise self._fail(action, error) from error
+
     def _check_usable(self) -> None:
         if self._failure is not None:
             raise FatalDiskError(f"the store failed before: {self._failure}")
 
     def _fail(self, action: str, error: OSError) -> FatalDiskError:
-        """Makes the store unusable. The first failure is the one that is told."""
+        """Makes the store unusable: every later change is refused with this error."""
         self._failure = FatalDiskError(f"{self._directory}: {action} failed: {error}")
         return self._failure

@@ -1,4 +1,4 @@
-"""What any thread may ask of a replica's store while its writers work; see :mod:`store.replica`."""
+"""The reads of a replica's store. Any thread, also while others write; see :mod:`store.replica`."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class ReplicaReads:
         return self._log.min_free_bytes
 
     def has_room(self, size: int) -> bool:
-        """Whether ``size`` more bytes than were appended so far would find room on the disk."""
+        """Whether the disk has room to append ``size`` more bytes."""
         return self._log.has_room(size)
 
     def position_of(self, index: int) -> int:
@@ -77,30 +77,29 @@ class ReplicaReads:
         return self._index.row(index).position
 
     def entry_at(self, position: int, last_index: int) -> int:
-        """The entry that has the byte at ``position``, or the last one before it, of those up to
-        ``last_index``.
+        """The last entry up to ``last_index`` that begins at ``position`` or before.
 
-        Raises :class:`~store.errors.OutOfRangeError` if none begins there or before.
+        Raises :class:`~store.errors.OutOfRangeError` if there is none.
         """
         return entry_at(self._log, self._index, position, last_index)
 
     def confirmed_entry_at(self, position: int, last_index: int) -> int:
-        """As :meth:`entry_at`, where rows of the entry index may have rotted; reads more."""
+        """As :meth:`entry_at`, but rows of the entry index may be corrupt. It reads more."""
         return confirmed_entry_at(self._log, self._index, position, last_index)
 
     def read(self, position: int, size: int) -> bytes:
-        """Bytes of the log as they are, unchecked; they must lie within one segment.
+        """Bytes of the log, unchecked. They must lie within one segment.
 
         Raises :class:`~store.errors.OutOfRangeError` for bytes that the log does not hold, and
-        :class:`~store.errors.DamagedError` if the disk cannot give what the log holds.
+        :class:`~store.errors.DamagedError` if the disk cannot read them.
         """
         return self._log.read(position, size)
 
     def read_entries(self, first_index: int, last_index: int, max_bytes: int) -> list[Entry]:
-        """The entries from ``first_index`` to ``last_index``, as many as ``max_bytes`` hold.
+        """The entries from ``first_index`` to ``last_index``, as many as fit into ``max_bytes``.
 
-        At least one, whatever its size. Every entry is checked against its CRC, its row in the
-        entry index and the entry before it. Raises :class:`~store.errors.OutOfRangeError` if
+        It is at least one, whatever its size. Every entry is checked against its CRC, its row in
+        the entry index and the entry before it. Raises :class:`~store.errors.OutOfRangeError` if
         the log does not hold all of them, and :class:`~store.errors.DamagedError`.
         """
         while True:
@@ -108,15 +107,15 @@ class ReplicaReads:
             try:
                 return read_entries(self._log, self._index, first_index, last_index, max_bytes)
             except DamagedError:
-                # A truncation drops rows, then counts itself, then zeroes the bytes: bytes that it
-                # zeroed are never taken for damage.
+                # A truncation drops rows, then counts itself, then zeroes the bytes. So if it came
+                # in between, these may be its zeros and no damage.
                 if truncations == self._truncations:
                     raise
 
     def read_range(self, first_index: int, last_index: int, max_bytes: int) -> EntryRange:
-        """As :meth:`read_entries`, as one piece of memory, and only as far as one segment goes.
+        """As :meth:`read_entries`, but in one piece of memory, and from one segment only.
 
-        For committed entries, which no truncation drops.
+        For committed entries, which are never truncated.
         """
         return read_range(self._log, self._index, first_index, last_index, max_bytes)
 
@@ -125,7 +124,7 @@ class ReplicaReads:
         return self._log.spans()
 
     def check_entries(self, first_index: int, last_index: int, max_bytes: int) -> CheckedRange:
-        """Reads a piece of what is committed, and tells which entries are damaged."""
+        """Reads some committed entries, and says which are damaged."""
         return check_entries(self._log, self._index, first_index, last_index, max_bytes)
 
     def read_checkpoint(self, index: int, offset: int, size: int) -> tuple[int, int, bytes]:
@@ -133,11 +132,11 @@ class ReplicaReads:
         return self.checkpoints.read_piece(index, offset, size)
 
     def beginning(self) -> tuple[int, int]:
-        """The first entry retained and its position, which belong together."""
+        """The first entry retained and its position, of the same moment."""
         mark = self._marks.mark
         return mark.first_index, mark.first_position
 
     def disk_space(self) -> DiskSpace:
-        """What the file system of the replica has free, and in all."""
+        """The free and the total bytes of the replica's file system."""
         fs, directory = self._fs, self._directory
         return DiskSpace(fs.free_bytes(directory), fs.total_bytes(directory))

@@ -1,8 +1,9 @@
-"""A snapshot becomes the data of a member of a new group.
+"""Restore: makes the data of a member of a new group from a snapshot.
 
-Log, index, queues and checkpoint are copied as they are. State files are made for the new member.
-One more entry follows the log: a configuration with the new voters, in a term above all others. So
-the log itself says who the members are, and replicas of one snapshot are equal byte for byte.
+Log, entry index, ConsumeQueues, key index and checkpoint are copied. State files are made for the
+new member. One more entry is appended to the log: a configuration with the new voters, in a term
+above all others. So the log says who the members are, and all replicas of one snapshot are equal
+byte for byte.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class SnapshotSource:
         return SnapshotSource(fs, directory, manifest, decode_format(read_file(fs, path), path))
 
     def files(self) -> Iterator[tuple[str, int]]:
-        """The files that every member gets: name below the directory, bytes."""
+        """The files that every member gets: path below the directory, and bytes."""
         for name in self._list("state"):
             if name not in OWN_FILES:
                 yield self._sized(f"state/{name}")
@@ -90,8 +91,8 @@ def restore_replica(
 
     ``configuration`` is the body of the entry that names the members. Raises
     :class:`~store.errors.SnapshotError` if the size of segments differs, the errors of
-    :meth:`ReplicaStore.open`, and ``OSError``. All is durable at the end, the directory's own name
-    excepted.
+    :meth:`ReplicaStore.open`, and ``OSError``. All is durable at the end, except the name of
+    ``target`` itself.
     """
     if member.segment_size != source.identity.segment_size:
         raise SnapshotError(
@@ -158,7 +159,7 @@ def _write_state(source: SnapshotSource, fs: FileSystem, state: str, member: Sto
 def _append_configuration(
     manifest: Manifest, fs: FileSystem, target: str, member: StoreConfig, configuration: bytes
 ) -> None:
-    """Appends the entry of the members, which counts as committed."""
+    """Appends the entry that names the members. It counts as committed."""
     size = HEADER_SIZE + len(configuration)
     entry = build_entry(
         EntryKind.CONFIGURATION,

@@ -1,13 +1,12 @@
-"""A snapshot of a replica that goes on working: the same files in another directory.
+"""A snapshot: the files of a running replica in another directory.
 
-Files that never change any more are linked: closed segments, full files of the entry index and of
+Files that no longer change are linked: closed segments, full files of the entry index and of
 ConsumeQueues, key index files, the checkpoint. Of files that still grow, the bytes below the
-snapshot's end are copied. They are committed, so they do not change. Copying goes in steps, and
-other work gets its turn between them. ``manifest.json`` comes last; a directory without it is no
-snapshot.
+snapshot's end are copied. They are committed, so they do not change. Copying is done in steps, with
+other work between them. ``manifest.json`` is written last. A directory without it is no snapshot.
 
-A linked file is the live replica's own, so copy a snapshot before you change it. If the file
-systems differ and nothing can be linked, everything is copied.
+A linked file is still the running replica's file, so copy a snapshot before you change it. If
+nothing can be linked, for example to another file system, everything is copied.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ from store.state.machine_state import decode_machine_state
 from store.state.snapshot_manifest import MANIFEST_NAME, Manifest, encode_manifest
 
 SNAPSHOTS = "snapshots"
-"""The only directory of a replica's own that may hold snapshots of it."""
+"""The only directory within a replica's own that may hold snapshots of it."""
 
 STEP_BYTES = 4 << 20
-# Why a link may not be possible though the files are fine: other file system, no links there.
+# A link is not possible: another file system, or one without links.
 _NO_LINK = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
@@ -45,11 +44,11 @@ class _Copy:
     source: str
     target: str
     size: int | None
-    """Bytes from the beginning; ``None`` for all of a file that has ceased to grow."""
+    """Bytes from the beginning; ``None`` for the whole file."""
 
 
 class SnapshotWriter:
-    """One snapshot in the making. Background thread; :meth:`steps` does it piece by piece."""
+    """Makes one snapshot, step by step (:meth:`steps`). Background thread."""
 
     def __init__(
         self,
@@ -61,7 +60,7 @@ class SnapshotWriter:
         beginning: tuple[int, int],
         time_ms: int,
     ) -> None:
-        """``beginning`` is first index and first position of the log."""
+        """``beginning``: first index and first position of the log."""
         self._fs = fs
         self._directory = directory
         self._target = target
@@ -83,10 +82,10 @@ class SnapshotWriter:
         )
 
     def steps(self) -> Iterator[int]:
-        """Does the work; yields the bytes copied since, a few MiB at most.
+        """Makes the snapshot. Yields the bytes copied since, a few MiB at most.
 
-        The first step makes all links, so that nothing can expire before its turn. Raises
-        :class:`~store.errors.SnapshotError`, and then has removed what it made.
+        The first step makes all links, so that no file can expire before. Raises
+        :class:`~store.errors.SnapshotError`, after it has removed what it made.
         """
         try:
             check_target(self._fs, self._directory, self._target)
@@ -119,7 +118,7 @@ class SnapshotWriter:
                 self._copy_later(name, end - start)
             start += size
         self._take_rows("index", (self.manifest.commit_index + 1) * INDEX_ROW_SIZE)
-        # What a store keeps of its checkpoints in memory has no state.
+        # The checkpoints in memory have no machine state, so the file is read.
         name = f"state/{NAME_PREFIX}{self._checkpoint.index:020d}"
         path = f"{self._directory}/{name}"
         checkpoint = decode_checkpoint(read_file(self._fs, path), path)
@@ -147,7 +146,7 @@ class SnapshotWriter:
         self._made[path] = None
 
     def _take_rows(self, directory: str, end: int) -> None:
-        """Files named by the byte of their first row, as far as they lie below byte ``end``."""
+        """Takes the files of rows below byte ``end``. A file is named by its first byte."""
         names = [name for name in self._names(directory) if parse_segment_name(name) is not None]
         for name, following in zip(names, [*names[1:], ""], strict=True):
             start = int(name)
@@ -157,8 +156,8 @@ class SnapshotWriter:
                 self._copy_later(f"{directory}/{name}", end - start)
 
     def _take_seals(self, directory: str) -> None:
-        """The seals of a queue's blocks: of rows that the snapshot does not have they count for
-        nothing, so files that still grow are copied as they are."""
+        """Takes the files of seals. A file that still grows is copied as it is: seals of rows that
+        the snapshot lacks count for nothing."""
         names = [name for name in self._names(directory) if name.endswith(SEAL_SUFFIX)]
         for name in names[:-1]:
             self._link(f"{directory}/{name}")
@@ -197,12 +196,12 @@ class SnapshotWriter:
             source.close()
 
     def _write_state(self) -> None:
-        """The records that the replica overwrites: as they are, but the mark as of the end."""
+        """Copies the vote and the format, and writes the mark of the snapshot's end."""
         fs, checkpoint = self._fs, self._checkpoint
         state = f"{self._target}/state"
         path = f"{self._directory}/state/{VOTE_NAME}"
         data = read_file(fs, path)
-        # Read while it may be written: one of the two slots is whole at any moment.
+        # It may be written at the same time. One of the two slots is intact at any moment.
         slots = [decode_slot(data[at : at + SLOT_SIZE]) for at in (0, SLOT_SIZE)]
         vote = max((slot for slot in slots if slot is not None), default=None)
         if vote is None:
@@ -225,7 +224,7 @@ class SnapshotWriter:
 def check_target(fs: FileSystem, directory: str, target: str) -> None:
     """Raises :class:`~store.errors.SnapshotError` for a directory that must not be written to.
 
-    ``directory`` is the replica's own, among whose files no snapshot may come.
+    ``directory`` is the replica's own. A snapshot must not be among its files.
     """
     check_target_path(directory, target)
     try:
@@ -236,7 +235,7 @@ def check_target(fs: FileSystem, directory: str, target: str) -> None:
 
 
 def check_target_path(directory: str, target: str) -> None:
-    """As :func:`check_target`, without a look at the disk."""
+    """As :func:`check_target`, but by the path alone: it does not read the disk."""
     parts = target.split("/")
     if not target.startswith("/") or ".." in parts or "\0" in target:
         raise SnapshotError(f"{target!r}: name the directory by an absolute path, without ..")

@@ -1,7 +1,7 @@
-"""Numbers in text that others wrote: options, fields of requests, properties.
+"""Parses numbers in text from outside: options, fields of requests, properties.
 
-Python's ``int`` and ``float`` take more than anybody means by a number: ``1_0``, digits of any
-alphabet, and white space around them.
+Python's ``int`` and ``float`` accept too much: ``1_0``, digits of any alphabet, and white space
+around them.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ _DECIMAL = re.compile(r"(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]{1,3
 
 
 def whole_number(text: str | bytes) -> int:
-    """The number of decimal digits ``0`` to ``9`` after at most one sign.
+    """The number that is written as at most one sign and decimal digits ``0`` to ``9``.
 
-    Raises :class:`ValueError` for anything else, and for more digits than Python reads in linear
-    time (4,300).
+    Raises :class:`ValueError` for anything else, and for more than 4,300 digits: Python reads no
+    more in linear time.
     """
     digits = text[1:] if text[:1] in ("-", "+", b"-", b"+") else text
     if not (digits.isascii() and digits.isdigit()):
@@ -26,7 +26,7 @@ def whole_number(text: str | bytes) -> int:
 
 
 def decimal_number(text: str) -> float:
-    """A number without a sign, with a point or an exponent or without; ``inf`` if it is too large.
+    """A number without a sign. It may have a point and an exponent. ``inf`` if it is too large.
 
     Raises :class:`ValueError` for anything else.
     """

@@ -1,4 +1,4 @@
-"""Rules for all tests: their marks, and what a test without a mark may not do."""
+"""Rules for all tests: their markers, and what a test without a marker must not do."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ settings.register_profile("quick", settings.get_profile("any machine"), max_exam
 
 worker, workers = (os.environ.get(f"PYTEST_XDIST_{name}") for name in ("WORKER", "WORKER_COUNT"))
 if worker and workers:
-    # A port that was free as a cluster was planned may be another cluster's as its node starts.
+    # A port that was free when a cluster was planned may be in use when its node starts.
     port_layout.FREE_PORTS = port_layout.FREE_PORTS[int(worker[2:]) :: int(workers)]
 
 TESTS = Path(__file__).parent
@@ -43,7 +43,7 @@ ROOMS = {
     "soak": "processes",
     "spark": "jvm",
 }
-"""Folders whose tests all need the same."""
+"""Folders, and the marker that all their tests have."""
 
 STARTS = {
     "os.exec",
@@ -57,7 +57,7 @@ STARTS = {
 """Audit events of Python that start a process."""
 
 _within: list[str] = []
-"""The test that is running, if it has no mark that allows processes."""
+"""The running test, if it has no marker that allows processes."""
 
 
 def _refuse_processes(event: str, _arguments: tuple[object, ...]) -> None:
@@ -69,7 +69,7 @@ sys.addaudithook(_refuse_processes)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Marks a test as its room says."""
+    """Gives a test the marker of its folder."""
     if item.path.is_relative_to(TESTS):
         room = item.path.relative_to(TESTS).parts[0]
         if room in ROOMS:
@@ -78,7 +78,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.fixture(autouse=True)
 def no_processes(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A test without a mark starts no process."""
+    """A test without a marker must start no process."""
     if not any(map(request.node.get_closest_marker, ("processes", "jvm", "node"))):
         _within.append(request.node.nodeid)
     yield
@@ -87,7 +87,7 @@ def no_processes(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(scope="module", autouse=True)
 def no_power_loss() -> Iterator[None]:
-    """A sync checks its file, and waits for no disk: no test cuts the power of its machine."""
+    """A sync checks its file, but does not wait for the disk: no test cuts real power."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("fsync", "fdatasync"):
             patch.setattr(os, name, os.fstat)
@@ -95,7 +95,7 @@ def no_power_loss() -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """What was imported stays, and the collector of garbage looks at it no more."""
+    """Freezes imported objects, so that the garbage collector skips them."""
     gc.collect()
     gc.freeze()
 
@@ -117,9 +117,9 @@ async def loop() -> NetworkedLoop:
 
 
 def pytest_configure() -> None:
-    """SIGTERM (``kill``, ``timeout``, a cancelled CI job) ends the tests like Ctrl-C: the fixtures'
-    ends run, so no process of a cluster stays behind. And what is tested gets the signals that
-    ``nohup``, or a shell's ``&``, would have it ignore."""
+    """Makes SIGTERM (``kill``, ``timeout``, a cancelled CI job) end the tests like Ctrl-C: fixtures
+    are torn down, so no process of a cluster stays behind. Also restores signals that ``nohup``, or
+    ``&`` in a shell, makes processes ignore."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)

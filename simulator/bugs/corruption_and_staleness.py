@@ -37,7 +37,7 @@ from store.replica_reads import ReplicaReads
 from store.state.checkpoint import Checkpoint, decode_checkpoint
 
 CRC_AT = 8
-"""The place of a checkpoint's CRC, which covers all that follows."""
+"""The byte of a checkpoint's CRC, which covers all that follows."""
 
 
 def frames_believed(patch: Patch) -> None:

@@ -1,4 +1,4 @@
-"""Planted bugs: how each is planted, taken out again, and looked for."""
+"""Planted bugs: how they are planted, removed again, and searched for."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PLACES = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
 class Patch:
-    """Attributes replaced, to be put back in the reverse order."""
+    """Replaces attributes, and restores them in the reverse order."""
 
     def __init__(self) -> None:
         self._replaced: list[tuple[object, str, object]] = []
@@ -67,7 +67,7 @@ class Patch:
         return plant
 
     def undo(self) -> None:
-        """Puts everything back."""
+        """Restores everything."""
         while self._replaced:
             setattr(*self._replaced.pop())
 
@@ -87,7 +87,7 @@ def _callable_as(function: FunctionType, other: FunctionType) -> bool:
 
 
 def _places(parameters: Mapping[str, Parameter]) -> tuple[int, int]:
-    """How many arguments by place there must be, and may be."""
+    """The least and the largest number of positional arguments."""
     places = [each for each in parameters.values() if each.kind in PLACES]
     return sum(each.default is Parameter.empty for each in places), len(places)
 
@@ -122,11 +122,11 @@ class Bug:
         return " ".join((self.plant.__doc__ or "").split())
 
     def explains(self, violation: str | None) -> bool:
-        """Whether that is what the right check says."""
+        """Whether a violation is that of the right check."""
         return violation is not None and any(said in violation for said in self.says.split(" | "))
 
     def of(self, seed: int) -> Run:
-        """The run of a seed, as this bug wants it; the bug itself must be planted."""
+        """The run of a seed for this bug. The bug itself must be planted."""
         return Run(
             seed,
             world=self.world,
@@ -174,7 +174,7 @@ class Finding:
 
 @contextmanager
 def planted(bug: Bug) -> Iterator[None]:
-    """The bug is in the code meanwhile."""
+    """Plants the bug while it is open."""
     patch = Patch()
     try:
         bug.plant(patch)

@@ -1,4 +1,4 @@
-"""Arguments that several commands take, and how they are read."""
+"""Arguments that several commands take, and their parsers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RunOptions:
         return 60 * self.minutes
 
     def nodes_of(self, seed: int) -> int:
-        """How many a group of that seed has."""
+        """The number of nodes in a group of that seed."""
         return self.nodes or self.profile.nodes_of(seed)
 
     def of(self, seed: int) -> Run:
@@ -42,7 +42,7 @@ class RunOptions:
         )
 
     def repeat_command(self, seed: int) -> str:
-        """The one command that runs a seed again and shows every event."""
+        """The command that runs a seed again and shows every event."""
         named = "" if self.profile.name == "default" else f" --profile {self.profile.name}"
         return (
             f"python -m simulator replay {seed} --nodes {self.nodes_of(seed)} "

@@ -87,7 +87,7 @@ def source_digest() -> str:
 
 
 def _read(path: Path, head: str) -> list[Passed]:
-    """The content of the file, if it is of the same run; the last line may have been cut off."""
+    """The contents of the file, if it is of the same run. The last line may be cut off."""
     found: list[Passed] = []
     with suppress(OSError, ValueError, TypeError, KeyError), path.open() as file:
         if file.readline() == head:

@@ -34,7 +34,7 @@ INTERRUPTED = 130
 
 
 class Campaign(NamedTuple):
-    """The seeds to run, and how."""
+    """The seeds to run, and the options."""
 
     seeds: range
     options: RunOptions
@@ -141,7 +141,7 @@ def _outcomes(
 
 
 def _begin_process() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's matter
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles it
 
 
 def run_seed(seed: int, options: RunOptions) -> Outcome:

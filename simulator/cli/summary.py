@@ -23,7 +23,7 @@ def one_line(outcome: Outcome) -> str:
 def as_json(outcome: Outcome) -> dict[str, Any]:
     """A run as a JSON object, with its actions only if a promise was broken."""
     told = {field.name: getattr(outcome, field.name) for field in fields(outcome)}
-    del told["picture"]  # a page is no line
+    del told["picture"]  # a page does not fit into a line
     told["schedule"] = [str(action) for action in outcome.schedule] if outcome.violation else []
     return told
 

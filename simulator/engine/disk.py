@@ -85,7 +85,7 @@ class SimulatedFileSystem(FaultyCalls):
         children = [
             name
             for parent, name in map(_parts, self._directories)
-            if parent == path and name  # "/" lies in none
+            if parent == path and name  # "/" has no parent
         ]
         return sorted([*directory.seen, *children])
 
@@ -184,7 +184,7 @@ class SimulatedFileSystem(FaultyCalls):
     # Events of the machine.
 
     def crash(self) -> None:
-        """The process ends; the next one sees everything that it wrote."""
+        """The process ends. The next one sees everything that it wrote."""
         self.boot += 1
         self.locks.clear()
         self.power_on()
@@ -206,7 +206,7 @@ class SimulatedFileSystem(FaultyCalls):
             directory.seen = dict(directory.disk)
 
     def wipe(self) -> None:
-        """Another disk, with nothing on it."""
+        """Replaces the disk by an empty one."""
         self.crash()
         self._directories = {"/": Directory()}
 
@@ -217,7 +217,7 @@ class SimulatedFileSystem(FaultyCalls):
         self._directories = other._directories
 
     def flip_bit(self, path: str, byte: int, bit: int = 0) -> None:
-        """Damage at rest: the disk has it, and so does every reader."""
+        """Damage at rest: the disk and every reader have the flipped bit."""
         inode = self._inode(path)
         for data in (inode.seen, inode.disk):
             if byte < len(data):
@@ -230,14 +230,14 @@ class SimulatedFileSystem(FaultyCalls):
             target[position : position + len(data)] = data
 
     def cut(self, path: str, size: int) -> None:
-        """The file has lost its end."""
+        """Damage at rest: the file loses its end."""
         inode = self._inode(path)
         for data in (inode.seen, inode.disk):
             del data[size:]
         inode.cut_blocks(size)
 
     def swap(self, one: str, other: str) -> None:
-        """Each file is found under the other's name, durably."""
+        """Swaps the names of two files, durably."""
         here, there = self._inode(one), self._inode(other)
         for path, inode in ((one, there), (other, here)):
             directory, name = self._split(path)
@@ -255,13 +255,13 @@ class SimulatedFileSystem(FaultyCalls):
             blocks.update(range(byte // BLOCK_SIZE, (byte + size - 1) // BLOCK_SIZE + 1))
 
     def vanish(self, path: str) -> None:
-        """The file is gone, durably."""
+        """Removes the file, durably."""
         directory, name = self._split(path)
         directory.seen.pop(name, None)
         directory.disk.pop(name, None)
 
     def copy(self) -> SimulatedFileSystem:
-        """The same disk, durable parts and all, in another machine."""
+        """A copy of the disk for another machine, with what is durable and what is not."""
         other = SimulatedFileSystem(self.rng, capacity=self.capacity, sector_size=self.sector_size)
         copies: dict[int, Inode] = {}
 
@@ -292,7 +292,7 @@ class SimulatedFileSystem(FaultyCalls):
         return bytes(inode.disk[position : position + size] if size >= 0 else inode.disk)
 
     def holds(self, directory_path: str, name: str, position: int, data: Bytes) -> bool:
-        """Whether the disk itself has these bytes there, under this name in that directory."""
+        """Whether the disk itself has these bytes, under this name in that directory."""
         directory = self._directories.get(directory_path)
         inode = None if directory is None else directory.disk.get(name)
         return inode is not None and inode.holds_readable(data, position)

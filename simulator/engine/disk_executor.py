@@ -1,4 +1,4 @@
-"""Disk work at a virtual time: in order, as slow as the disk is, lost with its process."""
+"""Disk work in virtual time: in order, as slow as the disk, lost with its process."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ T = TypeVar("T")
 
 JOB_SECONDS = (0.0001, 0.002)
 WAITS_CHANCE = 0.05
-"""How often a begun write has to wait after all, and must be done again."""
+"""How often a begun write would have to wait, and must be repeated."""
 
 REFUSED_CHANCE = 0.05
-"""How often the disk begins no such write, like a system without room for another."""
+"""How often the disk refuses to begin such a write, like a system with a full queue."""
 
 _Job: TypeAlias = tuple[
     float, float, Callable[[], Any], Callable[[Any, BaseException | None], None]
@@ -46,7 +46,7 @@ class DiskOwner(Protocol):
     disk_slowness: float
 
     def coverage_mark(self, what: str) -> None:
-        """Counts a situation that runs should get into."""
+        """Counts a situation that runs should reach."""
 
 
 class SimulatedExecutor:
@@ -133,7 +133,7 @@ class SimulatedExecutor:
 
 
 class SimulatedAsyncWriter:
-    """Writes that end while nobody waits for them; see :mod:`store.io.async_io`.
+    """Asynchronous writes; see :mod:`store.io.async_io`.
 
     They have a lane of their own. The log lane may be at work at the same time, and must then leave
     the end of the log alone.
@@ -172,7 +172,7 @@ def _tell(
     then: Callable[[OSError | None], None], _result: None, error: BaseException | None
 ) -> None:
     if isinstance(error, OSError) and error.errno in _NO_ROOM:
-        error = BlockingIOError(errno.EAGAIN, str(error))  # the waiter gets the error
+        error = BlockingIOError(errno.EAGAIN, str(error))  # ``then`` gets the error
     assert error is None or isinstance(error, OSError)  # noqa: S101 - of a disk nothing else comes
     then(error)
 

@@ -89,10 +89,10 @@ class FaultyCalls:
         return self.inject(Fault(countdown, None))
 
     def disarm(self) -> None:
-        """Takes back the faults that have not struck."""
+        """Removes the faults that have not happened yet."""
         self._faults.clear()
 
     def power_on(self) -> None:
-        """The machine has power again, and nothing is armed."""
+        """The machine has power again. No fault is armed."""
         self._dark = False
         self._faults.clear()

@@ -16,7 +16,7 @@ SECTOR_SIZE = 512
 
 
 class AsyncWriter(Protocol):
-    """Writes of a simulated process's disk that nobody waits for."""
+    """Asynchronous writes of a simulated process."""
 
     def begin(
         self,
@@ -29,7 +29,7 @@ class AsyncWriter(Protocol):
 
 
 class Disk(Protocol):
-    """The part of its disk that a file needs; see ``engine/disk.py``."""
+    """What a file needs of its disk; see ``engine/disk.py``."""
 
     rng: Random
     boot: int
@@ -39,7 +39,7 @@ class Disk(Protocol):
     locks: dict[str, SimulatedLock]
 
     def begin(self, operation: str, path: str) -> None:
-        """A call begins. Raises what it is to fail with."""
+        """A call begins. Raises the error of a fault."""
 
     def room_for(self, size: int, end: int) -> int:
         """How far a file of ``size`` bytes may be written if it is to reach ``end``."""
@@ -47,7 +47,7 @@ class Disk(Protocol):
 
 
 class SimulatedFile:
-    """An open file; useless after a crash, as a descriptor is without its process."""
+    """An open file. After a crash it is invalid, as a descriptor without its process."""
 
     __slots__ = ("_boot", "_end", "_fs", "_inode", "_path", "_writable")
 
@@ -58,7 +58,7 @@ class SimulatedFile:
         self._writable = writable
         self._boot = fs.boot
         self._end = -1
-        """Where the last direct append ended: the bytes of its last block are at hand."""
+        """Where the last direct append ended. The bytes of its last block are in memory."""
 
     @property
     def path(self) -> str:
@@ -90,7 +90,7 @@ class SimulatedFile:
         try:
             fs.begin("pwrite", self._path)
         except (OSError, PowerLossError):
-            # As a write that was interrupted: some of it is there.
+            # As after an interrupted write: a part of it is there.
             self._put(data[: fs.rng.randrange(len(data) + 1)], position)
             raise
         if fs.capacity is not None:
@@ -120,7 +120,7 @@ class SimulatedFile:
         if head and block in inode.hidden:
             if position != self._end:
                 self.pread(head, position - head)  # which the block must begin with
-            inode.hidden.remove(block)  # it is written as a whole, from memory
+            inode.hidden.remove(block)  # the block is written as a whole, from memory
             inode.unsynced.update(self._sectors(position - head, end))
         self._write(bytes(data) + bytes(-end % BLOCK_SIZE), position)
         self._end = end

@@ -21,7 +21,7 @@ Ts = TypeVarTuple("Ts")
 
 
 class StalledError(Exception):
-    """Nothing is scheduled any more, and the awaited event has not happened."""
+    """Nothing is scheduled, and the awaited event has not happened."""
 
 
 class SpinningError(Exception):
@@ -30,14 +30,14 @@ class SpinningError(Exception):
 
 
 TURNS_MAX = 20_000
-"""Of the loop within one instant."""
+"""The most turns of the loop within one instant."""
 
 
 _Event: TypeAlias = tuple[Callable[..., object], tuple[Any, ...]]
 
 
 class ReadyHandle(asyncio.Handle):
-    """A callback to run. It copies no context: nothing that runs here has one."""
+    """A callback to run. It copies no context, because no code here uses one."""
 
     __slots__ = ()
 
@@ -55,11 +55,11 @@ class ReadyHandle(asyncio.Handle):
 
 
 NEVER_CANCELLED = ReadyHandle(bool, ())
-"""In the place of the handle of asyncio's own callbacks: asyncio looks at none of them."""
+"""The handle of asyncio's own callbacks, which asyncio never uses."""
 
 
 class ScheduledHandle(asyncio.TimerHandle):
-    """As :class:`ReadyHandle`, at a time."""
+    """As :class:`ReadyHandle`, for a time."""
 
     __slots__ = ()
 
@@ -94,7 +94,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
-        """The value of :meth:`time`, without a call."""
+        """The value of :meth:`time`, without the cost of a call."""
         self._turns = 0
         self._timers: list[tuple[float, int, asyncio.TimerHandle | _Event]] = []
         self._order = count()
@@ -201,9 +201,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return event
 
     def _asyncgen_finalizer_hook(self, agen: AsyncGeneratorType[Any, Any]) -> None:
-        """A generator that waits for something belongs to a dead process, where nothing runs."""
+        """Does nothing: a generator that still waits belongs to a dead process."""
         if not agen.ag_running:
             super()._asyncgen_finalizer_hook(agen)  # type: ignore[misc]  # typeshed does not list it
 
     def _write_to_self(self) -> None:
-        """Nobody waits in a system call to be woken."""
+        """Does nothing: no thread waits in a system call."""

@@ -24,7 +24,7 @@ class Inode:
     hidden: set[int] = field(default_factory=set)
 
     def first_hidden(self, begin: int, end: int) -> int | None:
-        """The first block among these bytes that no program can read."""
+        """The first block of these bytes that no program can read."""
         touched = (each for each in self.hidden if each * BLOCK_SIZE < end)
         return min((each for each in touched if (each + 1) * BLOCK_SIZE > begin), default=None)
 
@@ -47,7 +47,7 @@ class Inode:
                 self.unreadable.discard(block)
 
     def cut_blocks(self, size: int) -> None:
-        """The file ends there now."""
+        """The file now ends at ``size``."""
         for blocks in (self.unreadable, self.hidden):
             blocks.difference_update([each for each in blocks if each * BLOCK_SIZE >= size])
 
@@ -60,7 +60,7 @@ class Inode:
         if unsynced:
             self.heal(unsynced, sector_size)
             first, last = min(unsynced), max(unsynced)
-            if last - first + 1 == len(unsynced):  # as after most writes: they follow each other
+            if last - first + 1 == len(unsynced):  # most writes follow each other
                 begin, end = first * sector_size, (last + 1) * sector_size
                 self.disk[begin:end] = self.seen[begin:end]
             else:

@@ -23,9 +23,9 @@ class MachineClock:
         self.offset_ms = 0
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970, as this machine believes."""
+        """Milliseconds since 1970, by the clock of this machine."""
         return EPOCH_MS + self.offset_ms + int(self._loop.time() * self.rate * 1000)
 
     def jump(self, milliseconds: int) -> None:
-        """Somebody sets it."""
+        """Sets the clock."""
         self.offset_ms += milliseconds

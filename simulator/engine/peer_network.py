@@ -52,18 +52,18 @@ class NetworkFaults:
 
 
 class PeerHost(Protocol):
-    """The machine at one end of the links. It hears every message."""
+    """The machine at one end of the links. It sees every message."""
 
     name: str
     note: Callable[[str], None]
 
     @property
     def greeting(self) -> Greeting:
-        """What it says as it dials."""
+        """Its greeting when it dials."""
 
     @property
     def certified(self) -> PeerIdentity:
-        """Whom its certificate names."""
+        """The name in its certificate."""
 
     @property
     def feed(self) -> Callable[[bytes], None]:
@@ -76,7 +76,7 @@ class PeerHost(Protocol):
         """Called before a message is handled."""
 
     def coverage_mark(self, what: str) -> None:
-        """Counts a situation that runs should get into."""
+        """Counts a situation that runs should reach."""
 
 
 class SimulatedTransport:
@@ -85,7 +85,7 @@ class SimulatedTransport:
     def __init__(self, network: Network, host: PeerHost, process: Process) -> None:
         self.process = process
         self.features: Collection[str] = FEATURES
-        """The announcement of its process."""
+        """The features that its process announces."""
         self._network = network
         self._host = host
         self._encoder = MessageEncoder()
@@ -93,7 +93,7 @@ class SimulatedTransport:
         self._up: dict[str, bool] = {}
         self._admission = Admission(host.certified, required=True)
         self.heard: deque[tuple[str, bytes]] = deque(maxlen=HEARD_KEPT)
-        """The newest frames, with their senders: an attacker may have seen them."""
+        """The newest frames and their senders. An attacker may have seen them."""
 
     async def start(self, handler: TransportHandler) -> None:
         """See :class:`dledger.wire.transport.Transport`."""
@@ -108,7 +108,7 @@ class SimulatedTransport:
     def send(self, peer: str, message: Message) -> None:
         """See :class:`dledger.wire.transport.Transport`."""
         if not self.process.alive:
-            return  # the event in which it died goes on to its end
+            return  # the event in which the process died still runs to its end
         network = self._network
         number = network.sent = network.sent + 1
         self._host.sends(peer, number, message)
@@ -126,11 +126,11 @@ class SimulatedTransport:
         """See :class:`dledger.wire.transport.Transport`. Here everybody finds everybody by name."""
 
     def linked(self) -> list[str]:
-        """The peers to which this end takes its links for whole."""
+        """The peers to which this end believes to be linked."""
         return [peer for peer, up in self._up.items() if up]
 
     def receive(self, sender: str, number: int, frame: bytes, flipped: bool) -> None:
-        """A frame arrives, as it was sent or not."""
+        """A frame arrives, perhaps with flipped bits."""
         if self._handler is None or not self._up.get(sender):
             return
         if flipped:
@@ -144,7 +144,7 @@ class SimulatedTransport:
         self._handler.on_message(sender, message)
 
     def _refuse(self, sender: str, number: int, frame: bytes) -> None:
-        """Nothing behind such a frame is heard: the connection is dialled again."""
+        """Drops the connection, and dials again. Later frames on it are lost."""
         try:
             message = decode_message(frame)
         except PeerError as error:
@@ -221,22 +221,22 @@ class Network:
         self._last_arrival: dict[tuple[str, str], float] = {}
         self._rngs: dict[tuple[str, str], Random] = {}
         self.sent = 0
-        """Numbers the messages of a run, so that the trace shows which one arrives."""
+        """The number of messages so far. The trace shows by it which one arrives."""
         self._told_of_healing: list[Callable[[], None]] = []
         self.late: dict[tuple[str, str], float] = {}
-        """The additional seconds that streams from one to the other take."""
+        """By sender and receiver, the additional seconds that streams take."""
         self._late_until: dict[tuple[str, str], float] = {}
         self._withheld: dict[str, int] = {}
 
     # --- processes
 
     def attach(self, name: str, end: SimulatedTransport) -> None:
-        """A process listens; links to all reachable peers come up soon."""
+        """A process listens. Links to all reachable peers come up soon."""
         self._ends[name] = end
         self.relink()
 
     def detach(self, name: str, end: SimulatedTransport) -> None:
-        """A process is gone; its peers see their sockets close."""
+        """A process is gone. Its peers see their sockets close."""
         if self._ends.get(name) is not end:
             return
         del self._ends[name]
@@ -255,13 +255,13 @@ class Network:
     # --- faults
 
     def cut(self, sender: str, receiver: str, *, noticed: bool) -> None:
-        """Nothing from ``sender`` reaches ``receiver`` any more."""
+        """Cuts one direction: nothing from ``sender`` reaches ``receiver``."""
         self._cut[sender, receiver] = None
         if noticed:
             self.break_link(sender, receiver)
 
     def heal(self) -> None:
-        """Nothing is cut any more, late, or withheld."""
+        """Ends all cuts, delays and withheld messages."""
         self._cut.clear()
         for way, seconds in self.late.items():
             self._late_until[way] = self._loop.now + seconds + self.faults.delay_max
@@ -276,15 +276,15 @@ class Network:
             tell()
 
     def on_heal(self, tell: Callable[[], None]) -> None:
-        """Calls back whenever nothing is cut any more."""
+        """Calls ``tell`` at each healing."""
         self._told_of_healing.append(tell)
 
     def withhold_commits(self, sender: str, index: int) -> None:
-        """No peer hears from this one of more committed entries than that."""
+        """Messages of ``sender`` with a higher commit index are lost."""
         self._withheld[sender] = index
 
     def withholds(self, sender: str, message: Message) -> bool:
-        """Whether this is lost, because of what it tells."""
+        """Whether a message is lost because of its commit index."""
         index = self._withheld.get(sender)
         return index is not None and getattr(message, "commit_index", -1) > index
 
@@ -299,7 +299,7 @@ class Network:
         return way in self.late or self._loop.now < self._late_until.get(way, 0.0)
 
     def stream_delay(self, rng: Random) -> float:
-        """Seconds that a chunk of a stream takes: lost bytes are sent again."""
+        """Seconds that a chunk of a stream takes, including lost bytes that are sent again."""
         faults = self.faults
         delay = rng.uniform(DELAY_SECONDS_MIN, faults.delay_max)
         while faults.loss and rng.random() < faults.loss:
@@ -307,7 +307,7 @@ class Network:
         return delay
 
     def break_link(self, one: str, other: str) -> None:
-        """Both ends see their sockets close, and find each other again unless something is cut."""
+        """Both ends see their sockets close. They link again unless something is cut."""
         self._notice(one, other, up=False)
         self._notice(other, one, up=False)
         self._loop.after(REDIAL_SECONDS, self.relink)
@@ -328,7 +328,7 @@ class Network:
     # --- frames
 
     def carry(self, sender: str, receiver: str, number: int, frame: bytes) -> None:
-        """Takes one frame along, or not."""
+        """Carries one frame, or loses it."""
         faults, way = self.faults, (sender, receiver)
         rng = self._rngs.get(way)
         if rng is None:
@@ -371,7 +371,7 @@ class Network:
         if here is None or there is None or self._is_cut(one, other):
             return
         if here.process.paused or there.process.paused:
-            return  # a stopped process accepts nobody; it is dialled again when it runs
+            return  # a paused process accepts no connection; it is dialled again when it runs
         if other in here.linked() and one in there.linked():
             return
         if not (here.takes(there) and there.takes(here)):

@@ -1,8 +1,8 @@
-"""One life of a node's process, from its start to its end: it runs, it is stopped, it dies.
+"""One process of a node, from its start to its end.
 
-Everything that happens to a node passes through :meth:`Process.run`: its timers, its completed disk
-work, frames and link changes of its transport, and requests of its clients. So events of a dead
-process are dropped, and those of a paused one wait, in order.
+All events of a node pass through :meth:`Process.run`: its timers, its completed disk work, frames
+and link changes of its transport, and requests of its clients. So events of a dead process are
+dropped, and those of a paused one wait, in order.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Ts = TypeVarTuple("Ts")
 
 
 class Running:
-    """Which loop asyncio finds running, for all processes of a cluster.
+    """Tells asyncio which loop is running, for all processes of a cluster.
 
     It changes only when the code of another process begins to run, because telling asyncio costs a
     system call.
@@ -35,7 +35,7 @@ class Running:
         """The loop that asyncio finds."""
 
     def enter(self, loop: AbstractEventLoop) -> AbstractEventLoop | None:
-        """An event of this loop begins, perhaps within one of another loop; returns that."""
+        """An event of this loop begins. Returns the loop of the outer event, if there is one."""
         outside, self.inside = self.inside, loop
         if self.told is not loop:
             self.told = loop
@@ -43,14 +43,14 @@ class Running:
         return outside
 
     def leave(self, outside: AbstractEventLoop | None) -> None:
-        """It ends."""
+        """The event ends."""
         self.inside = outside
         if outside is not None and self.told is not outside:
             self.told = outside
             _set_running_loop(outside)
 
     def forget(self) -> None:
-        """Asyncio knows another loop."""
+        """Asyncio has another loop now."""
         self.told = None
 
 
@@ -77,7 +77,7 @@ class Process:
         self._waiting: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
 
     def run(self, callback: Callable[[Unpack[Ts]], object], *args: *Ts) -> None:
-        """One event of this process: now, once it is resumed, or never."""
+        """Runs an event of this process: now, when it is resumed, or never."""
         if not self._runs:
             if self.alive:
                 self._waiting.append((callback, args))
@@ -105,16 +105,16 @@ class Process:
             self._after()
 
     def runs_on(self, loop: AbstractEventLoop, running: Running) -> None:
-        """From the next event on its code finds this loop running."""
+        """From the next event on, its code runs on this loop."""
         self.loop, self._running = loop, running
 
     def pause(self) -> None:
-        """As SIGSTOP, or a long garbage collection: time passes, and nothing happens."""
+        """Pauses it, as SIGSTOP or a long garbage collection: time passes, but no event runs."""
         self.paused = True
         self._runs = False
 
     def resume(self) -> None:
-        """Events of the meantime happen to it now, in one instant."""
+        """Runs the events of the pause, all in one instant."""
         self.paused = False
         self._runs = self.alive
         waiting, self._waiting = self._waiting, deque()
@@ -122,7 +122,7 @@ class Process:
             self.run(callback, *args)
 
     def end(self) -> None:
-        """Nothing runs from now on."""
+        """Ends it: no event runs from now on."""
         self.alive = self._runs = False
         self._waiting.clear()
         if self.loop is not None:
@@ -130,7 +130,7 @@ class Process:
 
 
 def _close_unstarted(loop: AbstractEventLoop) -> None:
-    """Closes the coroutines of tasks whose first step never comes: Python would warn of each."""
+    """Closes coroutines of tasks that never started, so that Python does not warn of them."""
     for task in asyncio.all_tasks(loop):
         coroutine = task.get_coro()
         if (

@@ -72,7 +72,9 @@ class ProcessLoop(VirtualLoop):
         """See :class:`asyncio.AbstractEventLoop`."""
         if self._rate != 1.0:
             asked, when = when, when / self._rate
-            while when * self._rate < asked:  # else it would ring a hair early, again and again
+            while (
+                when * self._rate < asked
+            ):  # otherwise the timer would fire slightly too early, again and again
                 when = nextafter(when, inf)
         del context
         loop = self._loop
@@ -144,7 +146,7 @@ class ProcessLoop(VirtualLoop):
             coro, loop=self, name=None if name is None else str(name), context=context
         )
 
-    # Of asyncio's many arguments a simulated network knows these few.
+    # The simulated network has only these of asyncio's arguments.
     async def create_connection(  # type: ignore[override]  # of its overloads one is used
         self, protocol_factory: Factory, host: str, port: int
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
@@ -161,6 +163,6 @@ class ProcessLoop(VirtualLoop):
         return self._interface.listen(protocol_factory, host, port)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """See :class:`asyncio.AbstractEventLoop`; nobody hears what remains of a dead process."""
+        """See :class:`asyncio.AbstractEventLoop`. Errors of a dead process are ignored."""
         if self._process.alive:
             self._loop.call_exception_handler(context)

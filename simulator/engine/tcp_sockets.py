@@ -36,11 +36,11 @@ IN_ORDER_SECONDS = 1e-6
 WRITE_BUFFER_HIGH = 64 << 10
 
 END = b""
-"""In place of bytes: nothing comes after."""
+"""Marks the end of a stream, in the place of bytes."""
 
 
 class ResetSocketError(ConnectionResetError):
-    """The other end is gone."""
+    """The other end is gone: the connection is reset."""
 
 
 class SimulatedSocket(asyncio.Transport):
@@ -112,7 +112,7 @@ class SimulatedSocket(asyncio.Transport):
             self.interface.sockets.transmit(self, last)
             self.interface.run_soon(self.lose, None)
 
-    # --- what the network does with it, as events of its process
+    # --- the network's events, as events of its process
 
     def receive(self, data: bytes) -> None:
         """Bytes arrive."""
@@ -126,14 +126,14 @@ class SimulatedSocket(asyncio.Transport):
         protocol.data_received(data)
 
     def arrived(self, size: int) -> None:
-        """The peer has this number of bytes of what was written."""
+        """The peer has received this number of bytes."""
         self.in_flight -= size
         if self.writing_paused and self.in_flight <= self._low and not self._closing:
             self.writing_paused = False
             self._made().resume_writing()
 
     def lose(self, error: Exception | None) -> None:
-        """It is over; passed to the protocol once."""
+        """The connection is lost. The protocol is told once."""
         if not self.lost:
             self.lost = self._closing = True
             self.interface.forget(self)
@@ -153,11 +153,11 @@ class Listener:
         self._port = port
 
     def close(self) -> None:
-        """Accepts no more; connections that are made stay."""
+        """Accepts no more connections. Existing ones stay."""
         self._interface.listening.pop(self._port, None)
 
     async def wait_closed(self) -> None:
-        """It is closed at once."""
+        """Returns at once."""
 
 
 class Interface:
@@ -182,7 +182,7 @@ class Interface:
     async def connect(
         self, factory: Factory, host: str, port: int
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
-        """As ``create_connection``. It waits as long as nobody answers, not even with a refusal."""
+        """As ``create_connection``. It waits as long as there is no answer, not even a refusal."""
         made: asyncio.Future[SimulatedSocket] = asyncio.get_running_loop().create_future()
         self.sockets.dial(self, (host, port), made)
         socket = await made
@@ -193,7 +193,7 @@ class Interface:
         return socket, protocol
 
     def made(self, socket: SimulatedSocket, protocol: asyncio.BaseProtocol) -> None:
-        """Begins the life of one end."""
+        """Connects one end with its protocol."""
         socket.protocol = cast("asyncio.Protocol", protocol)
         self.open[socket] = None
         protocol.connection_made(socket)
@@ -215,7 +215,7 @@ class Sockets:
         self._network = network
         self._rng = rng
         self._machines: dict[str, Interface | None] = {}
-        """By address; None for a machine that is without power."""
+        """Machines by address; ``None`` for one without power."""
         self._stuck: dict[SimulatedSocket, None] = {}
         self._next_port = 40_000
         network.on_heal(self._healed)
@@ -223,7 +223,7 @@ class Sockets:
     # --- machines
 
     def attach(self, interface: Interface) -> None:
-        """A machine is there, and a process on it."""
+        """Adds a machine, and a process on it."""
         if self._machines.get(interface.ip, interface) is None:
             self._try_again(
                 [each for each in self._stuck if each.peer.interface.ip == interface.ip]
@@ -231,7 +231,7 @@ class Sockets:
         self._machines[interface.ip] = interface
 
     def process_ended(self, interface: Interface, *, power_lost: bool) -> None:
-        """A kernel closes the sockets of its dead processes; without power there is no kernel."""
+        """The kernel closes the sockets of a dead process. Without power there is no kernel."""
         interface.listening.clear()
         if power_lost:
             self._machines[interface.ip] = None
@@ -246,7 +246,7 @@ class Sockets:
     def dial(
         self, caller: Interface, address: Address, made: asyncio.Future[SimulatedSocket]
     ) -> None:
-        """Asks for a connection, again and again while no answer comes."""
+        """Asks for a connection, and repeats it while there is no answer."""
         self.loop.after(self._delay(), self._dialled, caller, address, made)
 
     def _dialled(
@@ -309,13 +309,13 @@ class Sockets:
         elif data is END:
             there.process.run(receiver.lose, None)
         elif receiver.lost or not there.process.alive:
-            # The machine is there, and nobody on it knows of this stream.
+            # The machine is there, but no process on it has this stream.
             error = ResetSocketError("reset by the peer")
             self.loop.after(self._delay(), here.process.run, sender.lose, error)
         else:
             if sender.writing_paused:
                 here.process.run(sender.arrived, len(data))
-            else:  # its kernel alone hears of it
+            else:  # only its kernel gets it
                 sender.in_flight -= len(data)
             there.process.run(receiver.receive, data)
 
@@ -342,7 +342,7 @@ class Sockets:
         return self._network.cuts(sender.name, receiver.name)
 
     def _delay(self) -> float:
-        """Lost bytes come later, because the sender repeats them."""
+        """The delay of a chunk. It is longer for lost bytes, because the sender repeats them."""
         return self._network.stream_delay(self._rng)
 
 

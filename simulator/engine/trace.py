@@ -15,11 +15,11 @@ LINES_MAX = 256
 """The number of lines that are hashed at once."""
 
 WORDS = bytes(byte for byte in range(256) if not chr(byte).isdigit() and byte != ord("\n"))
-"""The rest of a line, beside its numbers."""
+"""The words of a line, without its numbers."""
 
 
 class Trace:
-    """Takes events; prints them if it has somebody to print for.
+    """Takes events, and passes each line to ``show`` if that is given.
 
     It also counts *marks*: situations that a run reached. A defence that no run ever needed has not
     been tested, however many seeds passed.
@@ -68,7 +68,7 @@ class Trace:
         self._lines.clear()
 
     def coverage_mark(self, what: str) -> None:
-        """A situation was reached (once more)."""
+        """Counts a situation that was reached."""
         self.marks[what] = self.marks.get(what, 0) + 1
 
     def digest(self, draws: int) -> str:

@@ -1,4 +1,4 @@
-"""A broken promise."""
+"""Violations of promises."""
 
 from __future__ import annotations
 

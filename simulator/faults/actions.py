@@ -125,7 +125,7 @@ def crash(cluster: FaultTarget, host: str) -> None:
 
 @action(HostName, int)
 def crash_within(cluster: FaultTarget, host: str, calls: int) -> None:
-    """In the middle of one of its next file calls."""
+    """Crashes in the middle of one of its next file calls."""
     cluster.host(host).end_within_a_call(Ending.CRASH, calls)
 
 
@@ -197,7 +197,7 @@ def delay_stream(cluster: FaultTarget, host: str, client_host: str, seconds: flo
 
 @action(HostName, HostName, LinkCut)
 def cut(cluster: FaultTarget, sender: str, receiver: str, how: str) -> None:
-    """From one to the other, and not back; ``how``: noticed or silent."""
+    """Cuts one direction. ``how``: noticed or silent."""
     cluster.cut(cluster.host(sender), cluster.host(receiver), noticed=how == NOTICED)
 
 
@@ -261,7 +261,7 @@ def resume_client(cluster: FaultTarget, client: str) -> None:
 
 @action(str, str)
 def cut_client(cluster: FaultTarget, client: str, host: str) -> None:
-    """Both ways, and nobody notices but by waiting."""
+    """Cuts both ways, silently."""
     for client_host in cluster.client_hosts_named(client):
         cluster.network.cut(client_host.name, host, noticed=False)
         cluster.network.cut(host, client_host.name, noticed=False)
@@ -269,7 +269,7 @@ def cut_client(cluster: FaultTarget, client: str, host: str) -> None:
 
 @action(HostName)
 def write_at_once(cluster: FaultTarget, host: str) -> None:
-    """Clients that ask for offsets and topics write each of them there, now."""
+    """Clients of offsets and topics write each of them at this host, now."""
     cluster.ask_at_once(cluster.host(host), True)
 
 
@@ -281,7 +281,7 @@ def read_at_once(cluster: FaultTarget, host: str) -> None:
 
 @action(str, Victim)
 def crash_given(cluster: FaultTarget, client: str, victim: str) -> None:
-    """When this consumer gets messages the next time, it dies, or the leader does."""
+    """When this consumer next gets messages, it or the leader dies."""
     cluster.crash_given(client, victim)
 
 
@@ -290,13 +290,13 @@ def crash_given(cluster: FaultTarget, client: str, victim: str) -> None:
 
 @action(HostName, int)
 def set_clock(cluster: FaultTarget, host: str, milliseconds: int) -> None:
-    """The wall clock jumps by so much."""
+    """The wall clock jumps by this many milliseconds."""
     cluster.host(host).clock.jump(milliseconds)
 
 
 @action(HostName, float)
 def drift_clock(cluster: FaultTarget, host: str, rate: float) -> None:
-    """From its next start on its clock counts ``rate`` seconds in a second."""
+    """From its next start on, its clock counts ``rate`` seconds in a second."""
     cluster.host(host).clock.rate = rate
 
 
@@ -318,7 +318,7 @@ def flip_bit(cluster: FaultTarget, host: str, share: float, bit: int) -> None:
 
 @action(HostName, float)
 def lose_sector(cluster: FaultTarget, host: str, share: float) -> None:
-    """The disk cannot read it any more; written as a whole, its block reads well again."""
+    """The disk cannot read a sector. If its block is written as a whole, it can be read again."""
     disk_damage.lose_sector(cluster, cluster.host(host), share)
 
 
@@ -337,19 +337,19 @@ def damage_file(cluster: FaultTarget, host: str, part: str, way: str, share: flo
 
 @action(HostName, HostName, attacker.Certificate, attacker.Forgery)
 def attack(cluster: FaultTarget, host: str, peer: str, certificate: str, forgery: str) -> None:
-    """Somebody says to a host that it is its peer."""
+    """An attacker connects to a host as one of its peers."""
     attacker.attack(cluster, cluster.host(host), peer, certificate, forgery)
 
 
 @action(HostName)
 def wipe_disk(cluster: FaultTarget, host: str) -> None:
-    """An empty disk replaces it, in a minority of the machines of a run."""
+    """An empty disk replaces its disk, on a minority of the machines of a run."""
     disk_damage.wipe_disk(cluster, cluster.host(host))
 
 
 @action(HostName)
 def copy_disk(cluster: FaultTarget, host: str) -> None:
-    """Of a process that runs; it is kept for :func:`restore_disk`."""
+    """Copies the disk of a running process, for :func:`restore_disk`."""
     cluster.host(host).copy_disk()
 
 

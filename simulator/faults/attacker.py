@@ -1,9 +1,8 @@
-"""An attacker that reaches the peers' port: it greets as a member, and forges what members say.
+"""An attacker that reaches the peers' port: it greets as a member, and forges messages of members.
 
-It knows the victim's term, log and last question, which is more than anybody outside does, and it
-has seen what the victim heard. It has a certificate, but none that names the member: none at all,
-one of another cluster, of another group, of a NameServer, or of a node of the group that was taken
-out of it.
+It knows the victim's term, log and last question, which is more than an outsider knows, and it has
+seen what the victim received. It has no certificate of the member: it has none at all, or one of
+another cluster, of another group, of a NameServer, or of a node that was removed from the group.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ CERTIFICATES: Mapping[str, Callable[[PeerIdentity], PeerIdentity | None]] = {
     "name-server": lambda member: PeerIdentity(member.cluster, "", "namesrv"),
     "other-node": lambda member: member._replace(node=TAKEN_OUT),
 }
-"""Whom the certificate names, by the member that the attacker says it is."""
+"""The name in the certificate, by the member that the attacker pretends to be."""
 
 
 def _votes(node: Node, peer: str) -> Sequence[Message]:
@@ -101,11 +100,11 @@ FORGERIES: Mapping[str, Callable[[Node, str], Sequence[Message]]] = {
     "lies": _lies,
     REPLAY: lambda _node, _peer: [],
 }
-"""What it says. A replay repeats what the victim heard, from whomever."""
+"""The messages of the attacker. A replay repeats what the victim received from anybody."""
 
 
 class Certificate(str):
-    """Whom an attacker's certificate names."""
+    """The kind of an attacker's certificate."""
 
     __slots__ = ()
 
@@ -117,7 +116,7 @@ class Certificate(str):
 
 
 class Forgery(str):
-    """What an attacker says."""
+    """The kind of an attacker's messages."""
 
     __slots__ = ()
 
@@ -129,7 +128,7 @@ class Forgery(str):
 
 
 def attack(cluster: FaultTarget, host: Host, peer: str, certificate: str, forgery: str) -> None:
-    """Somebody who is certified so says to ``host`` that it is ``peer``."""
+    """An attacker with such a certificate connects to ``host`` as ``peer``."""
     node = host.node
     if node is None or host.name == peer:
         return

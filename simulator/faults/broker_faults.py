@@ -27,7 +27,7 @@ def _client_pause(injector: FaultInjector) -> None:
 
 
 def _client_cut_off(injector: FaultInjector) -> None:
-    """From one broker, or from all."""
+    """Cuts a client off from one broker, or from all."""
     client = injector.rng.choice(injector.cluster.target_clients)
     hosts = injector.cluster.hosts
     for host in hosts if injector.rng.random() < 0.3 else [injector.host()]:
@@ -118,7 +118,7 @@ def _damage_file(injector: FaultInjector, part: str) -> None:
 
 
 def _share(injector: FaultInjector) -> float:
-    """The place in the log; few digits, so that a schedule can hold it."""
+    """A place in the log, as a share with few digits for the schedule."""
     return round(injector.rng.random(), 3)
 
 

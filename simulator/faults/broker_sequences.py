@@ -16,13 +16,13 @@ CONSUMERS = ("c0", "c1")
 SUCCESSOR_WITHIN_SECONDS = 4.0
 LOOK_SECONDS = 0.002
 SLOW, USUAL = 30.0, 1.0
-"""Times as long as a good disk takes."""
+"""How many times as long as on a good disk work takes."""
 
 
 def _leader_dies_unheard(injector: FaultInjector) -> None:
-    """A leader acknowledges, and dies before any peer hears that it is committed. A client that
-    asks the next leader at once must get what was acknowledged. Slow disks delay the first entry of
-    that leader."""
+    """A leader acknowledges, and dies before any peer knows that the entry is committed. A client
+    that asks the next leader at once must get what was acknowledged. Slow disks delay the first
+    entry of that leader."""
     leader = injector.cluster.leader()
     if leader is None or leader.node is None or not injector.begin_sequence(7.0):
         return
@@ -81,7 +81,7 @@ def _registration_late(injector: FaultInjector) -> None:
 
 
 def _starts_twice(injector: FaultInjector, late: str) -> None:
-    """The registration of its first process comes after that of the next one."""
+    """The registration of its first process arrives after that of the next one."""
     injector.do("delay-stream", late, NAME_SERVER, round(injector.rng.uniform(2.0, 4.0), 1))
     for seconds, act in ((0.0, "crash"), (0.01, "start"), (0.5, "crash"), (0.52, "start")):
         injector.do_after(seconds, act, late)

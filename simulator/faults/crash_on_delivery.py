@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 
 class CrashOnDelivery(Listener):
-    """Waits for the next answer to a pull of a consumer, once it is asked to."""
+    """Once armed, waits for the next answer to a pull of a consumer."""
 
     def __init__(self, cluster: FaultTarget) -> None:
         self._cluster = cluster
         self._armed: dict[str, str] = {}
 
     def arm(self, client: str, victim: str) -> None:
-        """As soon as that consumer is given something the victim dies."""
+        """The victim dies when that consumer next gets messages."""
         self._armed[client] = victim
 
     def disarm(self) -> None:
-        """Nobody dies of it any more."""
+        """Disarms it."""
         self._armed.clear()
 
     def delivered(self, consumer: str, _place: Place, _record: MessageRecord) -> None:

@@ -1,10 +1,10 @@
 """Damage at rest to derived files: checkpoints, ConsumeQueues, both indexes.
 
 The bounds are those of ``faults/disk_damage.py``: a minority of the machines of a run. A machine
-whose log has expired also keeps one whole checkpoint, because it cannot start without one
-(``docs/safety.md``). Not both checkpoints and ConsumeQueues of one machine are damaged: the log may
-no longer have what an older checkpoint says of queues. Such a machine must come up and be whole in
-the end, all by itself.
+whose log has expired also keeps one intact checkpoint, because it cannot start without one
+(``docs/safety.md``). Checkpoints and ConsumeQueues of one machine are not both damaged, because the
+log may no longer have what an older checkpoint says of queues. A damaged machine must start and
+repair itself.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ PARTS = {
     KEYS: "keyindex/",
     "index": "index/",
 }
-"""The damaged part, and how the paths of its files begin."""
+"""By part, the beginning of the paths of its files."""
 
 EITHER_OR = {CHECKPOINTS: QUEUES, QUEUES: CHECKPOINTS}
 
 FLIPPED, ZEROED, CUT, LOST, UNREADABLE = "flipped", "zeroed", "cut", "lost", "unreadable"
 WAYS = (FLIPPED, ZEROED, CUT, LOST, UNREADABLE)
-"""A bit flips; a sector becomes zeros; the file ends there, is gone, or cannot be read there."""
+"""A bit flips; a sector is zeroed; the file is cut, removed, or unreadable there."""
 
 
 def damage_file(cluster: FaultTarget, host: Host, part: str, way: str, share: float) -> None:

@@ -1,12 +1,11 @@
-"""Damage of time and accidents to a disk at rest, and which disks it may strike.
+"""Damage to disks at rest, and which disks may be damaged.
 
-Damage strikes a machine whose process is down (it is crashed first). It strikes only a minority of
-the machines of a run, and only what the machine has marked as durable. So the others keep one good
-copy of every committed entry, and a node can notice each loss. A run that loses more has no right
-answer.
+The process of a damaged machine is down (it is crashed first). Only a minority of the machines of a
+run is damaged, and only bytes below the durable mark. So the others keep a good copy of every
+committed entry, and a node can notice each loss. If more is lost, there is no right outcome.
 
-A node with a damaged log may refuse to start, or repair itself. It may not serve, vote or answer as
-if nothing had happened; the checks of the run see to that. Derived files are no reason to refuse
+A node with a damaged log may refuse to start, or repair itself. It must not serve, vote or answer
+as if nothing had happened. Damage of derived files is no reason to refuse
 (``faults/derived_file_damage.py``).
 """
 
@@ -29,7 +28,7 @@ LOG_DIRECTORY = f"{DIRECTORY}/commitlog"
 
 
 def flip_bit(cluster: FaultTarget, host: Host, share: float, bit: int) -> None:
-    """One bit of the log is another."""
+    """Flips one bit of the log."""
     place = _strike(cluster, host, share)
     if place is not None:
         host.note(f"bit {bit} flips at {place[0]}:{place[1]}")
@@ -37,7 +36,7 @@ def flip_bit(cluster: FaultTarget, host: Host, share: float, bit: int) -> None:
 
 
 def lose_file(cluster: FaultTarget, host: Host, share: float) -> None:
-    """A segment is gone."""
+    """Removes a segment."""
     place = _strike(cluster, host, share)
     if place is not None:
         host.note(f"{place[0]} is lost")
@@ -45,7 +44,7 @@ def lose_file(cluster: FaultTarget, host: Host, share: float) -> None:
 
 
 def cut_file(cluster: FaultTarget, host: Host, share: float) -> None:
-    """A segment has lost its end."""
+    """Cuts the end of a segment."""
     place = _strike(cluster, host, share)
     if place is not None:
         host.note(f"{place[0]} is cut at {place[1]}")
@@ -53,7 +52,7 @@ def cut_file(cluster: FaultTarget, host: Host, share: float) -> None:
 
 
 def swap_files(cluster: FaultTarget, host: Host, one: float, other: float) -> None:
-    """Two segments have each other's bytes."""
+    """Swaps the bytes of two segments."""
     here, there = _place(host, one), _place(host, other)
     if here is None or there is None or here[0] == there[0]:
         return
@@ -64,7 +63,7 @@ def swap_files(cluster: FaultTarget, host: Host, one: float, other: float) -> No
 
 
 def misdirect_write(cluster: FaultTarget, host: Host, source: float, target: float) -> None:
-    """A sector of one place stands in another too."""
+    """Writes a sector of one place to another place, too."""
     here, there = _place(host, source), _place(host, target)
     if here is None or there is None:
         return
@@ -73,7 +72,7 @@ def misdirect_write(cluster: FaultTarget, host: Host, source: float, target: flo
     if sector and (here[0], from_at) != (there[0], to_at):
         if sector == host.fs.durable_bytes(there[0], to_at, len(sector)):
             return
-        # Only what is marked as durable may suffer.
+        # Only what is marked as durable may be damaged.
         end = _marked_in(host, there[0])
         if to_at < end and _strike(cluster, host, target) is not None:
             host.note(f"a sector of {here[0]}:{from_at} is written to {there[0]}:{to_at}")
@@ -81,7 +80,7 @@ def misdirect_write(cluster: FaultTarget, host: Host, source: float, target: flo
 
 
 def lose_sector(cluster: FaultTarget, host: Host, share: float) -> None:
-    """The disk cannot read a sector of the log."""
+    """Makes a sector of the log unreadable."""
     place = _strike(cluster, host, share)
     if place is not None:
         host.note(f"{place[0]} cannot be read at {place[1]}")
@@ -193,13 +192,13 @@ def _all_disks_noted(cluster: FaultTarget, host: Host) -> bool:
 def _strike(
     cluster: FaultTarget, host: Host, share: float, *, swaps: bool = False
 ) -> tuple[str, int] | None:
-    """File and byte to damage on a machine that is then down; None if there is nothing to hit.
+    """File and byte to damage, on a machine that is down then; ``None`` if nothing may be damaged.
 
-    Nor while another one is empty: that one votes only for empty nodes. While this one waits for
-    what it lacks, the rest may be no majority (``docs/safety.md``).
+    Nothing is damaged while another machine is empty: that one votes only for empty nodes, and
+    while this one waits for what it lacks, the rest may be no majority (``docs/safety.md``).
 
-    While files are swapped no name says which bytes are durable: they may be swapped once more.
-    Once the log was opened on such files, nothing else strikes until all of it was read again.
+    While files are swapped, no name says which bytes are durable: they may be swapped once more.
+    Once the log was opened on such files, nothing else is damaged until all of it was read again.
     """
     place = _place(host, share)
     if host.holds_old_bytes or (host.files_swapped and not swaps):
@@ -235,7 +234,7 @@ def _place(host: Host, share: float) -> tuple[str, int] | None:
 
 
 def _marked_in(host: Host, path: str) -> int:
-    """Bytes of the file that are below the mark."""
+    """The bytes of the file below the durable mark."""
     mark = durable_mark(host)
     start = int(path.rpartition("/")[2])
     return 0 if mark is None else min(mark.position - start, host.segment_size)

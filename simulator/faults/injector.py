@@ -1,10 +1,10 @@
 """The faults of a run and their times: the seed decides all of it.
 
-Swarm testing: a run with every fault switched on hides bugs that need a quiet spell. So the seed
-first chooses which kinds exist at all, and how often they strike.
+Swarm testing: a run with every kind of fault hides bugs that need quiet times. So the seed first
+chooses which kinds the run has, and how often they happen.
 
 A fault only chooses. It proposes actions to the schedule (``faults/actions.py``), which notes them.
-So the faults of a run can be played again, and fewer of them.
+So all or some of the faults of a run can be played again.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class FaultPlan:
 
     @classmethod
     def drawn(cls, rng: Random, among: Sequence[str]) -> FaultPlan:
-        """Each kind exists with even odds, of those ``among`` which it is drawn."""
+        """A plan that has each kind of ``among`` with a probability of one half."""
         kinds = tuple(kind for kind in among if rng.random() < 0.5)
         return cls(kinds, rng.choice((0.4, 1.5, 4.0)))
 
     @classmethod
     def of(cls, kinds: Sequence[str]) -> FaultPlan | None:
-        """A plan of just these kinds; None if there are none."""
+        """A plan of exactly these kinds; ``None`` without any."""
         return cls(tuple(kinds), 1.0) if kinds else None
 
     def __str__(self) -> str:
@@ -47,14 +47,14 @@ class FaultPlan:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """The function of a kind of fault. With ``at_start`` it also strikes as the run begins."""
+    """A kind of fault. ``at_start``: it also happens when the run begins."""
 
     strike: Callable[[FaultInjector], None]
     at_start: bool = False
 
 
 class FaultInjector:
-    """Strikes now and then, until :meth:`end`. ``rng`` is all chance of its faults."""
+    """Injects faults until :meth:`end`. ``rng`` decides everything about them."""
 
     def __init__(
         self, cluster: FaultTarget, plan: FaultPlan, faults: Mapping[str, Fault], rng: Random
@@ -68,7 +68,7 @@ class FaultInjector:
         self._sequence_ends_at = 0.0
 
     def start(self) -> None:
-        """Begins, if there is anything to begin with."""
+        """Starts, if the plan has faults."""
         for kind in self._plan.kinds:
             if self._faults[kind].at_start:
                 self._faults[kind].strike(self)
@@ -76,16 +76,16 @@ class FaultInjector:
             self._next()
 
     def end(self) -> None:
-        """No fault strikes from now on; what was broken stays so until the cluster is healed."""
+        """Injects no more faults. What is broken stays so until the cluster is healed."""
         self._stopped = True
 
     def process_ended(self, host: Host) -> None:
-        """Somebody starts it again, at once or later."""
+        """Starts the process again, at once or later."""
         seconds = self.rng.choice((0.02, 0.3, 3.0)) * self.rng.random()
         self._after(seconds, self.do, "start", host.name)
 
     def _after(self, seconds: float, act: Callable[[Unpack[Ts]], None], *arguments: *Ts) -> None:
-        """At a time with few digits, so that a schedule can hold it."""
+        """Acts at a time with few digits, for the schedule."""
         loop = self.cluster.loop
         loop.call_at(round(loop.time() + seconds, TIME_DIGITS), act, *arguments)
 
@@ -100,7 +100,7 @@ class FaultInjector:
     # --- for faults
 
     def begin_sequence(self, seconds: float) -> bool:
-        """Whether none is under way; then one is, for so long."""
+        """Begins a sequence of this length; ``False`` if another one is in progress."""
         now = self.cluster.loop.time()
         if now < self._sequence_ends_at:
             return False
@@ -116,15 +116,15 @@ class FaultInjector:
         self._after(seconds, self._do_unless_stopped, name, *arguments)
 
     def do_to_one(self, name: str) -> None:
-        """An action on one host, the leader more often."""
+        """Proposes an action on one host, more often on the leader."""
         self.do(name, self.host().name)
 
     def names(self) -> Sequence[str]:
-        """Of all hosts."""
+        """The names of all hosts."""
         return [host.name for host in self.cluster.hosts]
 
     def after(self, seconds: float, act: Callable[[Unpack[Ts]], None], *arguments: *Ts) -> None:
-        """Chooses again at a later time, unless faults are over by then."""
+        """Calls ``act`` at a later time, unless faults are over by then."""
 
         def go_on() -> None:
             if not self._stopped:
@@ -133,7 +133,7 @@ class FaultInjector:
         self._after(seconds, go_on)
 
     def later(self, seconds_max: float, name: str, *arguments: Argument) -> None:
-        """Proposes an action within so long, unless faults are over by then."""
+        """Proposes an action within ``seconds_max``, unless faults are over by then."""
         self.do_after(self.rng.uniform(0.01, seconds_max), name, *arguments)
 
     def _do_unless_stopped(self, name: str, *arguments: Argument) -> None:
@@ -141,7 +141,7 @@ class FaultInjector:
             self.do(name, *arguments)
 
     def host(self) -> Host:
-        """Any host, but the leader more often: most is at stake there."""
+        """A host by chance, more often the leader: its faults matter most."""
         leader = self.cluster.leader()
         if leader is not None and self.rng.random() < 0.4:
             return leader

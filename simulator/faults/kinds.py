@@ -37,7 +37,7 @@ BROKER_FAULTS: Mapping[str, Fault] = {
 
 DRAWN_FOR_NODES = tuple(NODE_KINDS)
 DRAWN_FOR_BROKERS = (*NODE_KINDS, *BROKER_ONLY_KINDS, *BROKER_SEQUENCE_KINDS)
-"""Among which kinds a seed chooses where nobody says otherwise."""
+"""The kinds from which a seed draws by default."""
 
 DEFAULT_KINDS = (*DRAWN_FOR_BROKERS, *MEMBER_KINDS, *SEQUENCE_KINDS)
 ALL_KINDS = (*DEFAULT_KINDS, *DAMAGE_KINDS, *RAFT_SEQUENCE_KINDS)

@@ -60,16 +60,15 @@ def _address(cluster: FaultTarget, host: str) -> MemberAddress:
 
 @action(HostName)
 def hand_over(cluster: FaultTarget, host: str) -> None:
-    """The leader lets that host lead."""
+    """Asks the leader to transfer leadership to that host."""
     done = _report_done(cluster.leader(), f"handing over of the leadership to {host}")
     _ask(cluster, f"handing over to {host}", lambda members: members.transfer(host, done))
 
 
 @action(HostName)
 def remove_member(cluster: FaultTarget, host: str) -> None:
-    """Nothing happens if too many are away. Nothing happens either if another one may refuse to
-    run, or has an empty disk that the log does not count yet: a group of two voters cannot lose one
-    disk."""
+    """Removes a member, unless too many are away, or another one may refuse to run, or has an empty
+    disk that the log does not count yet: a group of two voters cannot lose one disk."""
     leader = cluster.leader()
     if leader is not None and _may_leave(cluster, leader, host):
         _ask_to_remove(cluster, leader, host)
@@ -77,7 +76,7 @@ def remove_member(cluster: FaultTarget, host: str) -> None:
 
 @action(HostName, HostName)
 def remove_member_at(cluster: FaultTarget, leader: str, host: str) -> None:
-    """An operator with no patience asks just that one, if it takes itself for the leader."""
+    """Asks exactly that node, if it believes to be the leader."""
     asked = cluster.host(leader)
     if _may_leave(cluster, asked, host):
         assert asked.node is not None  # noqa: S101 - it has members
@@ -90,7 +89,7 @@ def _ask_to_remove(cluster: FaultTarget, asked: Host, host: str) -> None:
     what = f"removal of {host}"
 
     def remove(members: Membership) -> None:
-        # A process that was paused hears of it late, and it may be one too many by then.
+        # A paused process gets this late, and then too many may be away.
         if _may_leave(cluster, asked, host):
             members.remove(host, _report_done(asked, what))
 
@@ -179,7 +178,7 @@ def _disk_counts(leader: Host, host: Host) -> bool:
 
 
 def bring_back(cluster: FaultTarget) -> bool:
-    """Whether every host that must run is a voter; one that is not gets help."""
+    """Whether every host that must run is a voter. Adds those that are not."""
     leader = cluster.leader()
     if leader is None or leader.node is None:
         return False

@@ -1,4 +1,4 @@
-"""Single faults of nodes, their disks and their network. Each chooses where it strikes."""
+"""Single faults of nodes, their disks and their network. Each chooses its place."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _expiry(injector: FaultInjector) -> None:
 
 
 def _partition(injector: FaultInjector) -> None:
-    """Two sides that do not hear each other."""
+    """Two sides that cannot reach each other."""
     first = injector.host()
     side = [host for host in injector.cluster.hosts if host is first or injector.rng.random() < 0.3]
     how = injector.rng.choice((NOTICED, SILENT))
@@ -93,7 +93,7 @@ def _partition(injector: FaultInjector) -> None:
 
 
 def _partial_partition(injector: FaultInjector) -> None:
-    """Two hosts do not hear each other, and all others hear both."""
+    """Two hosts cannot reach each other, but all others reach both."""
     one, other = injector.two()
     how = injector.rng.choice((NOTICED, SILENT))
     injector.do("cut", one.name, other.name, how)
@@ -102,7 +102,7 @@ def _partial_partition(injector: FaultInjector) -> None:
 
 
 def _one_way(injector: FaultInjector) -> None:
-    """One host still hears another that does not hear it."""
+    """One host receives from another that receives nothing from it."""
     one, other = injector.two()
     if injector.rng.random() < 0.5:
         one, other = other, one
@@ -123,7 +123,7 @@ def _reordering(injector: FaultInjector) -> None:
 
 
 def _flipping(injector: FaultInjector) -> None:
-    """Bits of frames between peers flip; at times so often that hardly any link stays up."""
+    """Flips bits of frames between peers, sometimes so often that few links stay up."""
     injector.do("flips", injector.rng.choice((0.0, 0.002, 0.02, 0.2)))
 
 
@@ -156,4 +156,4 @@ NODE_KINDS: dict[str, Fault] = {
 
 ATTACKER = "attacker"
 ATTACKS: dict[str, Fault] = {ATTACKER: Fault(_somebody_attacks)}
-"""Drawn only for a profile that asks for it."""
+"""Kinds that only a profile with attacks draws."""

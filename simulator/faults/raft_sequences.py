@@ -1,4 +1,4 @@
-"""Sequences of faults: chance alone hardly ever brings these together.
+"""Sequences of faults that chance alone would seldom produce.
 
 Each step is an action of its own, so a run that is played again, or made smaller, may leave some of
 them out. A later step may depend on the state of the cluster by then.
@@ -97,7 +97,7 @@ def _second_change(injector: FaultInjector, first: Host, victim: str, tries: int
 
 
 def leader_beside(injector: FaultInjector, first: Host) -> Host | None:
-    """The one of the others that takes itself for the leader."""
+    """The other host that believes to be the leader."""
     for host in injector.cluster.hosts:
         if host is not first and host.node is not None and host.node.core.role is Role.LEADER:
             return host
@@ -112,7 +112,7 @@ def _cut_apart(injector: FaultInjector, one: Sequence[str], other: Sequence[str]
 
 
 OLD_COPY_SECONDS = (2.7, 3.2, 3.7)
-"""The pause before a copy is put back: the others first save what the disk holds."""
+"""The pause before the copy is restored: the others first save what the disk holds."""
 
 
 def _old_copy(injector: FaultInjector) -> None:

@@ -23,12 +23,12 @@ TIME_DIGITS = 6
 
 
 class ScheduleError(ValueError):
-    """A line is no action; the text says why."""
+    """A line is no action. The text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One thing done, at a time in virtual seconds."""
+    """One action, at a time in virtual seconds."""
 
     at: float
     name: str
@@ -36,7 +36,7 @@ class Action:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The names of the hosts that it is done to."""
+        """The names of the hosts that it concerns."""
         kinds = zip(ACTIONS[self.name].types, self.arguments, strict=True)
         return tuple(str(value) for type_, value in kinds if type_ is HostName)
 
@@ -50,7 +50,7 @@ class Action:
 
 
 def parse_action(line: str) -> Action:
-    """The action that a line says. Raises :class:`ScheduleError`."""
+    """The action of a line. Raises :class:`ScheduleError`."""
     at, when, *words = line.split() + [""] * (3 - len(line.split()))
     name, *given = words
     kind = ACTIONS.get(name)
@@ -81,10 +81,10 @@ class Schedule:
         given: Sequence[Action] | None,
         target_of: Callable[[Action], FaultTarget],
     ) -> None:
-        """``target_of`` says to which group an action is done."""
+        """``target_of``: the group that an action concerns."""
         self.done: list[Action] = []
         self.observers: list[Callable[[Action], None]] = []
-        """Hears of each action before it is done."""
+        """They get each action before it is done."""
         self._loop = loop
         self._trace = trace
         self._given = given
@@ -96,12 +96,12 @@ class Schedule:
         return self._given is not None
 
     def start(self) -> None:
-        """Sets the alarm for each action of a list."""
+        """Schedules each action of a list."""
         for action in self._given or ():
             self._loop.call_at(action.at, self._perform, action)
 
     def propose(self, name: str, *arguments: Argument) -> None:
-        """An action that chance has chosen, to be done now."""
+        """Does an action that chance has chosen, now."""
         if self._given is None:
             self._perform(Action(self._loop.time(), name, arguments))
 

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from simulator.hosts.host import Host
 
 Argument = str | int | float
-"""Of an action."""
+"""An argument of an action."""
 
 
 class Proposals(Protocol):
     """Takes the actions that chance has chosen."""
 
     def propose(self, name: str, *arguments: Argument) -> None:
-        """An action, to be done now."""
+        """Does an action, now."""
 
 
 class KnownMembers(Protocol):
@@ -30,7 +30,7 @@ class KnownMembers(Protocol):
     def voters(self) -> Sequence[str]: ...
     @property
     def old_voters(self) -> Sequence[str]:
-        """None but in a joint configuration."""
+        """The old voters in a joint configuration; else none."""
 
     @property
     def incarnations(self) -> Mapping[str, int]:
@@ -38,7 +38,7 @@ class KnownMembers(Protocol):
 
 
 class FaultTarget(Protocol):
-    """A cluster as far as faults go."""
+    """What faults need of a cluster."""
 
     @property
     def loop(self) -> VirtualLoop: ...
@@ -67,22 +67,22 @@ class FaultTarget(Protocol):
         """The host of that name. Raises :class:`KeyError`."""
 
     def leader(self) -> Host | None:
-        """The serving leader; None if there is none, or more than one takes itself for it."""
+        """The serving leader; ``None`` if no host or more than one believes to be it."""
 
     def hosts_that_must_run(self) -> Collection[Host]:
-        """All but those that damage keeps from running."""
+        """All hosts except those that cannot run because of damage."""
 
     def cut(self, sender: Host, receiver: Host, *, noticed: bool) -> None:
-        """Nothing passes from one to the other any more."""
+        """Cuts one direction."""
 
     def heal_network(self) -> None:
-        """Nothing is cut any more."""
+        """Ends all cuts."""
 
     def client_hosts_named(self, name: str) -> Sequence[ClientHost]:
         """The machine of a client or a NameServer."""
 
     def ask_at_once(self, host: Host, is_write: bool) -> None:
-        """Clients that ask for offsets and topics write or read there, now."""
+        """Clients of offsets and topics write or read there, now."""
 
     def crash_given(self, client: str, victim: str) -> None:
-        """Somebody dies as soon as a consumer is given something."""
+        """A process dies when a consumer next gets messages."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 WIPED_BESIDE_AN_EMPTY_ONE = "voter wiped beside an empty one"
 
 WIPED_WITHIN = (1.4, 2.4)
-"""An empty node has saved by then which disks it met."""
+"""Within this time an empty node has saved which disks it met."""
 HEALED_AFTER = 4.0
 
 

@@ -51,7 +51,7 @@ from store.log.retention_policy import RetentionPolicy
 
 GROUP = "broker-a"
 RECENT_BYTES = 16 << 10
-"""The newest entries in memory: older ones, most of a log here, are read from the disk."""
+"""Size of the entry cache. Older entries, most of a log here, are read from the disk."""
 
 PROOF_MS = 400
 
@@ -60,7 +60,7 @@ TOPIC_RETENTION_MS = 1_000
 ACCESS_CONTROLLED = SecurityConfig(directory="/security", access_control=ENFORCING)
 
 EXPIRED_SHARE = 0.7
-"""Of the log, when a run gives old segments up."""
+"""The share of the log that expires when a run expires old segments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +71,11 @@ class BrokerSettings:
     flush: str = "sync"
     retention: RetentionPolicy | None = None
     retains: bool = False
-    """Retention removes old segments, instead of faults that choose where the log begins."""
+    """Retention removes old segments, and not faults that choose where the log begins."""
     transaction_timeout_ms: int = 6_000
     transaction_check_interval_ms: int = 30_000
     secrets: ClusterSecrets | None = None
-    """With them, access control is enforced."""
+    """If there are any, access control is enforced."""
     trimmed_topic: str = ""
     """This topic keeps its messages for :data:`TOPIC_RETENTION_MS`: faults that would choose where
     the log begins have its leader look, in turn."""
@@ -85,13 +85,13 @@ class ObservedStateMachine(BrokerStateMachine):
     """Reports each applied entry with a digest of the whole state after it."""
 
     rows_per_file = 24
-    """So few that queues have several files."""
+    """Few, so that queues have several files."""
 
     tell_applied: Callable[[Entry, bytes], None]
     tell_leadership: Callable[[Leadership], None]
     tell_restored: Callable[[bytes], None]
     features: Collection[str] = FEATURES
-    """An earlier program has fewer, and would stop at a command of another one."""
+    """An older program has fewer features, and stops at a command that it does not know."""
 
     def __init__(self, queues: ConsumeQueues, keys: KeyIndex, segment_size: int) -> None:
         super().__init__(queues, keys, segment_size)
@@ -138,7 +138,7 @@ class ObservedStateMachine(BrokerStateMachine):
         return needed
 
     def digest(self) -> bytes:
-        """A function of the state alone, however it came about."""
+        """A digest of the state. Equal states have equal digests."""
         beside = (self._queues.lengths(), self.expired_position, self.applied_end)
         return self._digest.of(self.state, beside)
 
@@ -149,7 +149,7 @@ class ObservedBroker(Broker):
     machine_class = ObservedStateMachine
 
     def retain(self, log_bytes_max: int) -> None:
-        """Retention looks now, as if the log might have at most this number of bytes."""
+        """Runs retention now, as if the log had this limit of bytes."""
         retention = self._retention
         policy = retention._policy
         retention._policy = replace(policy, log_bytes_max=log_bytes_max)
@@ -157,7 +157,7 @@ class ObservedBroker(Broker):
         retention._policy = policy
 
     def trim(self, topic: str) -> None:
-        """The topic keeps its messages for a short time, from now on; the leader looks now."""
+        """From now on the topic keeps its messages for a short time. The leader trims it now."""
         retention, batcher = self.context.topic_retention, self.context.batcher
         known = batcher.topic(topic) if batcher.serving else None
         if known is not None and not known.retention_ms:
@@ -167,7 +167,7 @@ class ObservedBroker(Broker):
 
 
 def members_of(group: GroupConfig) -> dict[str, Member]:
-    """Where each broker of a simulated group listens."""
+    """The addresses of each broker of a simulated group."""
     return {
         name: Member(
             peer=Endpoint(group.ip(name), PEER_PORT),
@@ -237,12 +237,12 @@ class BrokerHost(Host):
         for name in found if context.batcher.serving else ():
             known = context.batcher.topic(name)
             if known is not None and known.retention_ms:
-                with suppress(UnavailableError):  # a member's features are not known yet
+                with suppress(UnavailableError):  # the features of a member are not known yet
                     context.batcher.add_command(context.topic_retention.command(name, 0))
         return not found
 
     def _machine_restored(self, index: int, digest: bytes) -> None:
-        """Without damage, the rows that a checkpoint counts on are there."""
+        """Checks that without damage the rows of the checkpoint are there."""
         if not (self.damaged or self.damaged_parts or self._disk_failed):
             files = self.fs.files()
             for path, size in self.state_machine.rows_needed():
@@ -270,11 +270,11 @@ class BrokerHost(Host):
             lease_reads=group.raft.lease_reads,
             proof_ms=PROOF_MS if STATE_PROOF in self.features else 0,
             security=SECURITY_OFF if settings.secrets is None else ACCESS_CONTROLLED,
-            file_reserved_hours=0,  # clocks are days ahead now and then; what expires is a fault
+            file_reserved_hours=0,  # clocks may be days ahead; faults decide what expires
         )
 
     def _expire(self, node: Node) -> None:
-        """As retention does: by a command in the log, so every replica does the same."""
+        """Expires as retention does, by a command in the log, so every replica does the same."""
         if node is not self.node or node.failure is not None:
             return
         node.checkpointer.checkpoint()
@@ -282,7 +282,7 @@ class BrokerHost(Host):
         if self.settings.retains:
             self.broker.retain(int((1 - EXPIRED_SHARE) * end))
         elif self.settings.trimmed_topic and node.applied_index % 2:
-            if TOPIC_RETENTION in self.features:  # an earlier program has no such thing
+            if TOPIC_RETENTION in self.features:  # an older program does not have it
                 self.broker.trim(self.settings.trimmed_topic)
         elif batcher.serving:
             batcher.add_command(Expire(int(EXPIRED_SHARE * end)))

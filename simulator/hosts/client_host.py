@@ -1,4 +1,4 @@
-"""A machine without a disk that matters: a NameServer's, or a client's."""
+"""The machine of a NameServer or of a client. Its disk does not matter."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ class ClientHost:
         self._environment.trace.note(self.name, what)
 
     def coverage_mark(self, what: str) -> None:
-        """Counts a situation that runs should get into."""
+        """Counts a situation that runs should reach."""
         self._environment.trace.coverage_mark(what)
 
     def start(self) -> None:
-        """Starts a process, unless one is there."""
+        """Starts a process, unless one runs."""
         if self.process is not None:
             return
         self.boot += 1
@@ -82,18 +82,18 @@ class ClientHost:
         self._ended(self)
 
     def pause(self) -> None:
-        """Nothing on it runs until :meth:`resume`."""
+        """Pauses its process until :meth:`resume`."""
         if self.process is not None:
             self.note("is paused")
             self.process.pause()
 
     def resume(self) -> None:
-        """Runs again, late."""
+        """Lets its process run again."""
         if self.process is not None and self.process.paused:
             self.note("is resumed")
             self.process.resume()
 
     def switch_off(self) -> None:
-        """The simulation is over."""
+        """Ends its process at the end of the simulation."""
         if self.process is not None:
             self.process.end()

@@ -35,7 +35,7 @@ class DiskHost(ObservedHost, ABC):
         """Damage to derived files (``faults/derived_file_damage.py``), each with the last boot
         before it."""
         self.damaged_checkpoints: dict[str, None] = {}
-        """Their paths, of this disk."""
+        """The paths of damaged checkpoints of this disk."""
         self.disks_before_damage = DisksBeforeDamage()
         self.has_lost_disk = False
         self.lost_index = -1
@@ -64,32 +64,32 @@ class DiskHost(ObservedHost, ABC):
             self._disk_errors.append(self.fs.inject(fault))
 
     def fill_disk(self, room: int) -> None:
-        """Something else fills the disk up to ``room`` bytes, until :meth:`free_disk`."""
+        """Leaves only ``room`` bytes free on the disk, until :meth:`free_disk`."""
         self.note(f"the disk has {room} bytes left")
         self._disk_filled = True
         self.fs.capacity = self.fs.used_bytes() + room
 
     def free_disk(self) -> None:
-        """There is room again."""
+        """Ends :meth:`fill_disk`."""
         if self.fs.capacity is not None:
             self.note("the disk has room again")
             self.fs.capacity = None
 
     def replace_disk(self) -> None:
-        """Another, empty disk replaces it; the machine is without power meanwhile."""
+        """Replaces the disk by an empty one, while the machine is off."""
         self._lose_disk("gets an empty disk")
         self.fs.wipe()
         self.disk_copy = None
 
     def copy_disk(self) -> None:
-        """Somebody copies the disk in its present state, with writes in progress."""
+        """Copies the disk in its present state, with writes in progress."""
         if self.node is not None:
             self.note("has its disk copied")
             core = self.node.core
             self.disk_copy = DiskCopy(self.fs.copy(), core.incarnation, core.entry_cache.last_index)
 
     def restore_disk(self, copy: DiskCopy) -> None:
-        """The copy is put in; the machine is without power meanwhile."""
+        """Replaces the disk by the copy, while the machine is off."""
         self._lose_disk(f"gets a copy of its disk with a log to {copy.last_index} at most")
         self.fs.replace_with(copy.fs)
         self.fs.power_loss()
@@ -108,7 +108,7 @@ class DiskHost(ObservedHost, ABC):
             observer.disk_replaced(host)
 
     def note_damage(self) -> None:
-        """From now on a part of its disk may be wrong."""
+        """Notes that a part of its disk may be wrong from now on."""
         self.damaged = True
         self.disks_before_damage.keep(self.fs, self.now)
 

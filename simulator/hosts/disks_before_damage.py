@@ -1,8 +1,8 @@
-"""The content of a disk before it was damaged or lost: it counts for a moment, and then no more.
+"""Disks as they were before they were damaged or lost. They count for a short time.
 
 A message may be acknowledged just after a disk that held it was damaged or lost, because its answer
-was already on the way. No promise is broken by that. The remaining disks must hold what is
-acknowledged later.
+was already on the way. That breaks no promise. The remaining disks must hold what is acknowledged
+later.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ moment. A paused leader keeps it waiting no longer."""
 
 
 class DisksBeforeDamage:
-    """Of one machine."""
+    """Earlier disks of one machine."""
 
     def __init__(self) -> None:
-        self._kept: list[tuple[float, SimulatedFileSystem]] = []  # until when, and what
+        self._kept: list[tuple[float, SimulatedFileSystem]] = []  # (until when it counts, the disk)
 
     def keep(self, fs: SimulatedFileSystem, now: float) -> None:
-        """The disk is about to be damaged, or taken away."""
+        """Keeps the disk, which is about to be damaged or replaced."""
         self._kept.append((now + UNDER_WAY_SECONDS, fs.copy()))
 
     def at(self, now: float) -> Sequence[SimulatedFileSystem]:
-        """Those that still count; other content is dropped."""
+        """The disks that still count. The others are dropped."""
         self._kept = [each for each in self._kept if each[0] >= now]
         return [fs for _, fs in self._kept]

@@ -1,4 +1,4 @@
-"""The content of a host's disk after a power failure at this moment."""
+"""What a host's disk would have after a power failure at this moment."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _segment_name = lru_cache(maxsize=256)(segment_name)
 
 
 def holds_entry(host: Host, entry: Entry, segment_size: int) -> bool:
-    """Whether the disk truly holds this entry, byte for byte, or gave it up for a checkpoint."""
+    """Whether the disk really has this entry, byte for byte, or a checkpoint in its place."""
     if _is_on(host.fs, entry, segment_size):
         return True
     slot = _newest_slot(host, MARK_PATH)
@@ -59,7 +59,7 @@ def durable_mark(host: Host) -> DurableMark | None:
 
 
 def checkpoint_end(host: Host) -> int:
-    """Where the newest whole checkpoint ends that a recovery would find; 0 without one."""
+    """Where the newest intact checkpoint ends that a recovery would find; 0 without one."""
     ends = [0]
     for path in host.fs.files():
         if path.startswith(CHECKPOINT_PATHS) and path[-1].isdigit():
@@ -71,7 +71,7 @@ def checkpoint_end(host: Host) -> int:
 
 
 def saved_evidence(host: Host) -> tuple[SavedEvidence, ...]:
-    """What a recovery would find about other disks."""
+    """The replication evidence that a recovery would find."""
     slot = _newest_slot(host, HELD_PATH)
     return () if slot is None else unpack_evidence(slot, HELD_PATH)
 

@@ -25,7 +25,7 @@ class HashChainCheckpoint:
 
 
 class HashChainStateMachine:
-    """Applies payloads by hashing them, and tells who watches."""
+    """Applies payloads by hashing them, and calls its observers."""
 
     def __init__(
         self,

@@ -57,12 +57,12 @@ class Host(DiskHost):
         self.ip = group.ip(name)
         self.clock = MachineClock(environment.loop)
         self.refuses = False
-        """Its last process refused to run because of damage, and not because of a failed disk."""
+        """Whether its last process refused to run because of damage, not of a failed disk."""
         self.features: Collection[str] = FEATURES
         """The announcements that its process makes to its peers and has heard; its next one knows
         all."""
-        self.files_swapped = False  # since the log was opened last
-        self._holds_old_bytes = False  # of another file, in a place that was not read yet
+        self.files_swapped = False  # since the log was last opened
+        self._holds_old_bytes = False  # bytes of another file, in a place that was not read yet
         self._incarnations = environment.streams.stream(f"incarnations of {name}")
         self._group = group
         self._ended = ended
@@ -70,10 +70,10 @@ class Host(DiskHost):
         self._interface: Interface | None = None
         self._transport: SimulatedTransport | None = None
         self._stop_signal: StopSignal
-        self._opened = False  # by the present process
+        self._opened = False  # of the present process
         self._is_repaired = False
         self._passes_at_damage = 0
-        """The passes of the scrub when an entry was damaged last, of the present node."""
+        """The scrub passes of the present node when an entry was last damaged."""
         self._ending = Ending.POWER_LOSS
 
     @property
@@ -83,7 +83,7 @@ class Host(DiskHost):
 
     @property
     def group_name(self) -> str:
-        """Of the group of brokers."""
+        """The name of the broker group."""
         return self._group.name
 
     @property
@@ -98,55 +98,55 @@ class Host(DiskHost):
 
     @property
     def greeting(self) -> Greeting:
-        """What its process says of itself to its peers."""
+        """The greeting of its process to peers."""
         return Greeting(self._group.name, self.name, self.addresses[0])
 
     @property
     def certified(self) -> PeerIdentity:
-        """Whom its certificate names."""
+        """The name in its certificate."""
         return self._group.identity(self.name)
 
     @property
     def own_time(self) -> float:
-        """Seconds on the clock of its process, which may drift."""
+        """Seconds by the clock of its process, which may drift."""
         return self._loop.time()
 
     @property
     def kept_from_running(self) -> bool:
-        """Whether damage keeps it from running: it refuses to, or waits for a repair. A host that
-        is stopping, or is down between two processes, is not kept: it will be back."""
+        """Whether it cannot run because of damage: it refuses to, or waits for a repair. A host
+        that is stopping, or is down between two processes, can run."""
         return self.node is None and self.damaged and (self.refuses or self.process is not None)
 
     @property
     def holds_old_bytes(self) -> bool:
-        """Whether a file may still hold what another one held as they were swapped. Swapped once
-        more, it would bring back an old copy of the log's end, which nobody could notice."""
+        """Whether a file may still hold bytes of another one from a swap. A second swap would bring
+        back an old copy of the log's end, which no node could notice."""
         if self._holds_old_bytes and self.node is not None:
             self._holds_old_bytes = not self.has_read_all
         return self._holds_old_bytes
 
     def part_is_doubtful(self, part: str) -> bool:
-        """Whether damage to that part of the derived files may still be unnoticed."""
+        """Whether damage to that part of the derived files may not be noticed yet."""
         if part not in self.damaged_parts:
             return False
         return not self.has_read_all
 
     @property
     def has_read_all(self) -> bool:
-        """Whether the scrub has compared all that is at rest with the log. It passes over damaged
-        entries, so passes count from where all entries were whole."""
+        """Whether the scrub has compared all files with the log. It skips damaged entries, so only
+        passes after their repair count."""
         if self.node is None:
             return False
         return self.node.scrubber.passes >= self._passes_at_damage + PASSES_TO_FIND
 
     def keeps_all(self) -> bool:
-        """Whether nothing is given up by its age any more. The leader sees to that when asked."""
+        """Ends the retention of topics, if it leads. Returns whether no topic has one any more."""
         return True
 
-    # --- what can happen to it
+    # --- events
 
     def start(self) -> None:
-        """Starts a process, unless one is there: the store recovers, the node joins the group."""
+        """Starts a process, unless one runs: the store recovers, the node joins the group."""
         if self.process is not None:
             return
         self.boot += 1
@@ -156,7 +156,7 @@ class Host(DiskHost):
         process.run(self._boot, process)
 
     def upgrade(self) -> None:
-        """A process of an earlier program ends, and one of the present program starts."""
+        """Ends a process of an older program, and starts one of the present program."""
         if self.process is not None and self.features != FEATURES:
             self.note("restarts with another program")
             self.crash()
@@ -179,7 +179,7 @@ class Host(DiskHost):
             self.fs.lose_power_at(calls)
 
     def expire(self) -> None:
-        """Saves checkpoints and expires what none of them needs, as retention may."""
+        """Saves checkpoints, and expires what no checkpoint needs, as retention may."""
         if self.node is None:
             return
         self.note("gives up old segments")
@@ -192,13 +192,13 @@ class Host(DiskHost):
             node.checkpointer.expire(node.core.entry_cache.end_position)
 
     def pause(self) -> None:
-        """Nothing on it runs until :meth:`resume`."""
+        """Pauses its process until :meth:`resume`."""
         if self.process is not None:
             self.note("is paused")
             self.process.pause()
 
     def resume(self) -> None:
-        """Runs again, late."""
+        """Lets its process run again."""
         if self.process is not None and self.process.paused:
             self.note("is resumed")
             self.coverage_mark("paused process resumed")
@@ -206,17 +206,17 @@ class Host(DiskHost):
             self._environment.network.relink()
 
     def stop(self) -> None:
-        """Stops in order, as at SIGTERM."""
+        """Stops its process, as SIGTERM does."""
         if self.process is not None:
             self.process.run(self._stop)
 
     def switch_off(self) -> None:
-        """The simulation is over: the rest of the process never runs."""
+        """Ends its process at the end of the simulation."""
         if self.process is not None:
             self.process.end()
 
     def work_again(self) -> None:
-        """Nothing is wrong with it any more."""
+        """Ends all faults of this machine, and starts its process."""
         self.disk_slowness = 1.0
         self.free_disk()
         self.fs.disarm()
@@ -232,7 +232,7 @@ class Host(DiskHost):
     # --- processes
 
     def _boot(self, process: Process) -> None:
-        """The process has an address and a loop from now on, and runs like the shipped one."""
+        """Gives the process an address and a loop, and runs it like the shipped one."""
         environment = self._environment
         self._interface = Interface(environment.sockets, process, self.name, self.ip)
         self._loop = ProcessLoop(
@@ -246,7 +246,7 @@ class Host(DiskHost):
         return await start_service(self._open)
 
     async def _open(self) -> Service:
-        """Opens the machine's service. Its node exists from now on, and is started next."""
+        """Opens the machine's service. Its node exists then, and is started next."""
         if self._opened:
             self.boot += 1
         self._opened, self.node = True, None
@@ -268,7 +268,7 @@ class Host(DiskHost):
         return service
 
     async def _open_service(self) -> tuple[Service, Node]:
-        """Opens the data; here of a bare node: its state is a hash of the applied entries."""
+        """Opens the data of a bare node, whose state is a hash of the applied entries."""
         group, environment, process = self._group, self._environment, self.process
         assert process is not None  # noqa: S101 - it is an event of it
         store = await open_replica(
@@ -313,7 +313,7 @@ class Host(DiskHost):
         return self._transport
 
     def _has_hole(self, damage: DamagedError) -> None:
-        """Its peers must fill a hole of its log before a node can be made."""
+        """Peers must fill a hole of its log before its node can start."""
         self.note(f"must be repaired: {damage}")
         if not (self.damaged or self.damaged_parts or self._disk_failed):
             raise Violation(f"{self.name} takes its log for damaged: {damage}")
@@ -324,10 +324,10 @@ class Host(DiskHost):
         self._stop_signal.ask(at_once=False)
 
     def _over(self, life: asyncio.Task[BaseException | None]) -> None:
-        """The main task of the process has ended."""
+        """Handles the end of the process's main task."""
         error = life.exception()
         if isinstance(error, StoreError | OSError):
-            # It does not start. With this disk it never will, if that is because of damage.
+            # It does not start. If damage is the reason, it never will with this disk.
             self.refuses = not (self._disk_failed or self._disk_filled)
             self._failed(error)
         elif error is not None:
@@ -339,7 +339,7 @@ class Host(DiskHost):
         self._end(Ending.CRASH)
 
     def _failed(self, error: BaseException) -> None:
-        """It ends by itself: to be opened again, or right after a disk error."""
+        """The process ends by itself: to open its data again, or after a disk error."""
         self.note(f"stops: {error}")
         self.node = None
         if isinstance(error, ReopenError):

@@ -52,17 +52,17 @@ class GroupConfig:
     subnet: str = "10.0.0"
 
     def ip(self, name: str) -> str:
-        """The address of a member's machine."""
+        """The IP address of a member's machine."""
         return f"{self.subnet}.{self.voters.index(name) + 1}"
 
     def identity(self, name: str) -> PeerIdentity:
-        """Whom the certificate of a member names."""
+        """The name in the certificate of a member."""
         return PeerIdentity(CLUSTER, self.name, name)
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The surroundings of the hosts of a cluster."""
+    """What all hosts of a cluster share."""
 
     loop: VirtualLoop
     streams: Streams
@@ -76,7 +76,7 @@ _State: TypeAlias = tuple[int, int, int, int, int, Role, str, int]
 
 
 def _changed(before: _State | None, state: _State) -> int:
-    """In which parts (:class:`~simulator.hosts.observer.ChangedPart`) these differ."""
+    """The parts (:class:`~simulator.hosts.observer.ChangedPart`) in which two states differ."""
     if before is None or before[7] != state[7]:
         return 15
     return (
@@ -104,7 +104,7 @@ class ObservedHost:
         self.watch(())
 
     def watch(self, observers: Sequence[HostObserver[Any]]) -> None:
-        """From now on the observers hear what happens here, each only what it asks for."""
+        """From now on, each observer gets the events of this host that it asks for."""
         self.observers = observers
         stepped = [
             (int(each.step_parts), each.stepped) for each in observers if wants(each, "stepped")
@@ -125,13 +125,13 @@ class ObservedHost:
         return self._environment.loop.time()
 
     def coverage_mark(self, what: str) -> None:
-        """Counts a situation that runs should get into."""
+        """Counts a situation that runs should reach."""
         self._environment.trace.coverage_mark(what)
 
     # --- events for invariants
 
     def _step(self) -> None:
-        """An event was handled: checks all rules of the parts that changed."""
+        """An event was handled: calls the observers of the parts that changed."""
         if self.node is None:
             return
         core = self.node.core
@@ -154,7 +154,7 @@ class ObservedHost:
             tell(self)
 
     def sends(self, peer: str, number: int, message: Message) -> None:
-        """Called before a message leaves; its number is unique in the run."""
+        """Called before a message leaves. Its number is unique in the run."""
         self._environment.trace.note(self.name, f"-> {peer} #{number}", message)
         kind = type(message)
         told = self._on_send.get(kind)
@@ -165,7 +165,7 @@ class ObservedHost:
             tell(self, peer, message)
 
     def receives(self, sender: str, number: int, message: Message) -> None:
-        """Called before a message is handled; a repeated one has the number of the first."""
+        """Called before a message is handled. A repeated one has the number of the first."""
         kind = type(message)
         self.note(f"<- {sender} #{number} {kind.__name__}")
         told = self._on_receipt.get(kind)

@@ -1,4 +1,4 @@
-"""Events of a host, for its observers; each observer overrides what concerns it."""
+"""Events of a host. An observer overrides those that it needs."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from store.log.entry import Entry
 
 
 class ChangedPart(IntFlag):
-    """Parts of a node that an event can change. A new process has changed in all parts."""
+    """Parts of a node that an event can change. A new process counts as changed in all."""
 
     COMMIT = 1
     """The commit index."""
     DURABLE = 2
-    """How far the log is durable."""
+    """Up to where the log is durable."""
     LOG = 4
-    """The entries, and the configuration that they say."""
+    """The entries, and the configuration in them."""
     RAFT_STATE = 8
     """Term, role and vote."""
     ALL = 15
 
 
 H = TypeVar("H")
-"""The host, as the observer knows it."""
+"""The type of host that the observer needs."""
 
 
 class HostObserver(Generic[H]):
@@ -35,15 +35,15 @@ class HostObserver(Generic[H]):
     step_parts: ClassVar[ChangedPart] = ChangedPart.ALL
     """:meth:`stepped` hears only of steps that changed one of these, and looks at nothing else."""
     sent_kinds: ClassVar[tuple[type[Message], ...]] = ()
-    """Kinds of messages for :meth:`sends`; all of them, if none is named."""
+    """Kinds of messages for :meth:`sends`; empty for all."""
     received_kinds: ClassVar[tuple[type[Message], ...]] = ()
-    """Kinds of messages for :meth:`receives`; all of them, if none is named."""
+    """Kinds of messages for :meth:`receives`; empty for all."""
 
     def booted(self, host: H) -> None:
-        """A process begins, its store recovered."""
+        """A process begins. Its store is recovered."""
 
     def stepped(self, host: H) -> None:
-        """An event was handled, and something of the node changed (``step_parts``)."""
+        """An event was handled, and one of ``step_parts`` changed."""
 
     def sends(self, host: H, peer: str, message: Message) -> None:
         """A message is about to leave."""
@@ -58,13 +58,13 @@ class HostObserver(Generic[H]):
         """The state machine begins with the state after ``index``."""
 
     def applies(self, host: H, entry: Entry, digest: bytes) -> None:
-        """The state machine applied an entry; ``digest`` covers all it ever applied."""
+        """The state machine applied an entry. ``digest`` covers all that it has applied."""
 
     def acknowledged(self, host: H, number: int) -> None:
-        """The client got the answer that its payload of that number is committed."""
+        """The client got the answer that its payload with that number is committed."""
 
     def healed(self, host: H) -> None:
-        """The run is over, its faults too, and the replicas agree with each other."""
+        """The faults are over, and the replicas agree with each other."""
 
 
 def observers_of(
@@ -80,5 +80,5 @@ def observers_of(
 
 
 def wants(observer: HostObserver[Any], told: str) -> bool:
-    """Whether it overrides that method."""
+    """Whether the observer overrides that method."""
     return getattr(type(observer), told) is not getattr(HostObserver, told)

@@ -26,7 +26,7 @@ _rest = attrgetter(*_names)
 
 
 class StateDigest:
-    """For one machine; its state may be another object each time."""
+    """Digests of the state of one machine. The state may be a new object each time."""
 
     def __init__(self) -> None:
         self._packer = msgpack.Packer()
@@ -37,7 +37,7 @@ class StateDigest:
         self._hashed = blake2b(self._packed_offsets, digest_size=DIGEST_BYTES)
 
     def of(self, state: BrokerState, beside: tuple[object, ...]) -> bytes:
-        """The digest of the state and of what the machine knows beside it."""
+        """The digest of the state and of ``beside``."""
         same = True
         if self._copy is None or _rest(self._copy) != _rest(state):
             rest = replace(state, store_timestamp_ms=0, requests=RecentRequests(), offsets={})
@@ -56,7 +56,7 @@ class StateDigest:
         if not same:
             self._hashed = blake2b(self._packed + self._packed_offsets, digest_size=DIGEST_BYTES)
         requests = state.requests.data
-        order = list(state.transactions)  # equal dicts may differ in it
+        order = list(state.transactions)  # equal dicts may differ in their order
         changed: bytes = self._packer.pack(
             (state.store_timestamp_ms, len(requests), crc32c(requests), order, beside)
         )

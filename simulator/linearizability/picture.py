@@ -1,4 +1,4 @@
-"""A picture of operations that could not have happened one at a time: one file, nothing to load.
+"""Draws operations that could not have happened one at a time, as one self-contained page.
 
 Each client has a lane, each operation a bar from its call to its end. The longest order that was
 found is numbered; the first operation that fits nowhere in it is red.

@@ -73,7 +73,7 @@ class Profile:
         )
 
     def world(self, seed: int) -> str:
-        """The world of a seed."""
+        """The name of the world of a seed."""
         return self.worlds[seed % len(self.worlds)]
 
 

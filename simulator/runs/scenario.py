@@ -32,7 +32,7 @@ GROUP_SIZES = (3, 5)
 
 
 class ScenarioError(ValueError):
-    """A file is no scenario; the text names the line."""
+    """A file is no scenario. The text names the line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Scenario:
         return "\n".join([*lines, *map(str, self.actions)]) + "\n"
 
     def run(self, show: Callable[[str], None] | None = None) -> Outcome:
-        """Plays it."""
+        """Runs the scenario."""
         with ExitStack() as stack:
             if self.bug is not None:
                 stack.enter_context(planted(self.bug))
@@ -81,7 +81,7 @@ class Scenario:
             return run.play(show)
 
     def verdict(self, outcome: Outcome) -> str | None:
-        """The mistake in the outcome; None if it is the expected one."""
+        """How the outcome differs from the expected one; ``None`` if it does not."""
         if not self.violates:
             return outcome.violation
         if outcome.violation is None:

@@ -30,18 +30,18 @@ HALVINGS = 6
 
 
 def kind_of(violation: str) -> str:
-    """The first words of a violation, without those that differ from run to run."""
+    """The first words of a violation, without words that differ from run to run."""
     plain = re.sub(r"\[[^]]*\]|n?\d[\d.]*", "#", violation)
     return " ".join(plain.split()[:SAME_WORDS])
 
 
 class NotBrokenError(ValueError):
-    """The run that was to be made smaller keeps every promise."""
+    """The run to be shrunk keeps every promise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shrunk:
-    """The smallest scenario found, its outcome, and how many runs it took."""
+    """The smallest scenario found, its outcome, and the number of runs."""
 
     scenario: Scenario
     outcome: Outcome
@@ -66,7 +66,7 @@ class Shrinker:
         self.outcome = outcome
 
     def shrink(self) -> Shrunk:
-        """Does all the steps, again as long as they help."""
+        """Does all steps, and repeats them as long as they help."""
         self._cut_time()
         before = -1
         while before != len(self.best.actions) and not self._spent:
@@ -145,7 +145,7 @@ class Shrinker:
                 place += 1
 
     def _heal_earlier(self) -> None:
-        """The violation comes once all is healed: shortens the time of faults."""
+        """Shortens the time of faults, if the violation comes after the healing."""
         last = max((action.at for action in self.best.actions), default=0.0)
         self._halve(last, self.best.seconds, lambda until: replace(self.best, seconds=until))
 
@@ -174,6 +174,6 @@ class Shrinker:
 
 
 def _common_words(violation: str) -> str:
-    """The longest piece of a violation without numbers and names, for a scenario to expect."""
+    """The longest part of a violation without numbers and names, for ``violates``."""
     pieces = [piece.strip(" ,:;") for piece in re.split(r"\S*\d\S*", violation)]
     return max(pieces, key=len)

@@ -15,7 +15,7 @@ from typing import Any
 
 VIOLATION = "!!!"
 FAULTS = "faults"
-"""The lane of what is done to the cluster from outside."""
+"""The lane of the actions on the cluster."""
 
 _SENT = re.compile(r"-> (\S+) #(\d+) (\w+)")
 _RECEIVED = re.compile(r"<- (\S+) #(\d+) ")
@@ -63,7 +63,7 @@ class RunPicture:
             self.events.append([at, lane, self._kind(at, who, lane, what), what])
 
     def finish(self) -> None:
-        """The trace is over."""
+        """Called at the end of the trace."""
         for lane in list(self._open):
             self._close(lane, self.end)
 
@@ -80,7 +80,7 @@ class RunPicture:
             return
         if message[1] is None:
             message[1] = at
-        else:  # the network has doubled it
+        else:  # the network has duplicated it
             self.messages.append([message[0], at, message[2], lane, message[4], message[5]])
 
     def _kind(self, at: float, who: str, lane: int, what: str) -> str:
@@ -138,7 +138,7 @@ def render_page(title: str, lines: Iterable[str]) -> str:
         "violation": picture.violation,
         "end": picture.end,
     }
-    # No text of a run may end the script element that holds it.
+    # No text of a run may end the script element.
     packed = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
     frame = files("simulator.view").joinpath("trace_page.html").read_text(encoding="utf-8")
     return frame.replace("@TITLE@", html.escape(title)).replace("@DATA@", packed)

@@ -1,4 +1,4 @@
-"""An admin that changes accounts, and what it has in common with those who hold them."""
+"""An admin that changes accounts, and the common part of it and of account holders."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ SUCCESS = 0
 
 
 def body_of(number: int) -> bytes:
-    """Of a message: it names its request."""
+    """The body of a message. It names its request."""
     return b"request %d" % number
 
 
 class AccountClient(ABC):
-    """What an admin and a holder have in common."""
+    """The common part of an admin and an account holder."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class AccountClient(ABC):
         """The process of the client."""
 
     def stop(self) -> None:
-        """Asks for nothing new."""
+        """Begins no new requests."""
         self.working = False
 
     def request(
@@ -87,7 +87,7 @@ class AccountClient(ABC):
     async def ask(
         self, client_host: ClientHost, remoting: RemotingClient, request: AccountRequest
     ) -> bool:
-        """Whether it was answered with success."""
+        """Sends a request. Returns whether it succeeded."""
         try:
             answer = await self.history.send(client_host, remoting, request)
         except CallError:
@@ -99,10 +99,10 @@ class AccountAdmin(AccountClient):
     """Makes, changes and removes accounts; in the end all may do everything."""
 
     finished = False
-    """Nothing changes accounts any more, so they stay what they are."""
+    """Whether accounts do not change any more."""
 
     async def main(self, client_host: ClientHost) -> None:
-        """The process of the admin. The next process begins with what this one left."""
+        """The process of the admin. The next process begins with the accounts of this one."""
         remoting = RemotingClient(asyncio.get_running_loop())
         while self.working:
             await asyncio.sleep(self.rng.uniform(*ADMIN_PAUSE_SECONDS))

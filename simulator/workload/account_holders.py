@@ -1,4 +1,4 @@
-"""Clients with accounts, which ask mostly as they may.
+"""Clients with accounts. Most of their requests are allowed.
 
 Each also tries what must be refused: keys that were replaced, wrong keys, no signature, a body or
 a field that was changed behind the signature, the name of the cluster, a request that it says it
@@ -44,7 +44,7 @@ LONG_NAMES = {
     "i": "properties",
     "j": "reconsumeTimes",
 }
-"""Of the fields of request 10, by those of 310."""
+"""The names of the fields of request 10, by those of 310."""
 
 
 def _send_ext(topic: str) -> dict[str, str]:
@@ -160,12 +160,12 @@ class AccountHolder(AccountClient):
             )
         )
 
-    # --- what must be refused, or is at least doubtful
+    # --- requests that must be refused, or may be
 
     async def _old_key(
         self, client_host: ClientHost, remoting: RemotingClient, _keys: Credentials
     ) -> None:
-        """A key that the account had, perhaps still has."""
+        """Signs with a key that the account had, and perhaps still has."""
         old = self.rng.choice(self.history.keys[self._access_key])
         keys = Credentials(self._access_key, old)
         await self.ask(client_host, remoting, self.request(client_host, *self._drawn(), keys=keys))
@@ -173,7 +173,7 @@ class AccountHolder(AccountClient):
     async def _wrong_key(
         self, client_host: ClientHost, remoting: RemotingClient, keys: Credentials
     ) -> None:
-        """Names itself, or the admin, with a key that nobody has."""
+        """Names itself, or the admin, with a wrong key."""
         name = self.rng.choice((keys.access_key, ADMIN.access_key))
         wrong = Credentials(name, f"{keys.secret_key}x")
         await self.ask(client_host, remoting, self.request(client_host, *self._drawn(), keys=wrong))
@@ -181,7 +181,7 @@ class AccountHolder(AccountClient):
     async def _other_name(
         self, client_host: ClientHost, remoting: RemotingClient, keys: Credentials
     ) -> None:
-        """Signs for itself, and names another."""
+        """Signs with its key, but names another account."""
         asked = self.request(client_host, *self._drawn(), keys=keys)
         asked.ext = {**asked.ext, "AccessKey": self.rng.choice((ADMIN.access_key, *HOLDERS))}
         await self.ask(client_host, remoting, asked)
@@ -189,7 +189,7 @@ class AccountHolder(AccountClient):
     async def _unsigned(
         self, client_host: ClientHost, remoting: RemotingClient, keys: Credentials
     ) -> None:
-        """Names itself, or nobody, and signs nothing."""
+        """Names itself, or no account, without a signature."""
         code, ext, body = self._drawn()
         named = {"AccessKey": keys.access_key} if self.rng.random() < 0.5 else {}
         await self.ask(
@@ -199,7 +199,7 @@ class AccountHolder(AccountClient):
     async def _other_body(
         self, client_host: ClientHost, remoting: RemotingClient, keys: Credentials
     ) -> None:
-        """Sends a message, and the same with another body behind the signature."""
+        """Sends a message, and then the same signature with another body."""
         ext, code = _send_ext(self.rng.choice(TOPICS)), RequestCode.SEND_MESSAGE_V2
         first = self.request(client_host, code, ext, keys=keys)
         await self.ask(client_host, remoting, first)
@@ -210,7 +210,7 @@ class AccountHolder(AccountClient):
     async def _other_field(
         self, client_host: ClientHost, remoting: RemotingClient, keys: Credentials
     ) -> None:
-        """Names another topic than the signed one."""
+        """Names another topic than the one that it signed."""
         ext, code = _send_ext(TOPICS[0]), RequestCode.SEND_MESSAGE_V2
         asked = self.request(client_host, code, ext, keys=keys)
         asked.ext = {**asked.ext, "b": TOPICS[1]}
@@ -219,14 +219,14 @@ class AccountHolder(AccountClient):
     async def _as_the_cluster(
         self, client_host: ClientHost, remoting: RemotingClient, keys: Credentials
     ) -> None:
-        """Says that it is a server of the cluster."""
+        """Pretends to be a server of the cluster."""
         false = Credentials("dledger-cluster", keys.secret_key)
         await self.ask(client_host, remoting, self.request(client_host, *self._drawn(), keys=false))
 
     async def _as_forwarder(
         self, client_host: ClientHost, remoting: RemotingClient, keys: Credentials
     ) -> None:
-        """Says that it forwards what came from an address that needs no signature."""
+        """Pretends to forward a request from an address that needs no signature."""
         victim = self.rng.choice(HOLDERS)
         inner = {**_send_ext(self.rng.choice(TOPICS)), "AccessKey": victim}
         ext = {
@@ -239,7 +239,7 @@ class AccountHolder(AccountClient):
     async def _as_admin(
         self, client_host: ClientHost, remoting: RemotingClient, keys: Credentials
     ) -> None:
-        """Asks for what is an admin's: for more permissions, for another account, for a topic."""
+        """Makes requests of an admin: more permissions, another account, a topic."""
         mine = Definition(keys.secret_key, True, "PUB|SUB", "SUB").fields(keys.access_key)
         removed = {"accessKey": self.rng.choice((ADMIN.access_key, *HOLDERS))}
         topic = {"topic": "stolen", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6"}
@@ -255,7 +255,7 @@ class AccountHolder(AccountClient):
     async def _at_the_name_server(
         self, client_host: ClientHost, remoting: RemotingClient, keys: Credentials
     ) -> None:
-        """Registers a broker that is none, or writes a pair of key and value; signed or not."""
+        """Registers a false broker, or writes a pair of key and value; signed or not."""
         registration = {
             "brokerName": "broker-z",
             "brokerAddr": "10.0.99.99:10911",

@@ -1,4 +1,4 @@
-"""Requests of accounts, as they left their clients, and what became of them."""
+"""Requests of accounts, as their clients sent them, and their answers."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from simulator.hosts.client_host import ClientHost
 REQUEST_SECONDS = 1.5
 
 ADMIN = Credentials("first-admin", "secret-of-the-first-admin")
-"""The account of the servers' ``admin.toml``. Nobody gives it another key."""
+"""The account in the servers' ``admin.toml``. Its key never changes."""
 
 CLUSTER_SECRET = b"\x05" * 32
 _CLUSTER_KEY = hmac.digest(CLUSTER_SECRET, b"dledger cluster requests", "sha256").hex()
 CLUSTER = Credentials("dledger-cluster", _CLUSTER_KEY)
-"""How servers sign; whoever has the secret may, too."""
+"""The name with which servers sign. Anybody with the secret can do that."""
 
 
 class Definition(NamedTuple):
-    """What an account shall be. Permissions are RocketMQ's words."""
+    """The definition of an account. Permissions are RocketMQ's words."""
 
     secret_key: str
     admin: bool = False
@@ -38,7 +38,7 @@ class Definition(NamedTuple):
     white_address: str = ""
 
     def fields(self, access_key: str) -> dict[str, str]:
-        """Of request 50; it names everything, so nothing is left of an earlier definition."""
+        """The fields of request 50. They name everything, so they replace an earlier definition."""
         return {
             "accessKey": access_key,
             "secretKey": self.secret_key,
@@ -69,34 +69,34 @@ class AccountRequest:
 
 
 class AccountListener:
-    """Hears of all requests; each check overrides what concerns it."""
+    """Gets all requests. A check overrides the methods that it needs."""
 
     def asked(self, request: AccountRequest) -> None:
-        """It leaves now."""
+        """The request is sent now."""
 
     def answered(self, request: AccountRequest, code: int, remark: str) -> None:
-        """Its answer came."""
+        """The request is answered."""
 
 
 @dataclass(slots=True)
 class AccountHistory:
-    """What the clients of a world know together."""
+    """The requests and keys of all clients of a world."""
 
     listeners: list[AccountListener] = field(default_factory=list)
     requests: dict[int, AccountRequest] = field(default_factory=dict)
     open: dict[int, AccountRequest] = field(default_factory=dict)
     keys: dict[str, list[str]] = field(default_factory=dict)
-    """By access key, the secret keys that the admin gave it, in that order."""
+    """By access key, the secret keys that the admin gave it, in order."""
     answered: int = 0
     unknown: int = 0
     _numbers: count[int] = field(default_factory=count)
 
     def next_number(self) -> int:
-        """Of the next request; the body of a message names it."""
+        """The number of the next request. The body of a message names it."""
         return next(self._numbers)
 
     def client_ended(self, client: str) -> None:
-        """Its process died: nobody hears the answers."""
+        """The client's process died, so its requests get no answers."""
         for request in [each for each in self.open.values() if each.client == client]:
             self._ended(request)
 
@@ -107,7 +107,7 @@ class AccountHistory:
     def send(
         self, client_host: ClientHost, remoting: RemotingClient, request: AccountRequest
     ) -> asyncio.Future[Frame]:
-        """It leaves as it is."""
+        """Sends a request as it is."""
         self.requests[request.number] = self.open[request.number] = request
         for listener in self.listeners:
             listener.asked(request)

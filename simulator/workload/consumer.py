@@ -112,7 +112,7 @@ class ConsumingClient:
                 await asyncio.sleep(rng.uniform(0.0, 0.3))
 
     def close(self, client_host: ClientHost) -> None:
-        """Leaves the group in order; as an event of its process, also the first."""
+        """Leaves the group. Runs as an event of its process."""
         if self._consumer is not None and self._boot == client_host.boot:
             client_host.loop.create_task(self._consumer.close())
         else:

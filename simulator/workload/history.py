@@ -20,7 +20,7 @@ Place = tuple[str, int, int]
 
 
 class Content(NamedTuple):
-    """The fields of a message beside the body. ``born_ms`` is the sender's wall clock."""
+    """The fields of a message except its body. ``born_ms``: the sender's wall clock."""
 
     born_ms: int
     flag: int
@@ -37,29 +37,29 @@ class Sent:
     client: str
     body: bytes
     lane: str
-    """Sends of one lane wait for each other; empty if they do not."""
+    """Sends of one lane wait for each other; empty for no lane."""
     place: Place | None = None
     ended: bool = False
     content: Content | None = None
-    """Its fields beside the body; None until that is decided."""
+    """Its fields except the body; ``None`` until they are decided."""
     delay_level: int = 0
-    """The delay; 0 for none, or for a delivery time."""
+    """The delay level; 0 without one, or with a delivery time."""
 
 
 class Listener:
-    """Hears what clients do; each check overrides what concerns it."""
+    """Gets what clients do. A check overrides the methods that it needs."""
 
     def sent(self, sent: Sent) -> None:
-        """A client has handed a message to its producer."""
+        """A client gave a message to its producer."""
 
     def stored(self, sent: Sent) -> None:
-        """The producer said that it is stored, and where."""
+        """The producer got the answer that the message is stored, and where."""
 
     def delivered(self, consumer: str, place: Place, record: MessageRecord) -> None:
-        """A member of a group was given a message."""
+        """A member of a group got a message."""
 
     def recalled(self, sent: Sent) -> None:
-        """The producer said that the message is taken back."""
+        """The producer got the answer that the message is recalled."""
 
     def assigned(self, consumer: str, queue: MessageQueue) -> None:
         """The next delivery of the queue to this consumer may begin anywhere."""
@@ -67,7 +67,7 @@ class Listener:
 
 @dataclass(slots=True)
 class History:
-    """Numbers the messages, and tells the checks."""
+    """Numbers the messages, and calls the checks."""
 
     note: Callable[[str, str], None]
     listeners: list[Listener] = field(default_factory=list)
@@ -81,7 +81,7 @@ class History:
     recalled: int = 0
 
     def send(self, client: str, filler: int, lane: str = "") -> Sent:
-        """A new message, its body a number and ``filler`` bytes."""
+        """A new message. Its body is a number and ``filler`` bytes."""
         number = len(self.sent)
         self.operations += 1
         body = number.to_bytes(NUMBER_BYTES, "big") + bytes((number * 7 & 0xFF,)) * filler
@@ -94,7 +94,7 @@ class History:
 
     @property
     def all_listeners(self) -> Sequence[Listener]:
-        """Those of all broker groups."""
+        """The listeners of all broker groups."""
         return self.listeners
 
     def listeners_of(self, _queue: MessageQueue) -> Sequence[Listener]:
@@ -102,7 +102,7 @@ class History:
         return self.listeners
 
     def acknowledge(self, sent: Sent, queue: MessageQueue, offset: int) -> None:
-        """The client got the answer that it is stored there."""
+        """The client got the answer that the message is stored there."""
         self._end(sent)
         self.acknowledged += 1
         sent.place = (queue.topic, queue.queue_id, offset)
@@ -111,7 +111,7 @@ class History:
             listener.stored(sent)
 
     def recall(self, sent: Sent, queue: MessageQueue) -> None:
-        """The client got the answer that it is taken back."""
+        """The client got the answer that the message is recalled."""
         self.recalled += 1
         self.note(sent.client, f"message {sent.number} is recalled")
         for listener in self.listeners_of(queue):
@@ -135,7 +135,7 @@ class History:
     def deliver(
         self, consumer: str, queue: MessageQueue, offset: int, record: MessageRecord
     ) -> None:
-        """A consumer was given a message."""
+        """A consumer got a message."""
         self.delivered += 1
         self.operations += 1
         place = (queue.topic, queue.queue_id, offset)
@@ -148,7 +148,7 @@ class History:
             listener.assigned(consumer, queue)
 
     def client_ended(self, client: str) -> None:
-        """Its process died: nobody hears how what it sent has ended."""
+        """The client's process died, so its sends are unknown."""
         for sent in [sent for sent in self.open.values() if sent.client == client]:
             self.fail(sent, "its process has died", unknown=True)
 

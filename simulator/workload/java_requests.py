@@ -39,7 +39,7 @@ class JavaRequests:
     async def ask(
         self, address: str, code: int, ext: Mapping[str, str], body: object = None
     ) -> Frame:
-        """Any request but a pull."""
+        """A request that is no pull."""
         encoded = () if body is None else (json.dumps(body).encode(),)
         return await self._remoting.invoke(address, code, ext, encoded, timeout=REQUEST_SECONDS)
 
@@ -64,18 +64,18 @@ class JavaRequests:
         return await self._remoting.invoke(address, PULL, ext, timeout=PULL_SECONDS)
 
     def commit(self, address: str, queue: MessageQueue, offset: int) -> None:
-        """One-way, as clients say every 5 s how far they are."""
+        """Commits an offset one-way, as clients do every 5 s."""
         ext = {**self._queue(queue), "commitOffset": str(offset)}
         self._remoting.push(address, UPDATE_OFFSET, ext)
 
     async def committed(self, address: str, queue: MessageQueue) -> Frame:
-        """Where the group is."""
+        """The committed offset of the group."""
         return await self.ask(address, QUERY_OFFSET, self._queue(queue))
 
     async def heartbeat(
         self, address: str, wanted: Mapping[str, Collection[str]], version: int
     ) -> Frame:
-        """``wanted``: tags by topic, none for all."""
+        """A heartbeat. ``wanted``: tags by topic; none for all."""
         subscriptions = [
             {
                 "classFilterMode": False,
@@ -109,12 +109,12 @@ class JavaRequests:
         return await self.ask(address, UNREGISTER, ext)
 
     async def members(self, address: str) -> list[str] | None:
-        """Their client ids; None if the broker does not say."""
+        """The client ids of the members; ``None`` if the broker does not answer that."""
         answer = await self.ask(address, MEMBERS, {"consumerGroup": self._group})
         return list(json.loads(answer.body)["consumerIdList"]) if answer.code == SUCCESS else None
 
     async def lock(self, address: str, queues: Iterable[MessageQueue]) -> list[MessageQueue] | None:
-        """Which of them this client holds now; None if the broker says nothing of it."""
+        """Locks queues. Returns those that this client holds now; ``None`` without an answer."""
         answer = await self.ask(address, LOCK, {}, self._locks(queues))
         if answer.code != SUCCESS:
             return None
@@ -124,14 +124,14 @@ class JavaRequests:
         ]
 
     def unlock(self, address: str, queue: MessageQueue) -> None:
-        """One-way, as Java's clients do when they lose a queue to another member."""
+        """Unlocks one-way, as Java's clients do when they lose a queue to another member."""
         body = json.dumps(self._locks([queue])).encode()
         self._remoting.push(address, UNLOCK, {}, (body,))
 
     async def send_back(
         self, address: str, record: MessageRecord, level: int, retries_max: int
     ) -> Frame:
-        """The message could not be consumed."""
+        """Sends back a message that could not be consumed."""
         ext = {
             "group": self._group,
             "offset": str(record.position),

@@ -1,4 +1,4 @@
-"""A client that looks messages up, as RocketMQ's console does: by key, by position, by time."""
+"""A client that looks up messages as RocketMQ's console does: by key, by position, by time."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ TIME_MAX_MS = 1 << 41
 
 
 class LookupListener(Protocol):
-    """Knows what the log has, and compares brokers' answers with it."""
+    """Compares the answers of brokers with the log."""
 
     def committed(self) -> Sequence[MessageRecord]:
-        """The possible questions."""
+        """The committed records, for which a client may ask."""
 
     def applied(self, address: str) -> int:
         """The entry up to which the broker there has applied the log."""
@@ -76,7 +76,7 @@ class MessageLookupClient:
         self._working = True
 
     def stop(self) -> None:
-        """Asks nothing more."""
+        """Begins no new requests."""
         self._working = False
 
     async def main(self, client_host: ClientHost) -> None:
@@ -119,7 +119,9 @@ class MessageLookupClient:
                 (decode_record(body, start), bytes(body[start:end]))
                 for start, end in record_bounds(body)
             ]
-            indexed = min(indexed, self._known.indexed(address))  # of the process that answered
+            indexed = min(
+                indexed, self._known.indexed(address)
+            )  # the applied index of the process that answered
             self._known.found_by_key(record.topic, key, indexed, found)
             client_host.coverage_mark("message found by key" if found else "nothing found by key")
 

@@ -1,4 +1,4 @@
-"""The NameServer of a run: no late registration undoes what a later leader has said.
+"""The NameServer of a run: no late registration replaces that of a later leader.
 
 A registration of a deposed leader, or of an earlier process of a broker, may come at any time over
 a slow link.
@@ -25,8 +25,8 @@ class CheckedRouteTable(RouteTable):
     def __init__(self, clock: Callable[[], int], client_host: ClientHost) -> None:
         super().__init__(clock)
         self._client_host = client_host
-        self._terms: dict[str, tuple[int, str]] = {}  # of each name the highest, and whose
-        self._channels: dict[str, int] = {}  # the latest by which an address registered
+        self._terms: dict[str, tuple[int, str]] = {}  # by name, the highest term and its owner
+        self._channels: dict[str, int] = {}  # by address, the latest connection that registered
 
     def register(self, registration: Registration, channel: int, host: str = "") -> RegisterResult:
         """See :class:`RouteTable`."""
@@ -34,7 +34,7 @@ class CheckedRouteTable(RouteTable):
         if name not in self.cluster_info()["brokerAddrTable"]:
             self._terms.pop(name, None)
         if address not in self._live:
-            self._channels.pop(address, None)  # the later connection has ended meanwhile
+            self._channels.pop(address, None)  # the later connection has ended since
         try:
             result = super().register(registration, channel, host)
         except (StaleTermError, EarlierConnectionError) as error:

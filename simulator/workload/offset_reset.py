@@ -21,7 +21,7 @@ MAX_OFFSET = 30
 
 
 class OffsetResetOperator:
-    """Moves one queue of a topic at a time, back to an earlier place of the group."""
+    """Resets the group's offset of one queue after the other to an earlier one."""
 
     def __init__(self, name_servers: str, group: str, topic: str, rng: Random) -> None:
         self._name_servers = name_servers
@@ -30,15 +30,15 @@ class OffsetResetOperator:
         self._rng = rng
         self._working = True
         self.reset_to: dict[MessageQueue, int] | None = None
-        """After :meth:`reset_all`: where the queues were moved."""
+        """After :meth:`reset_all`: the new offsets of the queues."""
         self._all_wanted = False
 
     def stop(self) -> None:
-        """Moves nothing more, until :meth:`reset_all`."""
+        """Resets no more offsets until :meth:`reset_all`."""
         self._working = False
 
     def reset_all(self) -> None:
-        """Moves the group to the beginning of all queues, once that is possible."""
+        """Resets the group to the beginning of all queues, as soon as that is possible."""
         self.reset_to, self._all_wanted = None, True
 
     async def main(self, client_host: ClientHost) -> None:
@@ -70,7 +70,7 @@ class OffsetResetOperator:
         if (committed.code, end.code) != (SUCCESS, SUCCESS):
             await routes.refresh(self._topic)
             return
-        # Only the first offset is never a way forward, unless the group has been there.
+        # The first offset is never ahead of the group, unless the group has been there.
         known = ext_int(committed, "offset") > 0
         last = ext_int(end, "offset") if known else 0
         offset = self._rng.choice((last, self._rng.randint(0, last)))

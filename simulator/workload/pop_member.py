@@ -29,11 +29,11 @@ REQUEST_SECONDS, POLL_SECONDS, POP_SECONDS = 1.5, 1.0, 3.0
 PAUSE_SECONDS_MAX = 0.25
 INVISIBLE_MS = (300, 800, 2000)
 RETRIES_MAX = 2
-"""Of the groups: a message is received three times at most."""
+"""Retries of the groups: a message is received at most three times."""
 
 
 class Receipt(NamedTuple):
-    """One delivery of a message to a group, as its member knows it."""
+    """One delivery of a message to a member of a group."""
 
     group: str
     queue_id: int
@@ -54,16 +54,16 @@ class Receipt(NamedTuple):
 
 
 class PopListener(Protocol):
-    """Hears what members do, and what they are answered."""
+    """Gets what members do, and the answers."""
 
     def was_given(self, member: str, receipt: Receipt, record: MessageRecord) -> None:
         """An answer had this message."""
 
     def asks(self, receipt: Receipt) -> None:
-        """A member is about to acknowledge it."""
+        """A member is about to acknowledge a delivery."""
 
     def was_acknowledged(self, member: str, receipt: Receipt) -> None:
-        """The broker said so."""
+        """The broker confirmed the acknowledgement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class PopSettings:
 
 
 class PopMember:
-    """One member."""
+    """One member of a group."""
 
     def __init__(
         self, name_servers: str, settings: PopSettings, listener: PopListener, rng: Random
@@ -90,7 +90,7 @@ class PopMember:
         self._working = True
 
     def hurry(self) -> None:
-        """Acknowledges everything from now on."""
+        """Acknowledges every message from now on."""
         self._hurries = True
 
     def stop(self) -> None:
@@ -179,7 +179,7 @@ class _Requests:
         return await self._ask(address, ACK, self._fields(receipt))
 
     async def change(self, address: str, receipt: Receipt, invisible_ms: int) -> Receipt | None:
-        """The new receipt, if the broker gives one."""
+        """Changes the invisible time. Returns the new receipt, if there is one."""
         ext = {**self._fields(receipt), "invisibleTime": str(invisible_ms)}
         answer = await self._ask(address, CHANGE, ext)
         if answer.code != SUCCESS:

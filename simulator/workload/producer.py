@@ -29,7 +29,7 @@ FILLER_MAX = 120
 
 
 class ApacheDeliverer(SendDispatcher):
-    """Sends again without asking, as Apache's clients do: only brokers know its retries."""
+    """Sends again without asking, as Apache's clients do: only brokers recognise its retries."""
 
     async def _find_earlier_try(self, _delivery: PendingSend, _target: Target) -> SendResult | None:
         return None
@@ -62,7 +62,7 @@ def producer_of(
 def note_outcome(
     history: History, batch: Sequence[Sent], answer: asyncio.Future[SendResult]
 ) -> None:
-    """The future of a request with these messages is done. Raises what no client should see."""
+    """Notes the outcome of a request. Raises errors that no client should see."""
     error = answer.exception()
     if error is None:
         result = answer.result()
@@ -112,10 +112,10 @@ class ProducingClient:
         self._producer_class = producer_class or (Producer if patient else ApacheProducer)
         self._working = True
         self.stored_in_the_end = False
-        """Whether a request was acknowledged that was sent after :meth:`stop`."""
+        """Whether a request that was sent after :meth:`stop` was acknowledged."""
 
     def stop(self) -> None:
-        """Sends no more; a patient one goes on until one more request is acknowledged."""
+        """Sends no more. A patient producer goes on until one more request is acknowledged."""
         self._working = False
 
     async def main(self, client_host: ClientHost) -> None:
@@ -182,7 +182,7 @@ class ProducingClient:
         batch: list[Sent],
         queue: MessageQueue | None = None,
     ) -> asyncio.Future[SendResult] | None:
-        """One request; None if nothing was sent."""
+        """Sends one request; ``None`` if nothing was sent."""
         born_ms = client_host.clock.wall_ms()
         messages = [message_of(topic, sent, self._content(sent.number, born_ms)) for sent in batch]
         try:

@@ -32,7 +32,7 @@ class PushClient:
 
     @property
     def notifications(self) -> int:
-        """How often its present process was told that members came or went."""
+        """How often its present process was notified of changed members."""
         return 0 if self._member is None else self._member.notifications
 
     async def main(self, client_host: ClientHost) -> None:
@@ -43,7 +43,7 @@ class PushClient:
         await self._member.run()
 
     def close(self, client_host: ClientHost) -> None:
-        """Leaves the group in order; as an event of its process, also the first."""
+        """Leaves the group. Runs as an event of its process."""
         if self._member is not None and self._boot == client_host.boot:
             self._member.close()
         else:

@@ -11,7 +11,7 @@ from store.message.record import MessageRecord
 
 @dataclass(frozen=True, slots=True)
 class LockRequest:
-    """When a lock was asked for, and at which leader: its address, and its term."""
+    """A request for a lock: when, and at which leader (address and term)."""
 
     at: float
     address: str
@@ -34,17 +34,17 @@ class PushListener:
         """A pull that was asked then is answered; the message there is the first of the answer."""
 
     def delivered(self, consumer: str, place: Place, record: MessageRecord) -> None:
-        """The program got it."""
+        """The program got a message."""
 
     def fails(self, _record: MessageRecord) -> bool:
         """Whether the program cannot consume it."""
         return False
 
     def sends_back(self, record: MessageRecord) -> None:
-        """It is sent back, once more."""
+        """A message is about to be sent back."""
 
     def sent_back(self, record: MessageRecord) -> None:
-        """A broker said that it is stored for the next attempt."""
+        """A broker confirmed that the message is stored for the next attempt."""
 
     def is_gone(self, _record: MessageRecord) -> bool:
         """Whether retention may have removed it."""
@@ -57,14 +57,14 @@ class PushListener:
     def locked(
         self, _consumer: str, _queue: MessageQueue, _asked: LockRequest
     ) -> LockRequest | None:
-        """It is granted; None if nobody can say by whom."""
+        """A lock is granted; ``None`` if it is unknown by which leader."""
         return None
 
     def unlocks(self, consumer: str, queue: MessageQueue) -> None:
-        """It is about to be given up."""
+        """A lock is about to be released."""
 
     def takes(self, consumer: str, queue: MessageQueue) -> None:
-        """The consumer begins with a queue, wherever the group is."""
+        """The consumer begins with a queue, at the group's offset."""
 
     def begins(
         self, consumer: str, queue: MessageQueue, offset: int, lock: LockRequest | None
@@ -72,4 +72,4 @@ class PushListener:
         """The program begins with a message of a locked queue."""
 
     def ends(self, consumer: str, queue: MessageQueue) -> None:
-        """And is done with it."""
+        """The program is done with the message."""

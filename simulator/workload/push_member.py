@@ -38,7 +38,7 @@ from store.message.record import MessageRecord, decode_record, record_bounds
 
 
 class PushMember:
-    """In one process."""
+    """A member of a group, in one process."""
 
     def __init__(self, client: PushSettings, client_host: ClientHost) -> None:
         self._client = client
@@ -55,13 +55,13 @@ class PushMember:
         self._version = client_host.boot
         self._process_queues: dict[MessageQueue, ProcessQueue] = {}
         self._doubtful: dict[MessageQueue, None] = {}
-        """Queues that the broker may hold locked for this member, though it does not own them."""
+        """Queues that may be locked for this member at the broker, though it does not own them."""
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._routes_due = self._loop.time() + ROUTES_SECONDS
         self._closing = False
         self._woken: asyncio.Future[None] = self._loop.create_future()
         self.notifications = 0
-        """How often a broker has said that members came or went."""
+        """How often a broker notified of changed members."""
 
     async def run(self) -> None:
         self._run(self._persist_regularly())
@@ -99,7 +99,7 @@ class PushMember:
             if not topic.startswith(RETRY_PREFIX):
                 await self._routes.recover(topic, BROKER)
 
-    # --- who has which queue
+    # --- which member has which queue
 
     def _members_changed(self, _: Connection, _request: Frame) -> None:
         self.notifications += 1
@@ -139,7 +139,7 @@ class PushMember:
                 await self._routes.refresh(topic)
 
     async def _greet(self) -> None:
-        """All brokers, leaders or not, as Java's consumers do; it also makes the retry topic."""
+        """Sends heartbeats to all brokers, as Java's consumers do; that makes the retry topic."""
         addresses: dict[str, None] = {}
         lost = False
         for topic in self._client.topics:
@@ -189,11 +189,11 @@ class PushMember:
         self._release(process_queue)
 
     def _release(self, process_queue: ProcessQueue) -> None:
-        """The broker is told how far the queue is, and that another member may lock it."""
+        """Commits the offset of a queue, and unlocks it for other members."""
         queue = process_queue.queue
         self._process_queues.pop(queue, None)
         if self._client.in_order:
-            self._doubtful[queue] = None  # the broker may never hear what follows
+            self._doubtful[queue] = None  # what follows may never reach the broker
         with suppress(ClientError):
             leader = self._routes.leader(queue)
             self._wire.commit(leader, queue, process_queue.done)
@@ -202,7 +202,7 @@ class PushMember:
                 self._wire.unlock(leader, queue)
 
     async def _idle(self, process_queue: ProcessQueue) -> None:
-        """The program is done with its present message."""
+        """Whether the program is done with its present message."""
         while process_queue.busy:  # noqa: ASYNC110 - as Java's clients wait for the queue's lock
             await asyncio.sleep(0.01)
 
@@ -226,7 +226,7 @@ class PushMember:
         believed = at >= 0 and self._loop.time() - at < BELIEF_SECONDS
         return believed or not self._client.in_order
 
-    # --- what the queues hold
+    # --- messages
 
     async def _pull(self, process_queue: ProcessQueue) -> None:
         queue = process_queue.queue
@@ -258,7 +258,7 @@ class PushMember:
                 await asyncio.sleep(0.02)
             else:
                 self._client_host.note(f"a pull is answered with {answer.code}: {answer.remark}")
-                self._wake()  # a new leader does not know what is wanted before a heartbeat
+                self._wake()  # a new leader does not know the subscription before a heartbeat
                 await asyncio.sleep(0.3)
                 await self._routes.recover(queue.topic, BROKER)
 
@@ -301,7 +301,7 @@ class PushMember:
         )
 
     def _finish(self, process_queue: ProcessQueue, offset: int) -> None:
-        """All before the first that waits is done with."""
+        """A message is done. All before the first unfinished one are done."""
         del process_queue.waiting[offset]
         done = min(process_queue.waiting, default=offset + 1)
         process_queue.done = max(process_queue.done, done)
@@ -347,7 +347,7 @@ class PushMember:
             elif not process_queue.dropped:
                 self._finish(process_queue, offset)
 
-    # --- how far it is
+    # --- offsets
 
     async def _persist_regularly(self) -> None:
         while not self._closing:
@@ -363,7 +363,7 @@ class PushMember:
                     continue
 
     async def _begin_at(self, process_queue: ProcessQueue, offset: int) -> None:
-        """The queue is dropped, and starts again once its new offset is known."""
+        """Drops the queue. It starts again when its new offset is known."""
         queue = process_queue.queue
         process_queue.dropped = True
         await asyncio.sleep(REBASE_SECONDS)
@@ -376,7 +376,7 @@ class PushMember:
         self._wake()
 
     def _reset(self, _: Connection, request: Frame) -> None:
-        """Request 220: an operator has moved the group."""
+        """Handles request 220: an operator has reset the offset."""
         for queue, offset in reset_offsets(request.body).items():
             process_queue = self._process_queues.get(queue)
             if process_queue is not None and not process_queue.dropped:

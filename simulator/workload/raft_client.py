@@ -23,7 +23,7 @@ PAYLOAD_BYTES_MAX = 400
 
 
 def payload_number(entry: Entry) -> int | None:
-    """The number of the payload in an entry; None for entries of Raft's own."""
+    """The number of the payload in an entry; ``None`` for a no-op or a configuration."""
     if entry.kind is not EntryKind.DATA:
         return None
     return int.from_bytes(entry.body[:NUMBER_BYTES], "big")
@@ -55,7 +55,7 @@ class RaftClient:
         self._working = False
 
     def start(self) -> None:
-        """Begins to propose."""
+        """Starts to propose."""
         self._working = True
         self._work()
 
@@ -116,7 +116,7 @@ class RaftClient:
             raise Violation(f"payload {number} was accepted and then refused: {error}")
 
     def process_ended(self, host: Host) -> None:
-        """A process is gone: the outcomes of its unanswered requests are unknown."""
+        """A process is gone. The outcomes of its unanswered requests are unknown."""
         for number in [number for number, asked in self.pending.items() if asked is host]:
             del self.pending[number]
             self.unknown[number] = None

@@ -37,11 +37,11 @@ class RegisterValues:
         return values
 
     def group(self, place: int) -> str:
-        """The owner of the offset that is the register now."""
+        """The consumer group whose offset is the register now."""
         return f"registers-{self._rounds[place]}"
 
     def next_value(self, place: int) -> int:
-        """An offset that nobody wrote yet to the register; call it before :meth:`group`."""
+        """An offset that was not written to the register yet. Call it before :meth:`group`."""
         if not self._left[place]:
             self._rounds[place] += 1
             self._left[place] = self._shuffled()

@@ -34,11 +34,11 @@ from simulator.workload.register_values import TOPIC as OFFSETS_TOPIC
 CONFIG = ConsumerConfig(request_seconds=1.5)
 TOPIC_REGISTERS = 2
 QUEUES_PRIME, QUEUES_STEP = 4_001, 1_237
-"""Numbers of queues for topics: steps around a circle, so that none comes again."""
+"""Numbers of queues for topics: steps around a circle, so that none is repeated."""
 
 
 class RegisterHistory:
-    """The operations of all clients; no value is written to a register twice."""
+    """The operations of all clients. No value is written to a register twice."""
 
     def __init__(self, rng: Random) -> None:
         self.operations: list[Operation] = []
@@ -48,27 +48,27 @@ class RegisterHistory:
         self._numbers = count()
 
     def next_queues(self) -> int:
-        """A number of queues that no topic had yet; it goes up and down."""
+        """A number of queues that no topic had yet. It rises and falls."""
         return next(self._queues) * QUEUES_STEP % QUEUES_PRIME
 
     def begin(self, operation: Operation) -> int:
-        """A client asks; the number of the operation."""
+        """An operation begins. Returns its number."""
         number = next(self._numbers)
         self.open[number] = operation
         return number
 
     def end(self, number: int, operation: Operation | None) -> None:
-        """It was answered, or (None) is known to have had no effect."""
+        """An operation was answered, or (``None``) had no effect."""
         del self.open[number]
         if operation is not None:
             self.operations.append(operation)
 
     def unknown(self) -> list[Operation]:
-        """Writes that wait for their answer still."""
+        """Writes that still wait for their answers."""
         return [operation for operation in self.open.values() if operation.is_write]
 
     def client_ended(self, client: str) -> None:
-        """Its process died: its writes may happen, its reads are unknown."""
+        """The client's process died: its writes may happen, its reads are unknown."""
         for number in [n for n, each in self.open.items() if each.client == client]:
             operation = self.open[number]
             self.end(number, operation if operation.is_write else None)
@@ -78,11 +78,11 @@ class RegisterRequests(ConsumerRequests):
     """Requests to brokers; see :class:`ConsumerRequests` for what is raised."""
 
     def of_group(self, group: str) -> RegisterRequests:
-        """The same for another group."""
+        """The same requests for another group."""
         return RegisterRequests(self._remoting, self._config, group, self._client_id)
 
     async def make_topic(self, address: str) -> None:
-        """The topic in whose range offsets are written."""
+        """Makes the topic in whose range offsets are written."""
         fields = {"topic": OFFSETS_TOPIC, "perm": "6"}
         fields |= dict.fromkeys(("readQueueNums", "writeQueueNums"), str(OFFSET_REGISTERS))
         code = RequestCode.UPDATE_AND_CREATE_TOPIC
@@ -144,7 +144,7 @@ class RegisterClient:
         self._requests: RegisterRequests | None = None
 
     def stop(self) -> None:
-        """Asks nothing more."""
+        """Begins no new requests."""
         self._working = False
 
     async def main(self, client_host: ClientHost) -> None:

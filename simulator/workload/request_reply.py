@@ -35,17 +35,17 @@ def side_of(number: int) -> int:
 
 
 def is_wanted(number: int) -> bool:
-    """Whether somebody answers this question: what ``WANTED`` says."""
+    """Whether a client answers this question, as ``WANTED`` says."""
     return side_of(number) in (1, 2)
 
 
 def answer_to(body: bytes) -> bytes:
-    """The one right answer."""
+    """The right answer."""
     return b"answer to " + body
 
 
 class RequestingClient:
-    """Asks one question at a time, and waits for the answer, or until none can come."""
+    """Asks one question at a time, and waits for the answer, or until no answer can come."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class RequestingClient:
         self._pause_max = pause_max
         self._working = True
         self.answered_in_the_end = False
-        """Whether a question was answered that was asked after :meth:`stop`."""
+        """Whether a question that was asked after :meth:`stop` was answered."""
 
     def stop(self) -> None:
         """Goes on until one more question is answered."""
@@ -152,7 +152,7 @@ class ReplyingClient:
                 await self._answer(client_host, replier, message, record.body)
 
     def close(self, client_host: ClientHost) -> None:
-        """Leaves the group in order; as an event of its process."""
+        """Leaves the group. Runs as an event of its process."""
         if self._consumer is not None and self._boot == client_host.boot:
             client_host.loop.create_task(self._consumer.close())
 

@@ -1,4 +1,4 @@
-"""A client that sends scheduled messages, and takes some of those with a time back."""
+"""A client that sends scheduled messages, and recalls some of the timed ones."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ DELAY_MS_MAX = 4000
 PAUSE_MAX = 0.2
 RECALLED_SHARE = 0.3
 RECALL_SECONDS_MAX = 1.2 * DELAY_MS_MAX / 1000
-"""So some recalls come when the message is due, and some too late."""
+"""Some recalls come when the message is due, and some too late."""
 
 
 class ScheduledMessagesProducer:
-    """Sends to one topic, by delay level or with a time of delivery."""
+    """Sends to one topic, with a delay level or a delivery time."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class ScheduledMessagesProducer:
         try:
             await producer.recall(result)
         except (ClientError, CallError) as error:
-            # It is delivered already, or nobody knows: the log says which of both came first.
+            # It is delivered already, or that is unknown: the log says which came first.
             self._history.note(sent.client, f"message {sent.number} is not recalled: {error}")
         else:
             self._history.recall(sent, result.queue)

@@ -48,7 +48,7 @@ class TransactionHistory:
     """Called when a producer has the answer that its commit is stored."""
 
     def begin(self) -> int:
-        """A new number."""
+        """The number of a new transaction."""
         number = len(self.outcomes)
         self.outcomes[number] = None
         return number
@@ -69,11 +69,11 @@ class TransactionalProducer:
         self._finished: asyncio.Event
 
     def stop(self) -> None:
-        """Begins no more transactions, and goes on answering."""
+        """Begins no more transactions, but still answers check-backs."""
         self._working = False
 
     def finish(self) -> None:
-        """Ends the process, in which it is called."""
+        """Ends the process in which it is called."""
         self._finished.set()
 
     async def main(self, client_host: ClientHost) -> None:

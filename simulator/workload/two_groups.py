@@ -19,7 +19,7 @@ from simulator.hosts.client_host import ClientHost
 from simulator.workload.history import History, Listener
 
 DEFAULT_TOPIC = "TBW102"
-"""Every broker has it, so its route names them all."""
+"""A topic of every broker, so its route names all brokers."""
 
 PAUSE_SECONDS = 0.1
 REQUEST_SECONDS = 1.5

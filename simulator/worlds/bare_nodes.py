@@ -21,7 +21,7 @@ from store.log.layout import entry_size_max
 
 
 def small_limits(rng: CountingRandom, _settings: WorldSettings) -> RaftConfig:
-    """Limits small enough to be met within seconds."""
+    """Small limits, which runs reach within seconds."""
     return RaftConfig(
         uncommitted_bytes_max=rng.choice((2 << 10, 64 << 10)),
         cache_bytes_max=rng.choice((1 << 10, 8 << 10, 256 << 10)),
@@ -99,13 +99,13 @@ class RaftProposals(Workload):
         return len(self.client.acknowledged), len(self.client.unknown)
 
     async def heal(self) -> None:
-        """Every call ends, and a new one is answered."""
+        """Checks that every call ends, and that a new one is answered."""
         cluster = self._cluster
         await cluster.until(lambda: not cluster.open_calls(), "every call ends")
         await cluster.until(self._is_acknowledged, "a new proposal commits")
 
     def _is_acknowledged(self) -> bool:
-        """Proposes until a proposal of the time after the faults is acknowledged."""
+        """Proposes until a proposal after the faults is acknowledged."""
         if self.client.pending:
             return False
         if self._last_proposed in self.client.acknowledged:

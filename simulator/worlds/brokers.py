@@ -68,6 +68,6 @@ WHOLE_BROKERS = GroupKind(
     raft_config=_raft_config,
     hosts=_hosts,
     invariants=_invariants,
-    # Acknowledged messages are looked for on a majority of the hosts.
+    # Acknowledged messages are checked on a majority of the hosts.
     members_away_max=lambda _hosts: 1,
 )

@@ -1,8 +1,9 @@
-"""One run: hosts, clients, faults for a while, and then the check that all is well.
+"""One run: hosts and clients under faults, then healing and the final checks.
 
-In the second part faults end and everybody is started. Within a bound everything must come right:
-every call ends, one leader serves, a new proposal commits, all replicas hold the same, and then
-nothing moves any more. Nodes that do nothing would keep safety alone (bugs A6, A7, B12).
+In the second part faults end, and all processes are started. Within a limit of time the cluster
+must become healthy: every call ends, one leader serves, a new proposal commits, all replicas are
+equal, and then nothing changes any more. Without this, nodes that do nothing would pass (bugs A6,
+A7, B12).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from simulator.worlds.settings import BUSY, WorldSettings
 from simulator.worlds.workload import Workload
 
 QUIET_SECONDS = 2.0
-"""After that nothing may change for so long: several election timeouts."""
+"""After the healing, nothing may change for this long: several election timeouts."""
 
 W = TypeVar("W", bound=Workload)
 
@@ -97,7 +98,7 @@ class Cluster(Group[H]):
         )
         self.kind = kind
         self.groups: list[Group[Any]] = [self]
-        """Itself, and what other groups workloads have added."""
+        """This group, and the groups that workloads have added."""
         for make in world.workloads:
             workload = make(self)
             self.workloads.append(workload)
@@ -134,19 +135,19 @@ class Cluster(Group[H]):
         return self
 
     def open_calls(self) -> int:
-        """How many calls of clients have not ended."""
+        """The number of client calls that have not ended."""
         return sum(workload.open_calls() for workload in self.workloads)
 
     def all_delivered(self) -> bool:
-        """Whether all consumers have what is stored for them."""
+        """Whether all consumers have the messages that are stored for them."""
         return all(workload.delivered() for workload in self.workloads)
 
     def client_host(self, name: str, ip: str, main: Main) -> ClientHost:
-        """The machine of a client, to be one of its workload's."""
+        """Makes the machine of a client."""
         return ClientHost(name, ip, self.environment, main, self._client_ended)
 
     def _client_ended(self, client_host: ClientHost) -> None:
-        """A process died: nobody hears the outcomes of its requests."""
+        """A client's process died, so the outcomes of its requests are unknown."""
         for workload in self.workloads:
             workload.client_ended(client_host)
 
@@ -158,18 +159,18 @@ class Cluster(Group[H]):
             self.fail(error)
 
     def fail(self, error: BaseException) -> None:
-        """The run ends with that error, unless it has another one already."""
+        """Ends the run with that error, unless it has another one already."""
         if not self._failure.done():
             self._failure.set_exception(error)
 
     async def pass_time(self, seconds: float) -> None:
-        """Lets it run for so long. Raises errors of checks and of the shipped code."""
+        """Runs the cluster for some time. Raises errors of checks and of the shipped code."""
         await asyncio.wait([self._failure], timeout=seconds)
         if self._failure.done():
             self._failure.result()
 
     async def until(self, reached: Callable[[], bool], what: str) -> None:
-        """Lets it run until the condition holds. Raises :class:`Violation` if it takes too long."""
+        """Runs the cluster until ``reached``. Raises :class:`Violation` if it takes too long."""
         healing_seconds = self.settings.healing_seconds
         deadline = self.loop.time() + healing_seconds
         while not (self._all_are_back() and reached()):
@@ -181,7 +182,7 @@ class Cluster(Group[H]):
             await self.pass_time(0.05)
 
     def _all_are_back(self) -> bool:
-        """Whether all who must run are voters, once faults end. A removed node may be late."""
+        """Whether all hosts that must run are voters. A removed node may be late."""
         return not self._healing or all(bring_back(group) for group in self.groups)
 
     async def run(self, seconds: float, client_seconds: float | None = None) -> None:
@@ -203,13 +204,13 @@ class Cluster(Group[H]):
         await self.heal()
 
     def start_clients(self) -> None:
-        """First those that prepare something; the others once that is done."""
+        """Starts the workloads that prepare something, then the others."""
         for workload in self._prepares(True):
             workload.start()
         self.prepared()
 
     def prepared(self) -> None:
-        """Starts the others, if all is prepared."""
+        """Starts the other workloads, if all is prepared."""
         if all(workload.is_prepared() for workload in self.workloads):
             for workload in self._prepares(False):
                 workload.start()
@@ -218,12 +219,12 @@ class Cluster(Group[H]):
         return [workload for workload in self.workloads if workload.prepares == first]
 
     def stop_clients(self) -> None:
-        """They ask for nothing new."""
+        """Stops all clients: they begin no new requests."""
         for workload in self.workloads:
             workload.stop()
 
     async def heal(self) -> None:
-        """No fault any more. Then everything must come right, and stay so."""
+        """Ends all faults. Then the cluster must become healthy, and stay so."""
         self.trace.note("all", "faults end")
         self.network.faults = NetworkFaults()
         self.heal_network()
@@ -268,7 +269,7 @@ class Cluster(Group[H]):
         ]
 
     def switch_off(self) -> None:
-        """The simulation is over: the rest of it never runs."""
+        """Ends the simulation."""
         for client_host in self.clients:
             client_host.switch_off()
         for host in self._all_hosts:

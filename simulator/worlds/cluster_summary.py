@@ -1,4 +1,4 @@
-"""The states of all nodes in words, for a violation that concerns all of them."""
+"""Describes the states of all nodes, for a violation that concerns all of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def summarize_hosts(hosts: Sequence[Host]) -> str:
-    """Role, term and how far each host is."""
+    """Role, term and progress of each host."""
     said = []
     for host in hosts:
         node = host.node

@@ -71,7 +71,7 @@ class Group(Generic[H]):
         self.invariants = list(kind.invariants(self.hosts, config))
 
     def watch(self) -> None:
-        """All checks are there: from now on they hear what happens."""
+        """Starts the observation, after all checks were added."""
         for host in self.hosts:
             host.watch(self.invariants)
 
@@ -80,7 +80,7 @@ class Group(Generic[H]):
             workload.process_ended(host)
         self.injector.process_ended(host)
 
-    # --- what faults ask
+    # --- for faults
 
     @property
     def loop(self) -> VirtualLoop:
@@ -121,22 +121,22 @@ class Group(Generic[H]):
             workload.ask_at_once(host, is_write=is_write)
 
     def crash_given(self, client: str, victim: str) -> None:
-        """Somebody dies as soon as a consumer is given something."""
+        """A process dies when a consumer next gets messages."""
         for workload in self.workloads:
             workload.crash_given(client, victim)
 
     def cut(self, sender: Host, receiver: Host, *, noticed: bool) -> None:
-        """Nothing passes from one to the other any more."""
+        """Cuts one direction."""
         sender.note(f"cut off from {receiver.name}{', noticed' if noticed else ''}")
         self.network.cut(sender.name, receiver.name, noticed=noticed)
 
     def heal_network(self) -> None:
-        """Nothing is cut any more."""
+        """Ends all cuts."""
         self.environment.trace.note("net", "healed")
         self.network.heal()
 
     def leader(self) -> H | None:
-        """The serving leader; None if there is none, or more than one takes itself for it."""
+        """The serving leader; ``None`` if no host or more than one believes to be it."""
         leading = [
             host
             for host in self.hosts
@@ -149,7 +149,7 @@ class Group(Generic[H]):
     # --- in the end
 
     def hosts_that_must_run(self) -> Sequence[H]:
-        """The hosts that must run: all but those that damage keeps from it."""
+        """All hosts except those that cannot run because of damage."""
         return [host for host in self.hosts if not host.kept_from_running]
 
     def keeps_all(self) -> bool:
@@ -157,11 +157,11 @@ class Group(Generic[H]):
         do."""
         running = [host for host in self.hosts_that_must_run() if host.node is not None]
         earlier = any(TOPIC_RETENTION not in host.features for host in running)
-        kept = [host.keeps_all() for host in running]  # each is asked
+        kept = [host.keeps_all() for host in running]  # all must be called
         return earlier or all(kept)
 
     def agrees(self) -> bool:
-        """Whether all hosts of this group hold and have applied the same, and one leads."""
+        """Whether all hosts hold and have applied the same entries, and one leads."""
         leader = self.leader()
         if leader is None or leader.node is None:
             return False
@@ -180,7 +180,7 @@ class Group(Generic[H]):
                 return False
             noted = core.configuration.incarnations.get(host.name, NO_INCARNATION)
             if noted != node.core.incarnation:
-                return False  # the log does not say yet that its disk is this one
+                return False  # the log does not name its present disk yet
             indexes = {node.applied_index, node.core.commit_index, node.core.durable_index}
             if indexes != {core.entry_cache.last_index}:
                 return False

@@ -11,5 +11,5 @@ LEASE_SHARE = 0.25
 
 
 def with_leases(config: RaftConfig, streams: Streams) -> RaftConfig:
-    """A quarter of the groups; their clocks differ by less than leases allow for."""
+    """Gives leases to a quarter of the groups. Their clocks differ by less than leases allow."""
     return replace(config, lease_reads=streams.stream("leases").random() < LEASE_SHARE)

@@ -16,7 +16,7 @@ from store.errors import StoreError
 
 
 class LoggedErrors(logging.Handler):
-    """Makes a violation of each exception in the log, except for those of disks."""
+    """Makes a violation of each logged exception, except those of disks."""
 
     def __init__(self, report: Callable[[Violation], None]) -> None:
         super().__init__(logging.WARNING)
@@ -34,7 +34,7 @@ class LoggedErrors(logging.Handler):
 
 @contextmanager
 def logged_errors_reported(report: Callable[[Violation], None]) -> Iterator[None]:
-    """Meanwhile ``report`` gets each of them."""
+    """While it is open, ``report`` gets each of them."""
     log, handler = logging.getLogger(), LoggedErrors(report)
     log.addHandler(handler)
     try:

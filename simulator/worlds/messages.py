@@ -28,7 +28,7 @@ GROUP = "readers"
 
 
 class MessageChecks:
-    """Rules for the messages of one broker group. They listen to ``history``."""
+    """Checks of the messages of one broker group. They listen to ``history``."""
 
     def __init__(self, hosts: Sequence[BrokerHost], history: History) -> None:
         self.stored = StoredMessages(hosts, TOPICS)
@@ -117,7 +117,7 @@ class Messages(Workload):
         self.histories = [self.history, self.registers]
         self._checks = MessageChecks(cluster.hosts, self.history)
         self.stored = self._checks.stored
-        """Of all topics, also those of other workloads."""
+        """Checks of the messages of all topics, also of other workloads."""
         self.invariants = [*self._checks.invariants]
 
     def stop(self) -> None:

@@ -17,7 +17,7 @@ NAME_SERVERS = ":".join(map(str, NAME_SERVER))
 
 
 class NameService(Workload):
-    """The machine ``ns``. ``topics`` are those that are compared."""
+    """The machine ``ns``. ``topics``: those that are compared."""
 
     prepares = True
 
@@ -31,7 +31,7 @@ class NameService(Workload):
         self.invariants = [self.routes_of(cluster)]
 
     def routes_of(self, group: Group[BrokerHost]) -> NameServerRoutes:
-        """A check of what it says of a group."""
+        """A check of its routes of a group."""
         return NameServerRoutes(
             group.group.name,
             hosts=group.hosts,
@@ -48,5 +48,5 @@ class NameService(Workload):
         await self._running.start()
 
     def _tables(self) -> NameServerTables | None:
-        """Its tables."""
+        """The tables of the NameServer."""
         return None if self._running is None else self._running.routes

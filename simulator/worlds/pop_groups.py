@@ -22,7 +22,7 @@ SEND_PAUSE_MAX = 0.5
 
 
 def content_in_groups(number: int, born_ms: int) -> Content:
-    """As usual, and of one of a few message groups."""
+    """The usual content, with one of a few message groups."""
     content = content_of(number, born_ms)
     group = f"group {number % MESSAGE_GROUPS}"
     return content._replace(properties={**content.properties, "__SHARDINGKEY": group})

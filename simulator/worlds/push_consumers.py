@@ -50,7 +50,7 @@ QUEUES = 2
 
 
 class DeliveryForwarder(PushListener):
-    """Tells checks of what one group is given of the topic."""
+    """Passes the deliveries of one group on to checks."""
 
     def __init__(self, listeners: Sequence[Listener]) -> None:
         self._listeners = listeners
@@ -62,7 +62,7 @@ class DeliveryForwarder(PushListener):
 
 
 class FilteringGroupListener(DeliveryForwarder):
-    """Of the group that filters and sends back."""
+    """The listener of the group that filters and sends back."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class FilteringGroupListener(DeliveryForwarder):
 
 
 class OrderedGroupListener(OneLockOwner):
-    """For the group that consumes in order. A message fails the first time now and then."""
+    """The listener of the group that consumes in order. Sometimes a message fails at first."""
 
     def __init__(self, now: Callable[[], float], listeners: Sequence[Listener]) -> None:
         super().__init__(now)

@@ -1,4 +1,4 @@
-"""The worlds of runs, and everything that decides a run."""
+"""The worlds of runs, and the arguments of a run."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _retaining(settings: WorldSettings) -> WorldSettings:
 
 
 def _checking(settings: WorldSettings) -> WorldSettings:
-    """Producers are asked about their transactions after a second, and then every second."""
+    """Check-backs come after a second, and then every second."""
     broker = BrokerSettings(
         retains=True, transaction_timeout_ms=1_000, transaction_check_interval_ms=1_000
     )
@@ -188,7 +188,7 @@ class Run:
         )
 
     def play(self, show: Callable[[str], None] | None = None) -> Outcome:
-        """To its end; ``show`` gets every event, a line each."""
+        """Runs it to its end. ``show`` gets a line for each event."""
         with leaving_nothing():
             return play(
                 self.cluster(show), lambda cluster: cluster.run(self.seconds, self.client_seconds)

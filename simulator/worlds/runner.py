@@ -1,4 +1,4 @@
-"""Runs a cluster through a script to its end, and returns the outcome."""
+"""Runs a cluster by a script to its end."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ Script: TypeAlias = "Callable[[Cluster[Any]], Coroutine[object, object, None]]"
 
 
 def play(cluster: Cluster[Any], script: Script) -> Outcome:
-    """Runs a cluster through a script to its end."""
+    """Runs a cluster by a script to its end. Returns the outcome."""
     with without_collector():
         return _play(cluster, script)
 
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """No garbage is collected meanwhile.
+    """Turns off the garbage collector while it is open.
 
-    When the collector runs depends on more than the seed. And it finalises pending tasks of dead
-    processes, which may speak up at any time.
+    Its times depend on more than the seed. It also finalises pending tasks of dead processes, which
+    may then run code at any time.
     """
     collecting = gc.isenabled()
     gc.disable()
@@ -39,10 +39,10 @@ def without_collector() -> Iterator[None]:
 
 @contextmanager
 def leaving_nothing() -> Iterator[None]:
-    """Collects a world that was built and played meanwhile, once nobody holds it any more.
+    """At the end, collects the world that was made and played while it is open.
 
-    A world is full of cycles, and takes up to 300 MB. Only what is new is looked at, which costs a
-    twentieth of the time. A coroutine that ends by this may keep others until the next pass.
+    A world is full of cycles, and takes up to 300 MB. Only new objects are examined, in a twentieth
+    of the time. A coroutine that ends then may keep others until the next pass.
     """
     with without_collector():
         gc.freeze()

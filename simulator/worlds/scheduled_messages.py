@@ -54,7 +54,7 @@ class ScheduledMessages(Workload):
         self.invariants = [self.waited, content, self._skipped]
 
     def delivered(self) -> bool:
-        """Scheduled messages are delivered, and all of them have reached the consumers."""
+        """Whether all scheduled messages are delivered and have reached the consumers."""
         ends = self._cluster.workload(Messages).stored.ends
         return not self.waited.waiting and all(
             self._skipped.reaches(*queue, end) for queue, end in ends.items() if queue[0] == TOPIC

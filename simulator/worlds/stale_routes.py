@@ -60,7 +60,7 @@ class StaleRoutes(Workload):
         return self._history.acknowledged, self._history.unknown
 
     async def heal(self) -> None:
-        """See :class:`Workload`. At least one of the two clients sends to a follower."""
+        """See :class:`Workload`. At least one of both clients sends to a follower."""
         await self._cluster.until(
             lambda: all(each.stored_in_the_end for each in self._producing),
             "what is sent to any broker is stored",

@@ -1,4 +1,4 @@
-"""A part of a world beside its group: clients, and the checks of what they do."""
+"""A workload: clients of a cluster, and their checks."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from simulator.invariants import Invariant
 
 
 class Client(Protocol):
-    """What runs on a client's machine and can be told to ask for nothing new."""
+    """A client, which can be stopped."""
 
     def stop(self) -> None:
-        """Asks for nothing new."""
+        """Begins no new requests."""
 
 
 class Calls(Protocol):
@@ -22,10 +22,10 @@ class Calls(Protocol):
 
     @property
     def open(self) -> Sized:
-        """Those that have not ended."""
+        """The calls that have not ended."""
 
     def client_ended(self, client: str) -> None:
-        """Its process died: it hears no outcome any more."""
+        """The client's process died, so it gets no more outcomes."""
 
 
 class Workload:
@@ -50,7 +50,7 @@ class Workload:
     # --- while it runs
 
     def start(self) -> None:
-        """Its clients begin."""
+        """Starts its clients."""
         for client_host in self.client_hosts:
             client_host.start()
 
@@ -60,7 +60,7 @@ class Workload:
         return True
 
     def stop(self) -> None:
-        """Its clients ask for nothing new."""
+        """Stops its clients: they begin no new requests."""
         for client in self.clients:
             client.stop()
 
@@ -69,10 +69,10 @@ class Workload:
         that."""
 
     def ask_at_once(self, host: Host, *, is_write: bool) -> None:
-        """Clients that ask for offsets and topics ask there, now."""
+        """Clients of offsets and topics ask there, now."""
 
     def crash_given(self, client: str, victim: str) -> None:
-        """Somebody dies as soon as a consumer is given something."""
+        """A process dies when a consumer next gets messages."""
 
     def client_ended(self, client_host: ClientHost) -> None:
         """The process of a client, of this workload or another one, died."""
@@ -82,15 +82,15 @@ class Workload:
     # --- the outcome
 
     def open_calls(self) -> int:
-        """How many calls have not ended."""
+        """The number of calls that have not ended."""
         return sum(len(history.open) for history in self.histories)
 
     def counts(self) -> tuple[int, int]:
-        """How much was acknowledged, and how much has an unknown outcome."""
+        """The number of acknowledged calls, and of calls with an unknown outcome."""
         return 0, 0
 
     def delivered(self) -> bool:
-        """Whether its consumers have all that is stored for them."""
+        """Whether its consumers have all messages that are stored for them."""
         return True
 
     async def heal(self) -> None:

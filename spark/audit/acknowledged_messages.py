@@ -1,10 +1,10 @@
-"""Looks for acknowledged messages in the log. Their list is printed output, or bare ids.
+"""Looks for a list of acknowledged messages in the log.
 
-A message is a JSON object. ``msg_id`` is RocketMQ's: address and port of the broker, then the
-position in the log, in hexadecimal. Optional fields are ``queue_id``, ``queue_offset`` and
-``broker`` (of ``dledger produce --json``), and ``topic`` and ``unique_key`` (of ``dledger consume
---json`` and ``dledger message``). Objects stand one a line, or in one JSON array. A line that is no
-object is the ``msg_id`` alone.
+The list has a JSON object for each message, one a line or all in one JSON array. ``msg_id`` is
+RocketMQ's: address and port of the broker, then the position in the log, in hexadecimal. Optional
+fields are ``queue_id``, ``queue_offset`` and ``broker`` (from ``dledger produce --json``), and
+``topic`` and ``unique_key`` (from ``dledger consume --json`` and ``dledger message``). A line
+that is no object is only a ``msg_id``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NUMBERS = ("queue_id", "queue_offset")
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """One acknowledged message, by its place in the broker's answer; ``None`` is unknown."""
+    """One acknowledged message, as the broker answered. ``None``: unknown."""
 
     msg_id: str
     group: str | None
@@ -51,7 +51,7 @@ class Acknowledged:
         return int(self.msg_id[-_POSITION_DIGITS:], 16)
 
     def fits(self, record: MessageRecord) -> bool:
-        """Whether a record is that message, by the known fields."""
+        """Whether a record has the known fields of the message."""
         unique = find_property(record.properties, UNIQUE_KEY) or b""
         return record.position == self.position and all(
             expected is None or expected == found
@@ -72,7 +72,7 @@ class Acknowledged:
 def read_acknowledged(path: str) -> list[Acknowledged]:
     """The list in a file; ``-`` is standard input.
 
-    Raises :class:`~spark.errors.ReplicaError` naming the line that is none of a message.
+    Raises :class:`~spark.errors.ReplicaError` with the line that is no message.
     """
     try:
         if path == "-":
@@ -129,11 +129,11 @@ def check_acknowledged(
 ) -> list[GroupFinding]:
     """A finding for each listed message that the committed log does not hold.
 
-    It is looked up in the replica that knows most of the log; the rest of the audit checks that the
-    others hold the same.
+    Messages are looked up in the replica that knows the most committed entries. The rest of the
+    audit checks that the other replicas are equal.
     """
     fs, _ = open_file_system(root)
-    told: list[GroupFinding] = []
+    findings: list[GroupFinding] = []
     by_group = {audit.plan.group: audit for audit in groups}
     if len(by_group) == 1:
         listed = [replace(one, group=one.group or next(iter(by_group))) for one in listed]
@@ -156,12 +156,12 @@ def check_acknowledged(
         for one in ours:
             found = log.mismatch(one)
             if found is not None:
-                told.append(log.tell(one, found))
-    return told
+                findings.append(log.finding(one, found))
+    return findings
 
 
 class CommittedLog:
-    """The replica of a group that knows most of it."""
+    """The log of the replica that knows the most committed entries of its group."""
 
     def __init__(self, fs: FileSystem, audit: GroupAudit) -> None:
         self._group = audit.plan
@@ -174,12 +174,12 @@ class CommittedLog:
             raise ReplicaError(str(error)) from error
         self._first = state.mark.first_position
         self._end = state.durable_position
-        # A file that cannot be read holds no message.
+        # A file that cannot be read counts as empty.
         files, directory = AuditFiles(fs), self._replica.directory
         self._records = LogRecords(files, directory, self._group.segment_size)
 
     def mismatch(self, one: Acknowledged) -> str | None:
-        """What stands in the place of the message. ``None`` if it is there, or has expired."""
+        """What is in the place of the message. ``None`` if the message is there, or has expired."""
         if one.position < self._first:
             return None
         if one.position >= self._end:
@@ -197,7 +197,7 @@ class CommittedLog:
             f"position {record.position}"
         )
 
-    def tell(self, one: Acknowledged, found: str) -> GroupFinding:
+    def finding(self, one: Acknowledged, found: str) -> GroupFinding:
         path, byte = self._records.locate(one.position)
         advice = "the message is lost unless the list is newer than the snapshot: report it"
         log = FindingLog(self._replica.name)

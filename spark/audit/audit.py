@@ -1,7 +1,7 @@
 """The audit as Spark jobs: one task checks one range of the log over all replicas of a group.
 
-One job plans all groups, the next one checks their ranges, the third one their derived files.
-Tasks read the replicas themselves and return a summary of a range. No row of the log passes through
+The first job plans all groups, the second checks their ranges, the third their derived files. Tasks
+read the replicas themselves, and return a summary of a range. No row of the log passes through
 Spark, and nothing is shuffled. ``dledger verify`` runs the same check (:mod:`store.verify`).
 """
 
@@ -36,8 +36,9 @@ from store.verify.plan.replica_identities import distinct_directories
 from store.verify.plan.replica_locks import lock_replicas, without_unlocked
 
 RANGES_AT_ONCE = 4096
-"""Of all groups together. The result of a range has about 50 bytes for each queue with messages,
-and up to 512 KiB about the effects of its commands on the broker's state."""
+"""The ranges of all groups that are audited at the same time. The result of a range has about 50
+bytes for each queue with messages, and up to 512 KiB for the effects of its commands on the
+broker's state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +61,9 @@ class GroupFinding:
 
 @dataclass(slots=True)
 class GroupAudit:
-    """The result of the audit of one group. ``seconds``: of the task of each range.
+    """The result of the audit of one group. ``seconds``: by range, the time of its task.
 
-    Results are without their parts, which the findings are made of.
+    The results have no ``parts``: only the findings needed them.
     """
 
     plan: GroupPlan
@@ -88,9 +89,9 @@ def run_audit(
 ) -> Audit:
     """Audits the replicas in ``directories``: paths, or URLs of one file system.
 
-    A task checks about ``range_bytes`` of each replica's log. By default the size follows from that
-    of the log and the number of cores. Raises :class:`~spark.errors.ReplicaError` for something
-    else than a replica, or one in use.
+    A task checks about ``range_bytes`` bytes of each replica's log. The default depends on the size
+    of the log and the number of cores. Raises :class:`~spark.errors.ReplicaError` for a directory
+    that is no replica, and for one in use.
     """
     root = directories[0]
     opened = [open_file_system(directory) for directory in directories]
@@ -116,12 +117,13 @@ def run_audit(
 
 
 def task_size(session: SparkSession, fs: FileSystem, paths: Sequence[str]) -> int:
-    """The default of the bytes of log in a task."""
+    """The default for the bytes of log in a task."""
     return range_bytes_for(log_bytes(fs, paths), count_cores(session))
 
 
 def waves(groups: Sequence[GroupPlan]) -> Iterator[list[GroupPlan]]:
-    """Groups to audit side by side: enough for any cluster, and not too many for a driver."""
+    """Batches of groups to audit at the same time: enough for any cluster, not too many for a
+    driver."""
     some: list[GroupPlan] = []
     ranges = 0
     for group in groups:
@@ -135,17 +137,17 @@ def waves(groups: Sequence[GroupPlan]) -> Iterator[list[GroupPlan]]:
 
 
 def audit_groups(fs: FileSystem, run: SparkRun, groups: Sequence[GroupPlan], audit: Audit) -> None:
-    """Adds what was found in the groups to ``audit``."""
+    """Audits some groups, and adds the results to ``audit``."""
     began = time.perf_counter()
     checked = check_ranges(run, groups)
     results = [[result for result, _ in some] for some in checked]
     derived = check_derived(fs, run, groups, results)
     audit.scan_seconds += time.perf_counter() - began
     with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
-        told = list(pool.map(partial(finish_audit, fs), groups, results, derived))
-    for group, some, files, found in zip(groups, checked, derived, told, strict=True):
+        findings = list(pool.map(partial(finish_audit, fs), groups, results, derived))
+    for group, some, files, found in zip(groups, checked, derived, findings, strict=True):
         seconds = {result.number: taken for result, taken in some}
-        # Only findings across ranges needed the parts, and these are complete.
+        # Only the findings needed the parts, and they are complete.
         kept = [replace(result, parts=()) for result in files.results]
         audit.groups.append(GroupAudit(group, kept, seconds))
         audit.findings += [GroupFinding(finding, group.group) for finding in found]
@@ -166,7 +168,7 @@ def check_ranges(
 def timed_range(
     fs: ReadableFileSystem, group: GroupPlan, number: int, buffers: Buffers
 ) -> tuple[RangeResult, float]:
-    """The check of a range, and its seconds."""
+    """Checks a range. Returns the result, and the seconds that it took."""
     began = time.perf_counter()
     result = check_range(fs, group, number, buffers)
     return result, time.perf_counter() - began

@@ -1,6 +1,7 @@
-"""The search for messages that are in the log twice, as a Spark job: a task a slice of the hashes.
+"""The search for messages that are in the log twice, as a Spark job.
 
-Each task reads its part of each file of the key index, so nothing has to be shuffled.
+A task searches a slice of the hashes. It reads its part of each file of the key index, so nothing
+is shuffled.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from store.verify import FindingKind
 
 MESSAGES_OF_A_SLICE = 1 << 22
 SCHEMA = "findings binary"
-# If the files of the search are damaged, another replica is taken.
+# A replica with such a finding is not searched.
 HINDERING = frozenset(
     {
         FindingKind.ENTRY,
@@ -36,14 +37,15 @@ HINDERING = frozenset(
 
 
 def find_duplicates(
-    session: SparkSession, root: str, groups: Sequence[GroupAudit], told: Sequence[GroupFinding]
+    session: SparkSession, root: str, groups: Sequence[GroupAudit], reported: Sequence[GroupFinding]
 ) -> list[GroupFinding]:
-    """A finding for each message that came twice, of the replica of each group that knows most.
+    """A finding for each message that is in the log twice.
 
-    Raises :class:`~spark.errors.ReplicaError` if no replica of a group is fit to be searched.
+    Of each group, the replica that knows the most committed entries is searched. Raises
+    :class:`~spark.errors.ReplicaError` if all replicas of a group are damaged.
     """
     found: list[GroupFinding] = []
-    hindered = {one.finding.replica for one in told if one.finding.kind in HINDERING}
+    hindered = {one.finding.replica for one in reported if one.finding.kind in HINDERING}
     for audit in groups:
         replicas = audit.plan.replicas
         fit = [place for place, one in enumerate(replicas) if one.name not in hindered]
@@ -66,7 +68,7 @@ def find_duplicates(
 
 
 def last_line(error: PythonException) -> str:
-    """The error's own message out of the traceback of a task."""
+    """The message of an error, from the traceback of a task."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return next((line for line in reversed(lines) if "Error: " in line), lines[0])
 

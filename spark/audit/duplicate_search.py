@@ -1,9 +1,9 @@
 """The search for messages that are in the log twice: equal topic and unique key.
 
-A producer that got no answer sends again, so this is no fault of a replica. The key index has the
-hash of each unique key, sorted. The search goes slice by slice of the hashes. A slice needs a part
-of each file, and no other slice. Records are read only if a hash occurs twice. Key rows behind the
-checkpoint are in no file yet, and come from the log.
+A producer that gets no answer sends again, so this is no damage of a replica. The key index has the
+sorted hashes of the unique keys. The search goes slice by slice of the hashes. A slice needs only a
+part of each file. Records are read only if a hash occurs twice. Key rows behind the checkpoint are
+in no file yet, and come from the log.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from store.verify.plan.ranges import GroupPlan
 
 HASHES = 1 << 32
 FOUND_MAX = 1000
-"""Findings of one slice at the most."""
+"""At most this many findings of one slice."""
 ADVICE = (
     "nothing is wrong with the replica: a producer that got no answer sent the message again; let "
     "consumers of the topic expect that"
@@ -56,7 +56,7 @@ class DuplicateSearch:
         self._entries = RowFiles(fs, f"{self._replica.directory}/index", ROW_SIZE)
 
     def find(self, low: int, high: int) -> list[Finding]:
-        """Those whose unique key has a hash from ``low`` to before ``high``."""
+        """Findings about messages whose unique key has a hash from ``low`` to before ``high``."""
         parts = [self._slice(file, low, high) for file in self._files()]
         parts += [
             rows[(rows["hash"] >= low) & (rows["hash"] < high)] for rows in self._rows_behind()
@@ -71,13 +71,13 @@ class DuplicateSearch:
                 continue
             positions = dict.fromkeys(rows["position"][begin:end].tolist())
             for copies in self._copies(int(hashes[begin]), list(positions)):
-                findings.append(self._tell(copies))
+                findings.append(self._finding(copies))
                 if len(findings) >= FOUND_MAX:
                     return findings
         return findings
 
     def _copies(self, wanted: int, positions: list[int]) -> list[list[MessageRecord]]:
-        """Messages with that hash of their unique key, those with equal keys together."""
+        """Lists of messages with equal topic and unique key, of those with the hash ``wanted``."""
         if len(positions) < 2:
             return []
         by_key: dict[tuple[str, bytes], list[MessageRecord]] = {}
@@ -94,7 +94,7 @@ class DuplicateSearch:
                 by_key.setdefault((record.topic, unique), []).append(record)
         return [copies for copies in by_key.values() if len(copies) > 1]
 
-    def _tell(self, copies: list[MessageRecord]) -> Finding:
+    def _finding(self, copies: list[MessageRecord]) -> Finding:
         first, second, *_ = copies
         path, byte = self._records.locate(second.position)
         unique = (find_property(first.properties, UNIQUE_KEY) or b"").decode(errors="replace")
@@ -111,10 +111,10 @@ class DuplicateSearch:
         )
         return log.findings[0]
 
-    # --- where things are
+    # --- positions
 
     def _index_of(self, position: int) -> int | None:
-        """The entry that holds a position. ``None`` if it is not in the entry index yet."""
+        """The entry that holds a position; ``None`` if it is not in the entry index yet."""
         low, high = self._replica.first_index, self._replica.known_index
         while low < high:
             middle = (low + high + 1) // 2
@@ -136,7 +136,7 @@ class DuplicateSearch:
 
     @property
     def _covered_end(self) -> int:
-        """The position at which the rows in files end."""
+        """The position up to which key rows are in files."""
         for plan in self._group.ranges:
             border = plan.borders[self._place]
             if border is not None and border.index == self._replica.checkpoint_index + 1:

@@ -1,4 +1,4 @@
-"""Single records of a replica's log, by position."""
+"""Reads single records of a replica's log, by position."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class LogRecords:
         self._reader = LogReader(self._segments)
 
     def locate(self, position: int) -> tuple[str, int]:
-        """The file that holds a position, and the byte in it."""
+        """The segment file with a position, and the byte in it."""
         return self._segments.locate(position)
 
     def read(self, position: int) -> MessageRecord | None:
-        """The record at a position. ``None`` if there is no such segment.
+        """The record at a position; ``None`` if there is no such segment.
 
-        Raises :class:`~store.errors.CorruptRecordError` if no whole record stands there, and
+        Raises :class:`~store.errors.CorruptRecordError` if there is no intact record, and
         :class:`~store.errors.UnreadableError`.
         """
         try:

@@ -1,7 +1,8 @@
-"""Runs the tasks of a check as Spark jobs, those of all groups in one, so that all cores have work.
+"""Runs the tasks of a check as Spark jobs.
 
-A job has a row for each task. The plans of groups go to the executors once, and a task unpacks the
-plan of its own group. Nothing is shuffled.
+The tasks of all groups are in one job, so that all cores have work. A job has a row for each task.
+The plans of the groups go to the executors once, and a task unpacks the plan of its own group.
+Nothing is shuffled.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from store.verify.plan.task_runner import Result, Shared, Task
 
 RESULT_SCHEMA = "number bigint, result binary"
 JOB_BYTES = 64 << 20
-"""Bytes. The limit for the payloads of a job: each executor gets all of them."""
+"""The limit for the payloads of a job in bytes, because each executor gets all of them."""
 JOB_TASKS = 100_000
 
 
@@ -38,7 +39,8 @@ class SparkRun:
         shared: Sequence[Shared],
         tasks: Sequence[tuple[int, Task]],
     ) -> list[Result]:
-        """The results in the order of the tasks. A single task runs here: a job would cost more."""
+        """The results in the order of the tasks. A single task runs in this process: a job would
+        cost more."""
         if len(tasks) > 1:
             return self.on_executors(check, shared, tasks)
         fs, _ = open_file_system(self._root)
@@ -50,7 +52,7 @@ class SparkRun:
         shared: Sequence[Shared],
         tasks: Sequence[tuple[int, Task]],
     ) -> list[Result]:
-        """The results in the order of the tasks."""
+        """As :meth:`__call__`, but always on the executors."""
         packed = [(number, pickle.dumps(task)) for number, task in tasks]
         parts = [pickle.dumps(part) for part in shared]
         results: list[Result] = []
@@ -66,14 +68,14 @@ class SparkRun:
         shared: Sequence[bytes],
         tasks: Sequence[tuple[int, bytes]],
     ) -> DataFrame:
-        """A row for each task; Spark exchanges no rows for it."""
+        """A frame with a row for each task. Spark shuffles nothing for it."""
         count = len(tasks)
         numbers = self._session.range(0, count, 1, count)
         return numbers.mapInArrow(run_tasks(self._root, check, shared, tasks), RESULT_SCHEMA)
 
 
 def jobs(tasks: Sequence[tuple[int, bytes]]) -> Iterator[Sequence[tuple[int, bytes]]]:
-    """Cuts tasks into jobs."""
+    """Splits tasks into jobs."""
     begin = size = 0
     for number, (_, task) in enumerate(tasks):
         if number > begin and (size + len(task) > JOB_BYTES or number - begin == JOB_TASKS):
@@ -90,7 +92,7 @@ def run_tasks(
     shared: Sequence[bytes],
     tasks: Sequence[tuple[int, bytes]],
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function of a Spark task; it goes to the executors with the shared data."""
+    """The function of a Spark task. It goes to the executors with the shared data."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if not gc.get_freeze_count():
@@ -113,5 +115,5 @@ def run_tasks(
 
 @cache
 def buffers() -> Buffers:
-    """The buffers of a worker, which runs many tasks, one at a time."""
+    """The buffers of this worker. It runs many tasks, one at a time."""
     return Buffers()

@@ -1,4 +1,4 @@
-"""The replicas below the directories of a command line."""
+"""Finds the replicas below the directories of a command line."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from store.verify.plan.targets import find_replicas
 
 
 def find_targets(directories: Sequence[str]) -> list[str]:
-    """Each directory itself if it is a replica's, else the replicas in it and in its groups.
+    """Each directory itself if it is a replica's; else the replicas in it and in its groups.
 
-    Raises :class:`~spark.errors.ReplicaError` if there is none.
+    Raises :class:`~spark.errors.ReplicaError` if there is no replica.
     """
     found: list[str] = []
     for directory in directories:
@@ -23,7 +23,7 @@ def find_targets(directories: Sequence[str]) -> list[str]:
         except DataFormatError as error:
             raise ReplicaError(str(error).replace(inner, directory, 1)) from error
         if "://" in directory:
-            # The part behind the path says how to reach the store.
+            # The query behind the path says how to reach the store.
             outer, mark, query = directory.partition("?")
             found += [f"{outer.rstrip('/')}{path[len(inner) :]}{mark}{query}" for path in below]
         else:

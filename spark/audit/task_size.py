@@ -1,8 +1,8 @@
 """The default size of a task: how much of the log it checks.
 
-A task takes 0.05 to 0.1 s besides its check, as long as the check of 100 to 200 MB of replicas. So
-few large tasks waste least. But each core needs one, and a failure or a damaged entry costs a whole
-range again.
+A task takes 0.05 to 0.1 s besides its check: as long as the check of 100 to 200 MB of replicas. So
+few large tasks cost least. But each core needs a task, and after a failure or a damaged entry the
+whole range is checked again.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from store.verify.files.audit_files import AuditFiles
 RANGE_BYTES_MIN = 64 << 20
 RANGE_BYTES_MAX = 1 << 30
 REQUESTS_AT_ONCE = 16
-"""Of the driver. A store lets each request wait."""
+"""Requests that the driver sends at the same time, because an object store answers slowly."""
 UNKNOWN_CORES = 64
-"""Assumed for a Connect server, which does not tell. Small tasks cost little on few cores."""
+"""Assumed for a Connect server, which does not say it. Small tasks cost little on few cores."""
 
 
 def range_bytes_for(log_bytes: int, cores: int) -> int:
-    """Bytes of log in a range. Each core gets equally many, and none is above the maximum."""
+    """Bytes of log in a range: an equal number of ranges for each core, none above the maximum."""
     rounds = -(-log_bytes // (cores * RANGE_BYTES_MAX))
     return max(RANGE_BYTES_MIN, -(-log_bytes // max(cores * rounds, 1)))
 
@@ -35,7 +35,7 @@ def count_cores(session: SparkSession) -> int:
     """How many tasks run at once."""
     try:
         return max(1, session.sparkContext.defaultParallelism)
-    except AttributeError:  # as PySpark's own error for a session of Connect is
+    except AttributeError:  # PySpark's error for a session of Connect is one
         return UNKNOWN_CORES
 
 

@@ -1,8 +1,8 @@
-"""The speed of the audit in Spark, and of the same check in plain processes.
+"""Measures the audit in Spark, and the same check in plain processes.
 
-The start of a session and its first query do not count. The page cache holds the data if they fit.
-Rates are bytes of log of all replicas per second, by the clock and by CPU time of all processes,
-with Spark's own. CPU time depends less on other users of the machine.
+The start of a session and its first query do not count. The data are in the page cache if they fit.
+Rates are bytes of log of all replicas per second, by the clock and by the CPU time of all processes
+including Spark's own. CPU time depends less on other users of the machine.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def run_benchmark(
 ) -> dict[str, Any]:
     """A row for each size of uniform and of mixed messages, and the marginal rates of each kind.
 
-    The data are deleted after each.
+    The data of a row are deleted before the next one.
     """
     rows: dict[Messages, list[dict[str, Any]]] = {messages: [] for messages in Messages}
     with (
@@ -70,7 +70,7 @@ def run_benchmark(
             rows[messages].append({**row, "shuffle_bytes": shuffled(events) - before})
     found: dict[str, Any] = {"body_size": body_size, "sizes": [], "marginal": {}}
     for messages, of_kind in rows.items():
-        found["marginal"][str(messages)] = together(of_kind)
+        found["marginal"][str(messages)] = compare_sizes(of_kind)
         found["sizes"] += of_kind
     return found
 
@@ -97,7 +97,7 @@ def shuffled(events: str) -> int:
 
 
 def measure(session: SparkSession, root: str, group: GroupPlan, repeats: int) -> dict[str, Any]:
-    """Runs plain processes and Spark in turn. The best run of each counts."""
+    """Runs plain processes and Spark by turns. The best run of each counts."""
     plain, spark = [], []
     with plain_workers(WORKERS) as pool:
         check_plain(pool, group)  # fills the page cache
@@ -119,7 +119,7 @@ def measure(session: SparkSession, root: str, group: GroupPlan, repeats: int) ->
 def measure_alone(group: GroupPlan, repeats: int) -> dict[str, float]:
     """The CPU time of one process: the median of alternating runs.
 
-    ``check_to_read`` is the rate of the check divided by that of reading and summing up.
+    ``check_to_read`` is the rate of the check divided by that of reading with a CRC32C.
     """
     directory = group.replicas[0].directory
     runs: dict[str, list[float]] = {}
@@ -140,7 +140,7 @@ def measure_alone(group: GroupPlan, repeats: int) -> dict[str, float]:
 
 
 def check_in_spark(session: SparkSession, root: str, group: GroupPlan) -> list[RangeResult]:
-    """All ranges of a group, and the files derived from its log."""
+    """Checks all ranges of a group, and its derived files."""
     run = SparkRun(session, root)
     results = [result for result, _ in check_ranges(run, [group])[0]]
     (derived,) = check_derived(OsFileSystem(), run, [group], [results])
@@ -155,9 +155,9 @@ def timed(run: Callable[[], Sequence[RangeResult]]) -> tuple[float, float, int]:
     return seconds, cpu, sum(result.bytes_read for result in results)
 
 
-def together(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Rates of each size, and marginal rates from the first to the last size, without the constant
-    cost of a job."""
+def compare_sizes(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Adds rates to each row. Returns the marginal rates from the first to the last size, which
+    leave out the constant cost of a job."""
     first, last = rows[0], rows[-1]
     found: dict[str, Any] = {}
     for row in rows:

@@ -1,4 +1,4 @@
-"""The messages of the benchmark: all of one kind, or mixed as in use."""
+"""The messages of the benchmark: all of one kind, or mixed."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ KEYS_MAX = 2
 
 
 class Messages(StrEnum):
-    """The kind of messages in the data."""
+    """The kind of messages in the data of the benchmark."""
 
     UNIFORM = "uniform"
     MIXED = "mixed"
 
 
 def batches(messages: Messages, body_size: int) -> Iterator[list[QueueRun]]:
-    """The runs of entries, without end, the same ones each time."""
+    """The runs of one entry after the other, without end. They are the same each time."""
     return uniform_batches(body_size) if messages is Messages.UNIFORM else mixed_batches()
 
 
@@ -64,7 +64,7 @@ def uniform_batches(body_size: int) -> Iterator[list[QueueRun]]:
 
 
 def mixed_batches() -> Iterator[list[QueueRun]]:
-    """Messages of any topic, queue, tag and size, with 0 to 2 keys, as clients send them."""
+    """Messages of random topics, queues, tags and sizes, with 0 to 2 keys."""
     drawn = random.Random(SEED)
     pool = drawn.randbytes(1 << 16)
     ends = {(topic, queue): 0 for topic in TOPICS for queue in range(QUEUES)}

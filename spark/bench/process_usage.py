@@ -1,7 +1,4 @@
-"""Resources that child processes have used, from Linux's ``/proc``.
-
-CPU time depends less on other users of a machine than time by the clock.
-"""
+"""CPU time and memory that child processes have used, from Linux's ``/proc``."""
 
 from __future__ import annotations
 
@@ -10,20 +7,19 @@ from collections.abc import Iterator
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 # Fields of /proc/<pid>/stat behind the name of the command in parentheses. The times are user and
-# system time of the process and of its ended children. Spark ends idle workers after a minute, and
-# their time counts.
+# system time of the process and of its ended children: Spark ends idle workers after a minute.
 _PARENT, _TIMES = 1, slice(11, 15)
 
 
 def cpu_seconds() -> float:
-    """Seconds of CPU time of this process and of all its descendants, with ended ones."""
+    """Seconds of CPU time of this process and of all its descendants, including ended ones."""
     return sum(
         sum(map(int, stat_fields(pid)[_TIMES])) / _TICKS for pid in (os.getpid(), *descendants())
     )
 
 
 def peak_memory(command: str) -> int:
-    """The largest resident size in bytes of a descendant with a word in its command."""
+    """The largest resident size (bytes) of a descendant whose command line has that word."""
     return max((peak_of(pid) for pid in descendants() if command in command_line(pid)), default=0)
 
 
@@ -45,7 +41,7 @@ def descendants() -> Iterator[int]:
 
 
 def stat_fields(pid: int) -> list[str]:
-    """None if the process has ended."""
+    """The fields behind the command; none if the process has ended."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             return file.read().rpartition(")")[2].split()

@@ -12,7 +12,7 @@ HEADINGS = (
 
 
 def table_lines(found: dict[str, Any]) -> Iterator[str]:
-    """Two tables: with two workers, and what one process takes."""
+    """Two tables: the check with two workers, and the CPU time of one process."""
     yield from HEADINGS
     for row in found["sizes"]:
         yield (

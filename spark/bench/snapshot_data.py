@@ -1,4 +1,4 @@
-"""Snapshots of three equal replicas, for the benchmark."""
+"""Writes snapshots of three equal replicas, for the benchmark."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def write_snapshots(
     messages: Messages = Messages.UNIFORM,
     linked: bool = False,
 ) -> list[str]:
-    """Three snapshots of about ``size_bytes`` of log each; their directories.
+    """Writes three snapshots of about ``size_bytes`` bytes of log each. Returns their directories.
 
-    ``body_size`` is for uniform messages. With ``linked`` they share the files of the log, if there
-    is no room for all.
+    ``body_size``: of uniform messages, in bytes. With ``linked`` the snapshots share the files of
+    the log, which saves room on the disk.
     """
     fs = OsFileSystem()
     live = f"{directory}/live"
@@ -103,7 +103,7 @@ def flush(queues: ConsumeQueues, keys: KeyIndex) -> None:
 
 
 def copy_as(source: str, target: str, node: str, *, linked: bool = False) -> str:
-    """The snapshot as if another node had made it."""
+    """Copies a snapshot, as if another node had made it. Returns ``target``."""
 
     def copy(one: str, other: str) -> None:
         if linked and "/commitlog/" in one:

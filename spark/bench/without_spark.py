@@ -1,7 +1,7 @@
 """The check of the audit in processes without Spark, for comparison.
 
-One process also reads the same files with a CRC32C over them (``cat | crc32c``, without the pipe):
-no check can take less.
+One process also reads the same files with a CRC32C over them, as ``cat | crc32c`` would. No check
+can take less.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from store.verify.derived_files import check_derived
 from store.verify.plan.task_runner import Result, Shared, Task, TaskRunner, run_here
 
 ROW_PARTS = 4
-"""Parts of the view that are read to measure the cost of a row."""
+"""How many parts of the view are read to measure the cost of a row."""
 
 
 @contextmanager
@@ -41,7 +41,7 @@ def plain_workers(count: int) -> Iterator[Executor]:
 
 
 def check_plain(pool: Executor, group: GroupPlan) -> list[RangeResult]:
-    """All ranges of a group, and the files derived from its log."""
+    """Checks all ranges of a group, and its derived files."""
 
     def run(
         check: Callable[[ReadableFileSystem, Shared, Task, Buffers], Result],
@@ -78,14 +78,14 @@ def check_one(
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Bytes (or rows), and their CPU time in seconds."""
+    """A number of bytes or rows, and their CPU time in seconds."""
 
     amount: int
     cpu_seconds: float
 
 
 def check_cost(group: GroupPlan) -> Cost:
-    """The check of all ranges, and of the files derived from the log, in this process.
+    """The cost of the check of all ranges and derived files in this process.
 
     Bytes are those of the log of all replicas.
     """
@@ -96,7 +96,7 @@ def check_cost(group: GroupPlan) -> Cost:
 
 
 def read_cost(group: GroupPlan) -> Cost:
-    """Reads all files of the replicas in this process, with a CRC32C over them."""
+    """The cost of reading all files of the replicas in this process, with a CRC32C over them."""
     view = memoryview(buffers().piece.octets)
     began = process_time()
     size = 0
@@ -116,9 +116,9 @@ def files_of(group: GroupPlan) -> Iterator[str]:
 
 
 def row_cost(directory: str, columns: str) -> Cost:
-    """Reads the view ``messages`` of one snapshot into Arrow columns in this process.
+    """The cost of reading the view ``messages`` of one snapshot into Arrow columns in this process.
 
-    ``columns`` are those that are wanted, none for all.
+    ``columns``: the wanted ones, with commas between; empty for all.
     """
     options = parse_options({"view": "messages"} | ({"columns": columns} if columns else {}))
     parts = plan_parts(find_snapshots([directory]), options)[:ROW_PARTS]

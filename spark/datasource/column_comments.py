@@ -1,6 +1,6 @@
 """The meaning of each column. Spark shows it in ``DESCRIBE`` and keeps it in Parquet.
 
-No comment may have an apostrophe: DDL contains them unquoted.
+No comment may have an apostrophe, because the DDL has comments without escapes.
 """
 
 from __future__ import annotations
@@ -80,5 +80,5 @@ _OF_A_VIEW = {
 
 
 def comment_of(view: View, column: str) -> str:
-    """Raises ``KeyError`` for a column of no view."""
+    """The comment of a column. Raises ``KeyError`` for a column of no view."""
     return _OF_A_VIEW.get((view, column)) or _COMMENTS[column]

@@ -1,8 +1,9 @@
 """``spark.read.format("dledger").load(path)``: snapshots of replicas as tables.
 
-Options and columns are in :mod:`spark.datasource.options` and :mod:`spark.datasource.schemas`.
-Tasks read the snapshots themselves and give Arrow batches to Spark. The driver reads manifests and
-a few rows of the entry index. Of several snapshots of one replica below the path the newest counts.
+For options and columns see :mod:`spark.datasource.options` and :mod:`spark.datasource.schemas`.
+Tasks read the snapshots themselves, and give Arrow batches to Spark. The driver reads manifests and
+a few rows of the entry index. If there are several snapshots of one replica below the path, the
+newest counts.
 """
 
 from __future__ import annotations
@@ -50,22 +51,15 @@ INDEX_RANGE_FACTOR = 16
 
 @dataclass
 class Part(InputPartition):
-    """What one task reads: a piece of the log, a queue, a file of the key index, or a state."""
+    """What one task reads: a piece of the log, a queue, a file of the key index, or a state.
+
+    Only the fields that it needs are set.
+    """
 
     piece: Piece | None = None
     snapshot: Snapshot | None = None
     queue: QueueLength | None = None
     path: str | None = None
-
-    def __init__(
-        self,
-        piece: Piece | None = None,
-        snapshot: Snapshot | None = None,
-        queue: QueueLength | None = None,
-        path: str | None = None,
-    ) -> None:
-        super().__init__(None)
-        self.piece, self.snapshot, self.queue, self.path = piece, snapshot, queue, path
 
 
 class DledgerDataSource(DataSource):
@@ -88,10 +82,10 @@ class DledgerDataSource(DataSource):
 class Reader(DataSourceReader):
     """One read of everything that the manifests cover.
 
-    It takes no filters of Spark (``pushFilters``). Up to 4.3 PySpark keeps the filters of a reader
-    with the relation, and every query of the same DataFrame or view shares them. So a join with
-    itself reads nothing, and the next query without a filter reads only what this one wanted.
-    Options narrow the relation itself.
+    It does not take Spark's filters (``pushFilters``). Up to 4.3, PySpark keeps the filters of a
+    reader with the relation, and every query of the same DataFrame or view shares them. So a join
+    with itself would read nothing, and the next query without a filter would read only the filtered
+    rows. Options limit the relation itself.
     """
 
     def __init__(self, roots: list[str], options: ReadOptions) -> None:
@@ -106,9 +100,9 @@ class Reader(DataSourceReader):
 
 
 class StreamReader(DataSourceStreamReader):
-    """Follows a directory of snapshots: each batch has the additions of newer ones.
+    """Follows a directory of snapshots: each batch has what newer snapshots add.
 
-    An offset is the next entry of each replica: ``{"broker-a/n0": 17}``.
+    An offset has the next entry of each replica: ``{"broker-a/n0": 17}``.
     """
 
     def __init__(self, roots: list[str], options: ReadOptions) -> None:
@@ -140,11 +134,14 @@ class StreamReader(DataSourceStreamReader):
         return read_part(partition, self._options)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Does nothing: snapshots stay."""
+        """Does nothing: snapshots are not deleted."""
 
 
 def wanted(roots: list[str], options: ReadOptions) -> list[Snapshot]:
-    """Raises :class:`~spark.errors.OptionError` for a replica that is not there."""
+    """The snapshots that the options ask for.
+
+    Raises :class:`~spark.errors.OptionError` for a replica that is not there.
+    """
     snapshots = find_snapshots(roots)
     names = {name for snapshot in snapshots for name in (snapshot.name, snapshot.manifest.node)}
     missing = sorted(options.replicas - names)
@@ -196,7 +193,7 @@ def read_part(partition: InputPartition, options: ReadOptions) -> Iterator[pa.Re
 
 
 def message_batches(piece: Piece, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """The messages of a piece, some entries at a time, as columns where possible."""
+    """The messages of a piece, some entries at a time, as columns if possible."""
     topics = TopicNumbers()
     gathered: list[LogEntry] = []
     size = 0

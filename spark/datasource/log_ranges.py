@@ -1,7 +1,7 @@
 """Cuts the log of a snapshot into pieces of about equal size, and reads a piece.
 
-A piece is a range of entries. It need not end with a segment, so many tasks may read one segment.
-The entry index of a snapshot has all of its entries. Each header must be as the index says.
+A piece is a range of entries. It may end within a segment, so many tasks may read one segment. The
+entry index of a snapshot has all of its entries. Each header must agree with the index.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class LogEntry:
 
 
 def cut(snapshot: Snapshot, first: int, last: int, range_bytes: int) -> list[Piece]:
-    """The entries ``first`` to ``last`` in pieces of about ``range_bytes`` bytes of log."""
+    """Pieces of about ``range_bytes`` bytes of log, over the entries ``first`` to ``last``."""
     manifest = snapshot.manifest
     first, last = max(first, manifest.first_index), min(last, manifest.commit_index)
     if first > last:
@@ -70,7 +70,7 @@ def cut(snapshot: Snapshot, first: int, last: int, range_bytes: int) -> list[Pie
 
 
 class IndexRows:
-    """The entry index of a snapshot. Each row must have the index that is asked for."""
+    """The entry index of a snapshot. A row must have the index that is asked for."""
 
     def __init__(self, fs: FileSystem, snapshot: Snapshot) -> None:
         self._files = RowFiles(fs, f"{snapshot.path}/index", ROW_SIZE)
@@ -79,7 +79,7 @@ class IndexRows:
         return next(self.rows(index, index))
 
     def rows(self, first: int, last: int) -> Iterator[EntryIndexRow]:
-        """Raises :class:`~spark.errors.ReplicaError` if a row is not there."""
+        """Rows of entries. Raises :class:`~spark.errors.ReplicaError` for a missing one."""
         for start in range(first, last + 1, ROWS_AT_ONCE):
             count = min(ROWS_AT_ONCE, last + 1 - start)
             data = self._files.read(start, count)
@@ -99,7 +99,7 @@ class IndexRows:
 
 
 def read_entries(piece: Piece) -> Iterator[LogEntry]:
-    """The entries of a piece, one at a time, so that memory stays bounded by the largest.
+    """The entries of a piece, one at a time, so that only one entry is in memory.
 
     Raises :class:`~spark.errors.ReplicaError` with file and byte for a missing entry.
     """
@@ -115,7 +115,7 @@ def read_entries(piece: Piece) -> Iterator[LogEntry]:
 
 
 def read_entry(reader: LogReader, row: EntryIndexRow, path: str, byte: int) -> LogEntry:
-    """The entry of a row of the entry index, its header checked against the row."""
+    """The entry of a row of the entry index. Its header is compared with the row."""
     where = f"{path}, byte {byte}: entry {row.entry_index}"
     data, missing = reader.read(row.position, max(row.size, HEADER_SIZE))
     if missing is HoleReason.MISSING:

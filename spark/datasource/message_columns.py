@@ -2,8 +2,8 @@
 
 Arrow cuts a column of text out of the entries' bytes: every second element of an array over all
 bytes is text of the column. So no text becomes a Python object.
-:mod:`spark.datasource.view_rows` reads unusual messages: records that the leader's rows do not lead
-to, hosts of IPv6, a property twice, bytes that are not UTF-8.
+:mod:`spark.datasource.view_rows` reads unusual messages: records that are not where the rows of the
+batch say, hosts of IPv6, two properties of one name, bytes that are not UTF-8.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _NAME_SIZE = 8
 
 
 class UnusualError(Exception):
-    """Columns cannot hold these messages. Read them one by one."""
+    """These messages cannot be read as columns. They must be read one by one."""
 
 
 class MessageColumns:
     """The columns of the messages in ``entries``, data entries whose bodies have their CRC.
 
-    Raises :class:`UnusualError`, as making a column may.
+    The constructor and :meth:`column` raise :class:`UnusualError`.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class MessageColumns:
         found, numbers = np.unique(packed, return_inverse=True)
         return pa.array([_host(int(one)) for one in found]).take(pa.array(numbers))
 
-    def _moments(self, name: str) -> pa.Array:
+    def _timestamps(self, name: str) -> pa.Array:
         times = self._messages.heads[name].astype(np.int64)
         outside = (times < _FIRST_MS) | (times >= _END_MS)
         times[outside] = 0
@@ -127,11 +127,12 @@ class MessageColumns:
 
 
 class _Pairs:
-    """The places of names and values of properties, and the message of each pair."""
+    """The pairs of name and value of all properties: the message of each pair, and the places of
+    its name and value."""
 
     def __init__(self, octets: Octets, begins: Numbers, ends: Numbers) -> None:
         self._count = len(begins)
-        # All strings, one behind the other. Each gets an end, which it may lack.
+        # All property strings, one behind the other. Each gets its last separator, if it lacks it.
         sizes = ends - begins + 1
         firsts = np.cumsum(sizes) - sizes
         texts = _cut_out(octets.data, begins, ends + 1).buffers()[2]
@@ -141,7 +142,7 @@ class _Pairs:
         marks = marks[flat[marks] > 0]
         is_end = flat[marks] == PAIR_END[0]
         stops = np.flatnonzero(is_end)
-        # The first end of a name in a pair counts.
+        # In a pair, the first separator behind a name counts.
         befores = np.append(-1, stops[:-1])
         pairs = np.flatnonzero(stops - befores > 1)
         begin = np.append(-1, marks[stops[:-1]])[pairs] + 1
@@ -160,7 +161,7 @@ class _Pairs:
         short = np.minimum(sizes, _NAME_SIZE).astype(np.uint64)
         kept = np.uint64(0xFFFFFFFFFFFFFFFF) >> (np.uint64(8) * (np.uint64(8) - short))
         self._starts &= np.where(short > 0, kept, np.uint64(0))
-        # The beginning, the end and the size of a name distinguish it from nearly all others.
+        # Beginning, end and size of a name tell it from nearly all other names.
         tails = gather(octets, end - _NAME_SIZE, _NAME_SIZE).view("<u8").ravel()
         tails = np.where(sizes < _NAME_SIZE, np.uint64(0), tails)
         with np.errstate(over="ignore"):
@@ -172,7 +173,7 @@ class _Pairs:
             raise UnusualError
 
     def values(self, data: bytes, name: bytes) -> pa.Array:
-        """The value of one property by message, null without one."""
+        """By message, the value of one property; null if it has none."""
         wanted = int.from_bytes(name[:_NAME_SIZE], "little")
         sizes = self.names[1] - self.names[0]
         found = np.flatnonzero((self._starts == np.uint64(wanted)) & (sizes == len(name)))
@@ -202,7 +203,7 @@ def _texts_of(data: bytes, edges: Numbers) -> pa.Array:
 
 
 def _cut_out(data: bytes | memoryview, begins: Numbers, ends: Numbers) -> pa.Array:
-    """Binary elements, which must follow each other in ``data``."""
+    """The bytes from each begin to its end, as binary elements. They must be in order."""
     edges = np.empty(2 * len(begins) + 1, np.int32)
     edges[:-1:2], edges[1::2] = begins, ends
     edges[-1] = edges[-2] if len(begins) else 0
@@ -232,9 +233,9 @@ _COLUMNS: dict[str, Callable[[MessageColumns], pa.Array | NDArray[np.int64]]] = 
     "keys": lambda of: of._property(KEYS),
     "flag": lambda of: of._head("flag", "i4"),
     "sys_flag": lambda of: of._head("flags", "i4"),
-    "born_timestamp": lambda of: of._moments("born"),
+    "born_timestamp": lambda of: of._timestamps("born"),
     "born_host": lambda of: of._hosts("born_host"),
-    "store_timestamp": lambda of: of._moments("stored"),
+    "store_timestamp": lambda of: of._timestamps("stored"),
     "store_host": lambda of: of._hosts("store_host"),
     "reconsume_times": lambda of: of._head("tried", "i4"),
     "prepared_position": lambda of: of._head("prepared", "i8"),

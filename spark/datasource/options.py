@@ -13,7 +13,7 @@ _INDEX_MAX = (1 << 63) - 1
 
 
 class View(StrEnum):
-    """Which table is read."""
+    """The table to read."""
 
     ENTRIES = "entries"
     MESSAGES = "messages"
@@ -43,7 +43,7 @@ _GIVEN = frozenset({"path", "paths"})
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """``to_index`` is inclusive, as in the log."""
+    """The options of a read. ``to_index`` is inclusive."""
 
     view: View = View.ENTRIES
     replicas: frozenset[str] = frozenset()
@@ -60,7 +60,7 @@ class ReadOptions:
 
 
 def parse_options(given: Mapping[str, str]) -> ReadOptions:
-    """Raises :class:`~spark.errors.OptionError` naming the option."""
+    """The options. Raises :class:`~spark.errors.OptionError` with the name of a wrong one."""
     options = {name.lower(): value for name, value in given.items()}
     unknown = sorted(options.keys() - OPTIONS.keys() - _GIVEN)
     if unknown:

@@ -1,8 +1,8 @@
 """The columns of each view, for Arrow and for Spark. Both must be equal.
 
-Indexes, positions and offsets have the meaning of ``docs/format.md``. Positions and sizes are
-bytes, CRCs are unsigned and therefore ``bigint``, times are ``timestamp`` with milliseconds. Spark
-takes every column for nullable; the comments say which ones are.
+Indexes, positions and offsets are those of ``docs/format.md``. Positions and sizes are bytes. CRCs
+are unsigned, and therefore ``bigint``. Times are ``timestamp`` with milliseconds. For Spark every
+column is nullable; the comments say which columns really have nulls.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def columns(options: ReadOptions) -> tuple[tuple[str, str], ...]:
 
 
 def spark_schema(options: ReadOptions) -> str:
-    """As DDL, which needs no session to be read, with a comment for each column."""
+    """The columns as DDL, with comments. Spark parses it without a session."""
     return ", ".join(
         f"`{name}` {kind} COMMENT '{comment_of(options.view, name)}'"
         for name, kind in columns(options)

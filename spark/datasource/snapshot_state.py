@@ -14,7 +14,7 @@ from store.verify.state.state_reader import read_state
 
 @dataclass(frozen=True, slots=True)
 class SnapshotState:
-    """``index`` is the last entry in the state, ``path`` the checkpoint's file."""
+    """``index``: the last entry in the state. ``path``: the file of the checkpoint."""
 
     index: int
     path: str
@@ -22,7 +22,7 @@ class SnapshotState:
 
 
 def snapshot_state(snapshot: Snapshot) -> SnapshotState | None:
-    """``None`` for a snapshot of a replica without entries.
+    """The state; ``None`` for a snapshot of a replica without entries.
 
     Raises :class:`~spark.errors.ReplicaError` if the checkpoint cannot be read.
     """

@@ -1,4 +1,4 @@
-"""The snapshots below a path. Entries up to the commit index of the manifest count."""
+"""Finds the snapshots below a path. Their entries up to the commit index of the manifest count."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DEPTH = 3
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One snapshot of one replica. ``path`` is within the file system of ``root``."""
+    """One snapshot of one replica. ``path`` is a path in the file system of ``root``."""
 
     root: str
     path: str
@@ -37,7 +37,7 @@ class Snapshot:
 
 
 def split_paths(options: Mapping[str, str]) -> list[str]:
-    """The paths of ``load``: one, or the list that Spark passes as JSON."""
+    """The paths given to ``load``: one, or the list that Spark passes as JSON."""
     if "paths" in options:
         return [str(path) for path in json.loads(options["paths"])]
     if options.get("path"):
@@ -46,9 +46,9 @@ def split_paths(options: Mapping[str, str]) -> list[str]:
 
 
 def find_snapshots(roots: list[str]) -> list[Snapshot]:
-    """The newest snapshot of each replica below the paths, by name of the replica.
+    """The newest snapshot of each replica below the paths, in the order of the replicas' names.
 
-    Raises :class:`~spark.errors.ReplicaError` if there is none, or an incomplete one.
+    Raises :class:`~spark.errors.ReplicaError` if there is no snapshot, or an incomplete one.
     """
     newest: dict[str, Snapshot] = {}
     for root in roots:
@@ -99,7 +99,10 @@ def is_file(fs: FileSystem, path: str) -> bool:
 
 
 def read_snapshot(fs: FileSystem, root: str, path: str) -> Snapshot:
-    """Raises :class:`~spark.errors.ReplicaError` naming file and byte where it is damaged."""
+    """The snapshot at a path.
+
+    Raises :class:`~spark.errors.ReplicaError` with file and byte if it is damaged.
+    """
     name = f"{path}/{MANIFEST_NAME}"
     try:
         manifest = decode_manifest(read_small(fs, name), name)

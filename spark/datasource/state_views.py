@@ -1,7 +1,7 @@
 """The views of the broker's state: ``topics``, ``groups``, ``offsets`` and ``transactions``.
 
-A snapshot has the state as of its last entry, in its checkpoint. Each view is small beside the log:
-one task reads all of it for one replica.
+The checkpoint of a snapshot has the state after its last entry. The state is small compared with
+the log: one task reads a whole view of one replica.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from spark.datasource.options import View
 from spark.datasource.schemas import COLUMNS
 from spark.datasource.snapshot_state import SnapshotState, snapshot_state
 from spark.datasource.snapshots import Snapshot
-from spark.datasource.view_rows import moment
+from spark.datasource.view_rows import to_datetime
 from spark.errors import ReplicaError
 from store.field_checks import array
 from store.verify.state.broker_state import BrokerTables
@@ -24,9 +24,10 @@ _LIMITS = {"int": 1 << 31, "bigint": 1 << 63}
 
 
 def state_rows(snapshot: Snapshot, view: View) -> Iterator[tuple[Any, ...]]:
-    """Rows of the view, in order of their names.
+    """Rows of the view, in the order of their names.
 
-    Raises :class:`~spark.errors.ReplicaError` naming the checkpoint where it is not a broker's.
+    Raises :class:`~spark.errors.ReplicaError` with the checkpoint's file if that has no broker
+    state.
     """
     found = snapshot_state(snapshot)
     if found is None:
@@ -88,10 +89,10 @@ def _transactions(tables: BrokerTables, _found: SnapshotState) -> Iterator[Seque
             offset,
             position,
             group,
-            moment(stored_ms),
+            to_datetime(stored_ms),
             immunity_ms if immunity_ms >= 0 else None,
             checks,
-            moment(checked_ms) if checked_ms else None,
+            to_datetime(checked_ms) if checked_ms else None,
         )
 
 

@@ -1,9 +1,8 @@
-"""The rows of each view, as tuples in the order of its columns."""
+"""Reads the rows of each view, as tuples in the order of its columns."""
 
 from __future__ import annotations
 
 import socket
-import struct
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -17,7 +16,7 @@ from spark.datasource.snapshot_state import snapshot_state
 from spark.datasource.snapshots import Snapshot
 from spark.errors import ReplicaError
 from store.errors import CorruptBatchError, CorruptRecordError, DamagedError
-from store.index.key_file import read_file, read_page
+from store.index.key_file import ROW, read_file, read_page
 from store.log.entry import HEADER_SIZE, KINDS
 from store.log.layout import parse_segment_name, segment_name
 from store.message.batch import QUEUE_ROW, decode_batch
@@ -27,7 +26,6 @@ from store.verify.files.row_files import RowFiles
 
 Rows = Iterator[tuple[Any, ...]]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_KEY_ROW = struct.Struct(">IqI")
 ROWS_AT_ONCE = 1 << 16
 
 
@@ -50,7 +48,10 @@ def entry_rows(piece: Piece, options: ReadOptions) -> Rows:
 
 
 def data_entries(piece: Piece) -> Iterator[LogEntry]:
-    """Raises :class:`~spark.errors.ReplicaError` for an entry whose CRC is wrong."""
+    """The data entries of a piece.
+
+    Raises :class:`~spark.errors.ReplicaError` for an entry whose CRC is wrong.
+    """
     for entry in read_entries(piece):
         if entry.kind != "data":
             continue
@@ -63,7 +64,10 @@ def data_entries(piece: Piece) -> Iterator[LogEntry]:
 
 
 def message_rows(replica: str, entries: Sequence[LogEntry], options: ReadOptions) -> Rows:
-    """Raises :class:`~spark.errors.ReplicaError` for an entry whose records are wrong."""
+    """The messages of some entries.
+
+    Raises :class:`~spark.errors.ReplicaError` for an entry whose records are wrong.
+    """
     bodies = has_bodies(options)
     for entry in entries:
         for record in records(entry):
@@ -98,9 +102,9 @@ def message_row(replica: str, index: int, record: MessageRecord) -> tuple[Any, .
         properties.get("KEYS"),
         record.flag,
         record.sys_flag,
-        moment(record.born_timestamp),
+        to_datetime(record.born_timestamp),
         host(record.born_host),
-        moment(record.store_timestamp),
+        to_datetime(record.store_timestamp),
         host(record.store_host),
         record.reconsume_times,
         record.prepared_position,
@@ -110,8 +114,8 @@ def message_row(replica: str, index: int, record: MessageRecord) -> tuple[Any, .
     )
 
 
-def moment(time_ms: int) -> datetime | None:
-    """A time for Arrow, ``None`` outside of the years 1 to 9999."""
+def to_datetime(time_ms: int) -> datetime | None:
+    """A time for Arrow; ``None`` outside the years 1 to 9999."""
     try:
         return _EPOCH + timedelta(milliseconds=time_ms)
     except OverflowError:
@@ -119,7 +123,7 @@ def moment(time_ms: int) -> datetime | None:
 
 
 def host(packed: bytes) -> str:
-    """``address:port`` of the 8 or 20 bytes of a host."""
+    """``address:port`` of a host of 8 or 20 bytes."""
     address, port = packed[:-4], int.from_bytes(packed[-4:], "big")
     if len(address) == 4:
         return f"{socket.inet_ntop(socket.AF_INET, address)}:{port}"
@@ -142,9 +146,9 @@ def index_rows(piece: Piece) -> Rows:
 
 
 def queue_lengths(snapshot: Snapshot) -> list[QueueLength]:
-    """The rows of queues that count, by the snapshot's checkpoint.
+    """The queues of a snapshot and the offsets that they have, by its checkpoint.
 
-    Raises :class:`~spark.errors.ReplicaError` if it cannot be read.
+    Raises :class:`~spark.errors.ReplicaError` if the checkpoint cannot be read.
     """
     state = snapshot_state(snapshot)
     return [] if state is None else list(state.machine.queues)
@@ -168,7 +172,7 @@ def queue_rows(snapshot: Snapshot, queue: QueueLength) -> Rows:
 
 
 def key_files(snapshot: Snapshot) -> list[str]:
-    """The files of the key index that count."""
+    """The files of the key index below the end of the snapshot."""
     fs, directory = snapshot.open(), f"{snapshot.path}/keyindex"
     starts = map(parse_segment_name, fs.list_directory(directory) if fs.exists(directory) else [])
     end = snapshot.manifest.end_position
@@ -186,10 +190,8 @@ def key_rows(snapshot: Snapshot, path: str) -> Rows:
         file = fs.open(path, writable=False)
         try:
             for page in range(said.page_count):
-                for key_hash, position, seconds in _KEY_ROW.iter_unpack(
-                    read_page(file, said, page)
-                ):
-                    yield snapshot.name, key_hash, position, moment(seconds * 1000), path
+                for key_hash, position, seconds in ROW.iter_unpack(read_page(file, said, page)):
+                    yield snapshot.name, key_hash, position, to_datetime(seconds * 1000), path
         finally:
             file.close()
     except DamagedError as error:

@@ -1,4 +1,4 @@
-"""The drawings of the report: the map of agreement, and messages over time. Plain SVG."""
+"""The charts of the report, in SVG: the map of agreement, and messages over time."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from store.verify import RangeResult
 WIDTH = 1000
 LABEL = 130
 ROW = 30
-# More columns than this look alike.
+# More columns could not be told apart.
 COLUMNS = 250
-# If ranges share a column, it shows the worst one.
+# From best to worst: if ranges share a column, it shows the worst of them.
 WORDS = ("same", "behind", "damaged", "differs")
 BINS = 60
 TOPICS = 6
 
 
 def agreement_map(audit: GroupAudit) -> str:
-    """A row for each replica, from the first index to the last."""
+    """The map of agreement: a row for each replica, from the first index to the last."""
     results = sorted(audit.results, key=lambda result: result.number)
     if not results:
         return "<p>No entry is committed yet.</p>"
@@ -53,7 +53,7 @@ def agreement_map(audit: GroupAudit) -> str:
 
 
 def share(results: Sequence[RangeResult]) -> list[Sequence[RangeResult]]:
-    """At most :data:`COLUMNS` groups of neighbours."""
+    """At most :data:`COLUMNS` groups of adjacent ranges."""
     count = min(COLUMNS, len(results))
     borders = [number * len(results) // count for number in range(count + 1)]
     return [results[borders[number] : borders[number + 1]] for number in range(count)]
@@ -70,7 +70,7 @@ def topic_totals(audits: Sequence[GroupAudit]) -> dict[str, int]:
 
 
 def messages_over_time(audits: Sequence[GroupAudit]) -> str:
-    """Stacked bars by minute of the store time. The largest topics have colors of their own."""
+    """Stacked bars over store time. The largest topics have colors of their own."""
     topics = list(topic_totals(audits))[:TOPICS]
     minutes = [
         minute for audit in audits for result in audit.results for _, minute in result.counts

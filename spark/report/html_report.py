@@ -1,4 +1,4 @@
-"""``report.html``: one page without other files."""
+"""``report.html``: one page that needs no other file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spark.audit.audit import Audit
 from spark.report.charts import WORDS, agreement_map, messages_over_time, topic_totals
 from store.verify.findings import UNKNOWN_REPLICA
 
-# Parquet has the rest of the tables.
+# The rest is in the Parquet files.
 FINDINGS_SHOWN = 200
 TASKS_SHOWN = 20
 TOPICS_SHOWN = 50
@@ -51,7 +51,7 @@ mark{background:var(--damaged);color:#fff;border-radius:2px}
 
 
 def render(audit: Audit, summary: dict[str, Any], findings: list[dict[str, Any]]) -> str:
-    """The page; ``summary`` and ``findings`` are those of the other files."""
+    """The page. ``summary`` and ``findings`` are the contents of the other files."""
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8>",
         '<meta name=viewport content="width=device-width,initial-scale=1">',
@@ -129,7 +129,7 @@ def finding_card(finding: dict[str, Any]) -> str:
 
 
 def hex_dump(data: bytes, start: int, marked: int) -> str:
-    """Sixteen bytes a line, with the byte at ``marked`` highlighted."""
+    """Sixteen bytes a line. The byte at ``marked`` is highlighted."""
     if not data:
         return ""
     lines = []
@@ -197,7 +197,7 @@ def task_table(audit: Audit) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Numbers stand to the right."""
+    """A table in HTML. Numbers are aligned to the right."""
     numeric = [isinstance(value, int) for value in rows[0]] if rows else [False] * len(head)
     names = zip(head, numeric, strict=True)
     lines = [

@@ -1,8 +1,8 @@
-"""The files that an audit leaves: ``findings.parquet``, ``ranges.parquet`` and ``summary.json``.
+"""The files that an audit writes: ``findings.parquet``, ``ranges.parquet`` and ``summary.json``.
 
-The columns are those of the two schemas below. ``ranges`` has a row for each range and replica.
-``seconds`` and ``bytes_read`` are those of the task, over all replicas. ``summary.json`` is written
-last: if it exists, the rest is complete.
+The columns are those of the two schemas below. ``ranges`` has a row for each range and replica. Its
+``seconds`` and ``bytes_read`` are those of the task, for all replicas together. ``summary.json`` is
+written last. If it exists, the rest is complete.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ RANGES = pa.schema(
 
 
 def read_context(fs: FileSystem, path: str, position: int) -> tuple[int, bytes]:
-    """The bytes around a place, and their first byte. Empty if the file cannot be read."""
+    """The bytes around ``position``, and the position of the first of them. No bytes if the file
+    cannot be read."""
     start = max(0, position - CONTEXT_BYTES)
     try:
         file = fs.open(path, writable=False)
@@ -87,15 +88,15 @@ def majority_path(audit: Audit, finding: Finding) -> str | None:
 
 def finding_rows(fs: FileSystem, audit: Audit) -> list[dict[str, Any]]:
     rows = []
-    for told in audit.findings:
-        finding = told.finding
+    for reported in audit.findings:
+        finding = reported.finding
         start, context = read_context(fs, finding.path, finding.position)
         other = majority_path(audit, finding)
         right = b"" if other is None else read_context(fs, other, finding.position)[1]
         rows.append(
             {
-                "kind": told.kind,
-                "group": told.group,
+                "kind": reported.kind,
+                "group": reported.group,
                 "replica": one_line(finding.replica),
                 "index_first": finding.index_first,
                 "index_last": finding.index_last,
@@ -138,9 +139,12 @@ def range_rows(audit: Audit) -> list[dict[str, Any]]:
 
 
 def summarize(audit: Audit) -> dict[str, Any]:
-    """The summary as one document. ``findings_by_kind`` has the number of findings by kind, and
-    ``listed`` the first :data:`LISTED_MAX` findings, for those who read no Parquet."""
-    kinds = Counter(told.kind for told in audit.findings)
+    """The summary as one document.
+
+    ``findings_by_kind``: the number of findings by kind. ``listed``: the first :data:`LISTED_MAX`
+    findings, for readers without Parquet.
+    """
+    kinds = Counter(reported.kind for reported in audit.findings)
     return {
         "consistent": not audit.findings,
         "bytes_read": audit.bytes_read,
@@ -148,8 +152,11 @@ def summarize(audit: Audit) -> dict[str, Any]:
         "findings": len(audit.findings),
         "findings_by_kind": dict(sorted(kinds.items())),
         "listed": [
-            {"kind": told.kind, **{name: _shown(getattr(told.finding, name)) for name in LISTED}}
-            for told in audit.findings[:LISTED_MAX]
+            {
+                "kind": reported.kind,
+                **{name: _shown(getattr(reported.finding, name)) for name in LISTED},
+            }
+            for reported in audit.findings[:LISTED_MAX]
         ],
         "groups": [
             {
@@ -186,7 +193,7 @@ def _shown(value: object) -> object:
 def write_tables(
     directory: str, findings: list[dict[str, Any]], ranges: list[dict[str, Any]]
 ) -> None:
-    """Writes both Parquet files. Makes the directory if it is missing."""
+    """Writes both Parquet files. Creates the directory if it is missing."""
     os.makedirs(directory, exist_ok=True)
     pq.write_table(pa.Table.from_pylist(findings, FINDINGS), f"{directory}/findings.parquet")
     pq.write_table(pa.Table.from_pylist(ranges, RANGES), f"{directory}/ranges.parquet")

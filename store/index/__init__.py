@@ -1,1 +1,1 @@
-"""Indexes made from the log: ConsumeQueues, and the keys of messages."""
+"""Derived files: ConsumeQueues and the key index."""

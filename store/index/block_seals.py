@@ -8,9 +8,10 @@
        8  u32   CRC32C of the rows
       12  u32   CRC32C of the bytes 0 to 12
 
-The last block of a full file may be shorter. A block without a seal, or with one of zeros, is
-*unsealed*. A seal is made of rows as they come from the log, never of rows that were read from the
-disk. For the rows behind the last full block, their *tail*, see :mod:`store.index.queue_tails`.
+The last block of a full file may be shorter. A block without a seal, or with a seal of zeros, is
+*unsealed*. A seal is computed from rows as they come from the log, never from rows that were read
+from the disk. The rows behind the last full block are the *tail*; see
+:mod:`store.index.queue_tails`.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ BLOCK_ROWS = 1024
 SEAL_SUFFIX = ".crc"
 _FIELDS = struct.Struct(">qI")
 SEAL_SIZE = _FIELDS.size + 4
-_NONE = bytes(SEAL_SIZE)
+_NO_SEAL = bytes(SEAL_SIZE)
 
 
 class Seal(NamedTuple):
-    """Of a block: where its first record lies, and the CRC32C of its rows."""
+    """The seal of one block: the position of its first record, and the CRC32C of its rows."""
 
     position: int
     crc: int
@@ -43,8 +44,8 @@ class Seal(NamedTuple):
 
 
 def unpack_seal(data: Bytes) -> Seal | None:
-    """``None`` if there is none. Raises :class:`ValueError` for bytes that are no seal."""
-    if len(data) < SEAL_SIZE or data == _NONE:
+    """The seal; ``None`` for zeros or too few bytes. Raises :class:`ValueError` for other bytes."""
+    if len(data) < SEAL_SIZE or data == _NO_SEAL:
         return None
     if crc32c(data[: _FIELDS.size]) != int.from_bytes(data[_FIELDS.size : SEAL_SIZE], "big"):
         raise ValueError("CRC of the seal")
@@ -52,14 +53,14 @@ def unpack_seal(data: Bytes) -> Seal | None:
 
 
 def block_of(offset: int, rows_per_file: int) -> tuple[int, int]:
-    """The first offset of the block that has ``offset``, and the first one behind it."""
+    """The block of ``offset``: its first offset, and the first offset behind it."""
     in_file = offset % rows_per_file
     begin = offset - in_file % BLOCK_ROWS
     return begin, min(begin + BLOCK_ROWS, offset - in_file + rows_per_file)
 
 
 def seal_byte(begin: int, rows_per_file: int) -> int:
-    """Where in its file the seal of a block stands."""
+    """The byte of its file at which the seal of the block from offset ``begin`` lies."""
     return begin % rows_per_file // BLOCK_ROWS * SEAL_SIZE
 
 
@@ -69,27 +70,25 @@ UNKNOWN = -1
 class Tail(NamedTuple):
     """The rows of a queue from the beginning of a block to before offset ``end``.
 
-    ``position`` is that of the first of their records, ``crc`` their CRC32C; ``UNKNOWN`` if they
-    are unsealed. Without rows both count for nothing.
+    ``position`` is that of the first of their records, and ``crc`` is the CRC32C of the rows. Both
+    are ``UNKNOWN`` if the rows are unsealed, and mean nothing without rows.
     """
 
     end: int
     position: int = UNKNOWN
     crc: int = 0
 
-    @property
-    def sealed(self) -> bool:
-        return self.crc != UNKNOWN
-
 
 def unsealed(end: int, rows_per_file: int) -> Tail:
-    """A tail of which nothing is known."""
+    """A tail that ends at ``end`` and whose rows, if it has any, are unsealed."""
     return Tail(end, UNKNOWN, 0 if block_of(end, rows_per_file)[0] == end else UNKNOWN)
 
 
 def extend(tail: Tail, rows: Bytes, rows_per_file: int) -> tuple[Tail, list[tuple[int, Seal]]]:
-    """The tail behind more rows that came from the log, and the seals of the blocks that they
-    complete, by first offset."""
+    """The new tail after ``rows`` from the log, and the seals of the blocks that they complete.
+
+    Each seal comes with the first offset of its block.
+    """
     end, position, crc = tail
     seals: list[tuple[int, Seal]] = []
     view = memoryview(rows)

@@ -1,10 +1,10 @@
 """A ConsumeQueue: which records of the commit log are the messages of one queue, in order.
 
-The queue is derived from the committed log. New rows stay in memory until the next flush. Rows that
-a crash takes are rebuilt from the log behind the last checkpoint, so nobody waits for a write here.
-Rows on the disk are read by blocks, and each block is compared with its seal. A block that is not
-whole is refused until it has been rebuilt from the log. Rows of an unsealed block must at least
-lead to places that follow each other.
+The queue is derived from the committed log. New rows stay in memory until the next flush. If a
+crash loses them, the node rebuilds them from the log behind the last checkpoint. So no request
+waits for a write here. Rows on the disk are read by blocks, and each block is compared with its
+seal. A damaged block is refused until it has been rebuilt from the log. In an unsealed block, the
+positions of the rows must at least rise.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ class QueueFlush:
         self._queue = queue
         self._rows = rows
         self.tail = queue.tail
-        """Behind the rows, once :meth:`run` has written them."""
+        """The tail of the rows on the disk; with the new rows once :meth:`run` has written them."""
 
     def run(self, *, sync: bool = True) -> None:
-        """Writes, and syncs unless somebody else will. Blocks; runs on a background thread."""
+        """Writes the rows, and syncs them if ``sync``. Blocks; runs on a background thread."""
         self._queue.cut_leftovers()
         self.tail = self._queue.write_sealed(self._queue.tail, self._rows, sync=sync)
 
     def finish(self) -> None:
-        """Gives the memory back; on the event loop."""
+        """Frees the memory of the rows. Event loop."""
         self._queue.flushed(self.tail)
 
 
 class ConsumeQueue(QueueRows):
-    """One queue. Offsets ``first_offset`` .. ``end_offset - 1`` exist.
+    """One queue. It holds the offsets ``first_offset`` to ``end_offset - 1``.
 
-    Used on the event loop, but for what says otherwise. ``first_offset`` moves as the log expires.
+    Event loop, unless a method says otherwise. ``first_offset`` rises as the log expires.
     """
 
-    __slots__ = ("_found", "_recent", "first_offset", "tail")
+    __slots__ = ("_leftovers", "_recent", "first_offset", "tail")
 
     def __init__(
         self, files: OpenFiles, directory: str, rows_per_file: int = ROWS_PER_FILE
@@ -63,10 +63,10 @@ class ConsumeQueue(QueueRows):
         super().__init__(files, directory, rows_per_file)
         self._recent = bytearray()
         self.tail = Tail(0)
-        """Of the rows on the disk."""
+        """The tail of the rows on the disk."""
         self.first_offset = 0
-        self._found = False
-        """Whether a process before may have left rows behind the tail."""
+        self._leftovers = False
+        """Whether an earlier process may have left rows behind the tail."""
 
     @property
     def end_offset(self) -> int:
@@ -78,13 +78,8 @@ class ConsumeQueue(QueueRows):
         """Rows below this offset are on disk."""
         return self.tail.end
 
-    @property
-    def dirty(self) -> bool:
-        """Whether rows wait in memory."""
-        return bool(self._recent)
-
     def append(self, first_offset: int, rows: Bytes) -> None:
-        """Adds rows; :class:`StoreError` unless they continue the queue without a gap."""
+        """Adds rows. Raises :class:`StoreError` if they do not begin at the end of the queue."""
         if first_offset != self.end_offset or len(rows) % ROW_SIZE:
             raise StoreError(
                 f"{self._directory}: {len(rows)} bytes of rows from offset {first_offset} "
@@ -95,10 +90,10 @@ class ConsumeQueue(QueueRows):
     # --- reading
 
     def read(self, offset: int, count: int) -> bytes:
-        """Rows from ``offset`` on, fewer where the queue or its memory part ends, or where what
-        follows is not whole.
+        """At most ``count`` rows from ``offset`` on, 20 bytes each.
 
-        Raises :class:`~store.errors.DerivedDamageError` if the first one is not.
+        There are fewer where the queue ends, where the rows on the disk end, or before a damaged
+        block. Raises :class:`~store.errors.DerivedDamageError` if the first row is in one.
         """
         end = min(offset + count, self.end_offset)
         if offset >= end or offset < self.first_offset:
@@ -155,10 +150,10 @@ class ConsumeQueue(QueueRows):
         return self.crc_of(begin, min(stop, self.tail.end)) != UNKNOWN
 
     def crc_of(self, begin: int, stop: int) -> int:
-        """The CRC32C that the rows from ``begin``, where a block begins, to ``stop`` must have.
+        """The CRC32C that the rows from ``begin`` to ``stop`` must have.
 
-        ``UNKNOWN`` if they are unsealed, or end neither with the block nor with the tail.
-        Raises :class:`DamagedError` for a seal that is not whole.
+        A block begins at ``begin``. ``UNKNOWN`` if the rows are unsealed, or if neither the block
+        nor the tail ends at ``stop``. Raises :class:`DamagedError` for a damaged seal.
         """
         if stop < block_of(begin, self.rows_per_file)[1]:
             return self.tail_crc(stop)
@@ -166,19 +161,21 @@ class ConsumeQueue(QueueRows):
         return UNKNOWN if seal is None else seal.crc
 
     def tail_crc(self, end: int) -> int:
-        """The CRC32C of the tail that ends at ``end``; ``UNKNOWN`` if it is unsealed, or has
-        grown. Any thread."""
+        """The CRC32C of the tail if it ends at ``end``; else, or if it is unsealed, ``UNKNOWN``.
+
+        Any thread.
+        """
         tail = self.tail
         return tail.crc if tail.end == end else UNKNOWN
 
     def damaged(self, offset: int, error: DamagedError) -> DerivedDamageError:
-        """What to raise where the row of ``offset`` is wrong; its block is compared soon."""
+        """The error to raise if the row of ``offset`` is damaged. Requests a check of its block."""
         position = self._log_position(block_of(offset, self.rows_per_file)[0])
         self._files.on_damage(position)
         return DerivedDamageError(error.path, error.position, error.what, position)
 
     def _log_position(self, begin: int) -> int:
-        """A place of the log before which no record of the block from ``begin`` on lies."""
+        """A position of the log at or before the first record of the block from ``begin`` on."""
         if begin == block_of(self.tail.end, self.rows_per_file)[0] and self.tail.position >= 0:
             return self.tail.position
         while begin + BLOCK_ROWS > self.first_offset:
@@ -194,17 +191,17 @@ class ConsumeQueue(QueueRows):
     # --- writing
 
     def begin_flush(self) -> QueueFlush | None:
-        """The rows in memory as a job, or None if there are none. One at a time."""
+        """A job that writes the rows in memory; ``None`` without rows. One at a time."""
         return QueueFlush(self, bytes(self._recent)) if self._recent else None
 
     def flushed(self, tail: Tail) -> None:
-        """Rows before the end of ``tail`` are on the disk."""
+        """The rows up to the end of ``tail`` are on the disk."""
         with self._files.lock:
             del self._recent[: (tail.end - self.tail.end) * ROW_SIZE]
             self.tail = tail
 
     def seal_tail(self, tail: Tail) -> None:
-        """Notes the tail of the rows that are on the disk now, unless it has grown. Any thread."""
+        """Replaces the tail by ``tail``, unless rows came behind it. Any thread."""
         with self._files.lock:
             if self.tail.end == tail.end:
                 self.tail = tail
@@ -212,22 +209,22 @@ class ConsumeQueue(QueueRows):
     # --- start and expiry
 
     def restore(self, first_offset: int, tail: Tail) -> None:
-        """Takes over what a checkpoint covers; rows behind ``tail`` will come again.
+        """Sets the queue to what a checkpoint covers. Rows behind ``tail`` are applied again.
 
-        No file is looked at: there may be very many queues. Rows that are missing below the tail
-        are found when they are read. Nobody reads rows that an earlier process may have left behind
-        the tail; they are cut before the first rows are written.
+        It opens no file, because there may be very many queues. Rows that are missing below the
+        tail are found when they are read. Rows that an earlier process left behind the tail are not
+        read, and are cut before the first new rows are written.
         """
         self.first_offset = first_offset
         self._recent = bytearray()
         self.tail = tail
-        self._found = True
+        self._leftovers = True
 
     def cut_leftovers(self) -> None:
-        """Removes what lies behind the tail since :meth:`restore`. On the background thread."""
-        if not self._found:
+        """Removes what an earlier process left behind the tail. Background thread."""
+        if not self._leftovers:
             return
-        self._found = False
+        self._leftovers = False
         fs, tail = self._files.fs, self.tail
         per_file = self.rows_per_file
         behind = segment_name(-(-tail.end // per_file) * per_file * ROW_SIZE)
@@ -244,27 +241,26 @@ class ConsumeQueue(QueueRows):
             (path, tail.end % per_file * ROW_SIZE),
             (path + SEAL_SUFFIX, seal_byte(block, per_file)),
         ):
-            # A block that cannot be read cannot be cut. The rows behind it will be written over.
+            # An unreadable block cannot be cut. New rows will overwrite what lies behind the tail.
             with suppress(OSError), closing(fs.open(name)) as file:
                 if file.size() > size:
                     file.truncate(size)
 
     def expire(self, position: int) -> None:
-        """Forgets the rows whose record lies below ``position``, and removes files that have no
-        others."""
+        """Drops the rows whose record lies below ``position``, and files that have only such
+        rows."""
         self.first_offset = self.offset_at(position)
         self.release(self.first_offset)
 
     def offset_at(self, position: int) -> int:
-        """The first offset whose record does not lie below ``position``; the end if there is
-        none."""
+        """The first offset whose record lies at ``position`` or later; else the end offset."""
         return self._first_at(lambda at, _size: at >= position)
 
     def release(self, first_offset: int) -> None:
         """Removes the files that hold only rows below ``first_offset``.
 
-        An older checkpoint may need rows that the queue itself has forgotten, so forgetting them
-        (setting :attr:`first_offset`) and giving up their files can be done one after the other.
+        An older checkpoint may still need rows below :attr:`first_offset`. So their files can be
+        removed later.
         """
         fs = self._files.fs
         if not fs.exists(self._directory):
@@ -280,13 +276,14 @@ class ConsumeQueue(QueueRows):
     # --- searching
 
     def _first_at(self, holds: Callable[[int, int], bool]) -> int:
-        """The first offset whose (position, size) satisfies ``holds``, which never turns false
-        again behind it; the end offset where none does."""
+        """The first offset whose row satisfies ``holds(position, size)``; else the end offset.
+
+        Once ``holds`` is true it must be true for all later rows.
+        """
         low, high = self.first_offset, self.end_offset
         while low < high:
             middle = (low + high) // 2
-            row = self.read(middle, 1)
-            if holds(int.from_bytes(row[:8], "big"), int.from_bytes(row[8:12], "big")):
+            if holds(*self._place(middle)):
                 high = middle
             else:
                 low = middle + 1
@@ -295,9 +292,10 @@ class ConsumeQueue(QueueRows):
     def search_time(self, timestamp: int, store_time: Callable[[int, int], int]) -> int:
         """The offset for a store time in ms, as RocketMQ 4.9 answers code 29.
 
-        The message of exactly that time (the first of them), else the nearer neighbour, the
-        earlier one on a tie; the first or last message where the time lies outside; 0 for an
-        empty queue. ``store_time(position, size)`` reads the time of one record.
+        It is the first message of exactly that time. If there is none, it is the nearer neighbour,
+        and of two equally near the earlier one. If the time lies outside the queue, it is the first
+        or the last message. It is 0 for an empty queue. ``store_time(position, size)`` reads the
+        time of one record.
         """
         if self.end_offset == self.first_offset:
             return 0
@@ -306,21 +304,26 @@ class ConsumeQueue(QueueRows):
             return later - 1
         if later == self.first_offset:
             return later
-        after = self._time_of(later, store_time) - timestamp
-        before = timestamp - self._time_of(later - 1, store_time)
+        after = store_time(*self._place(later)) - timestamp
+        before = timestamp - store_time(*self._place(later - 1))
         return later if after < before or after == 0 else later - 1
 
     def first_from(self, timestamp: int, store_time: Callable[[int, int], int]) -> int:
-        """The first offset stored at ``timestamp`` (ms) or later, the end offset if none was:
-        code 29 of RocketMQ 5 with the boundary ``lower``."""
+        """The first offset stored at ``timestamp`` (ms) or later; else the end offset.
+
+        This is code 29 of RocketMQ 5 with the boundary ``lower``.
+        """
         return self._first_at(lambda position, size: store_time(position, size) >= timestamp)
 
     def last_until(self, timestamp: int, store_time: Callable[[int, int], int]) -> int:
-        """The last offset stored at ``timestamp`` (ms) or before, 0 if none was: code 29 of
-        RocketMQ 5 with the boundary ``upper``."""
+        """The last offset stored at ``timestamp`` (ms) or before; else 0.
+
+        This is code 29 of RocketMQ 5 with the boundary ``upper``.
+        """
         later = self._first_at(lambda position, size: store_time(position, size) > timestamp)
         return later - 1 if later > self.first_offset else 0
 
-    def _time_of(self, offset: int, store_time: Callable[[int, int], int]) -> int:
+    def _place(self, offset: int) -> tuple[int, int]:
+        """Position and size of the record of one row."""
         row = self.read(offset, 1)
-        return store_time(int.from_bytes(row[:8], "big"), int.from_bytes(row[8:12], "big"))
+        return int.from_bytes(row[:8], "big"), int.from_bytes(row[8:12], "big")

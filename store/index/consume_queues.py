@@ -1,4 +1,4 @@
-"""All ConsumeQueues of a replica, and how a checkpoint makes them durable."""
+"""All ConsumeQueues of a replica. A checkpoint makes them durable."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from store.index.queue_tails import read_tails, write_tails
 from store.io.filesystem import FileSystem
 
 BARRIER_QUEUES = 64
-"""With so many queues to flush, one barrier for all is cheaper than three syncs for each."""
+"""With this many queues to flush, one barrier for all is cheaper than three syncs for each."""
 
 
 class QueuesFlush:
-    """Writes the rows of all queues to the disk, then their tails. With many queues, one barrier
-    replaces the syncs of each.
-    """
+    """Writes the rows of all queues to the disk, then the file of their tails."""
 
     def __init__(
         self,
@@ -39,7 +37,7 @@ class QueuesFlush:
             flush.run(sync=few)
         if not few:
             self._fs.sync_all(self._directory)
-        # Tails are read here, because the scrub may have replaced some since the flush began.
+        # The tails are taken now, because the scrub may have replaced some since the flush began.
         tails = [
             *((topic, queue_id, queue.tail) for topic, queue_id, queue in self._clean),
             *((topic, queue_id, flush.tail) for topic, queue_id, flush in self._flushes),
@@ -57,12 +55,12 @@ class QueuesFlush:
 
 
 def state_directory(directory: str) -> str:
-    """Where the replica with these ConsumeQueues has its small files."""
+    """The ``state`` directory of the replica with these ConsumeQueues."""
     return f"{directory.rpartition('/')[0]}/state"
 
 
 class ConsumeQueues:
-    """All queues of a replica, by topic and queue id; files below ``directory``."""
+    """All queues of a replica, by topic and queue id. Their files lie below ``directory``."""
 
     def __init__(
         self,
@@ -80,8 +78,8 @@ class ConsumeQueues:
         self._in_order: Sequence[tuple[str, int, ConsumeQueue]] | None = None
 
     def tell_damage(self, on_damage: Callable[[int], None]) -> None:
-        """When a wrong row is read, ``on_damage`` is called with the place of the log from which
-        rows must be rebuilt."""
+        """Sets what is called when a damaged row is read, with the position of the log from which
+        on rows must be rebuilt."""
         self._files.on_damage = on_damage
 
     def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
@@ -94,7 +92,7 @@ class ConsumeQueues:
         return self._queues.get(topic, {})
 
     def get_or_create(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """The queue, begun at offset 0 if there is none."""
+        """The queue. If there is none, a new one begins at offset 0."""
         queues = self._queues.setdefault(topic, {})
         queue = queues.get(queue_id)
         if queue is None:
@@ -104,7 +102,7 @@ class ConsumeQueues:
         return queue
 
     def all(self) -> Sequence[tuple[str, int, ConsumeQueue]]:
-        """Every queue with its topic and id, in order."""
+        """Every queue with its topic and id, in the order of topic and id."""
         if self._in_order is None:
             self._in_order = [
                 (topic, queue_id, queue)
@@ -114,7 +112,7 @@ class ConsumeQueues:
         return self._in_order
 
     def begin_flush(self) -> QueuesFlush | None:
-        """The job that makes every queue and its tail durable as they are; None if all are."""
+        """A job that makes every queue and its tail durable; ``None`` if they are."""
         flushes: list[tuple[str, int, QueueFlush]] = []
         clean: list[tuple[str, int, ConsumeQueue]] = []
         for topic, queue_id, queue in self.all():
@@ -135,7 +133,7 @@ class ConsumeQueues:
         ]
 
     def restore(self, lengths: Iterable[tuple[str, int, int, int]]) -> None:
-        """Takes over what a checkpoint lists, and drops the files of queues that it does not."""
+        """Sets the queues to what a checkpoint lists, and removes the files of all others."""
         self._queues = {}
         self._in_order = None
         self._files.forget(f"{self._directory}/")

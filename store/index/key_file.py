@@ -16,9 +16,9 @@
                 page table: 8 bytes for each 256 rows: u32 hash of the first row, u32 CRC32C of
                 the rows
 
-A reader has the page table in memory, finds the page by it, reads that page and checks it. Files of
-version 1 have no page table, and at byte 36 the CRC32C of all rows. They are read whole once. Then
-they have a page table in memory, too.
+A reader keeps the page table in memory. It finds the page by the table, reads that page and checks
+it. Files of version 1 have no page table, and at byte 36 the CRC32C of all rows. Such a file is
+read as a whole once, to make its page table in memory.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ ROW = struct.Struct(">IqI")
 
 @dataclass(frozen=True, slots=True)
 class IndexFile:
-    """What header and page table of a file say."""
+    """The contents of the header and the page table of a file."""
 
     path: str
     first_position: int
@@ -55,9 +55,9 @@ class IndexFile:
     last_seconds: int
     count: int
     crc: int
-    """As at byte 36."""
+    """The field at byte 36."""
     pages: bytes = b""
-    """The page table; empty for a file of version 1 that was not read whole."""
+    """The page table; empty for a file of version 1 whose rows were not read."""
     version: int = VERSION
 
     @property
@@ -79,7 +79,7 @@ class IndexFile:
         return -(-self.count // PAGE_ROWS)
 
     def page_of(self, key_hash: int) -> int:
-        """The first page in which rows with that hash may stand."""
+        """The first page that may have rows with that hash."""
         pages = self.pages
 
         def first_hash(page: int) -> int:
@@ -100,9 +100,9 @@ def pages_of(rows: Bytes) -> bytes:
 
 
 def describe(path: str, rows: Bytes) -> IndexFile:
-    """What a file of version 2 must say of these rows, which are sorted and not none."""
-    # Imported here, off the event loop: a broker should not wait for NumPy to start.
-    import numpy as np  # noqa: PLC0415 - a node that starts waits for no NumPy
+    """Header and page table of a file of version 2 with these rows: sorted, at least one."""
+    # Imported here, on a background thread: a start must not wait for NumPy.
+    import numpy as np  # noqa: PLC0415 - a start must not wait for NumPy
 
     table = np.frombuffer(rows, [("hash", ">u4"), ("position", ">i8"), ("seconds", ">u4")])
     positions, seconds = table["position"], table["seconds"]
@@ -115,7 +115,7 @@ def describe(path: str, rows: Bytes) -> IndexFile:
 
 
 def read_header(fs: ReadableFileSystem, path: str) -> IndexFile:
-    """What a file says; the rows are not looked at. Raises :class:`~store.errors.DamagedError`."""
+    """Header and page table of a file. Reads no row. Raises :class:`~store.errors.DamagedError`."""
     try:
         handle = fs.open(path, writable=False)
     except FileNotFoundError as error:
@@ -150,14 +150,14 @@ def _read_header(handle: ReadableFile) -> IndexFile:
 
 
 def read_file(fs: ReadableFileSystem, path: str) -> IndexFile:
-    """As :func:`read_header`, with a page table in any case.
+    """As :func:`read_header`, and always with a page table.
 
-    A file of version 1 is read whole for it, and what its header says is compared with its rows.
+    A file of version 1 is read as a whole for that, and its header is compared with its rows.
     """
     file = read_header(fs, path)
     if file.version == VERSION:
         return file
-    rows = b"".join(_whole_rows(fs, file))
+    rows = b"".join(_all_rows(fs, file))
     if crc32c(rows) != file.crc or not rows:
         raise DamagedError(path, CRC_AT, "CRC of the rows")
     right = describe(path, rows)
@@ -167,7 +167,7 @@ def read_file(fs: ReadableFileSystem, path: str) -> IndexFile:
     return IndexFile(path, *said, file.count, file.crc, right.pages, file.version)
 
 
-def _whole_rows(fs: ReadableFileSystem, file: IndexFile) -> list[bytes]:
+def _all_rows(fs: ReadableFileSystem, file: IndexFile) -> list[bytes]:
     handle = fs.open(file.path, writable=False)
     try:
         size = file.count * KEY_ROW_SIZE
@@ -182,7 +182,7 @@ def _whole_rows(fs: ReadableFileSystem, file: IndexFile) -> list[bytes]:
 
 
 def read_page(handle: ReadableFile, file: IndexFile, page: int) -> bytes:
-    """The rows of a page. Raises :class:`~store.errors.DamagedError` if they are not whole."""
+    """The rows of a page. Raises :class:`~store.errors.DamagedError` if they are damaged."""
     at = page * PAGE_SIZE
     size = min(PAGE_SIZE, file.count * KEY_ROW_SIZE - at)
     try:
@@ -198,7 +198,7 @@ def read_page(handle: ReadableFile, file: IndexFile, page: int) -> bytes:
 
 
 def check_pages(fs: ReadableFileSystem, file: IndexFile) -> None:
-    """Raises :class:`~store.errors.DamagedError` unless the file is whole, and as it was."""
+    """Raises :class:`~store.errors.DamagedError` if the file is damaged or has another header."""
     if read_header(fs, file.path).header != file.header:
         raise DamagedError(file.path, 0, "the header is another one than it was")
     handle = fs.open(file.path, writable=False)
@@ -210,13 +210,15 @@ def check_pages(fs: ReadableFileSystem, file: IndexFile) -> None:
 
 
 def _unreadable(path: str, position: int, error: OSError) -> DamagedError:
-    # Not as an OSError: on the event loop it would be taken for an error of a socket.
+    # An OSError on the event loop would be taken for an error of a socket.
     return DamagedError(path, position, f"cannot be read: {error}")
 
 
 def read_row(handle: ReadableFile, row: int) -> tuple[int, int, int]:
-    """Key hash, position and seconds as they stand there, not checked. Raises
-    :class:`~store.errors.DamagedError` if the file lacks them."""
+    """Key hash, position and store time (s) of one row, unchecked.
+
+    Raises :class:`~store.errors.DamagedError` if the file is too short.
+    """
     at = HEADER.size + row * KEY_ROW_SIZE
     data = handle.pread(KEY_ROW_SIZE, at)
     if len(data) < KEY_ROW_SIZE:

@@ -1,12 +1,12 @@
 """The key index: where in the commit log the messages with a key lie (RocketMQ's IndexFile).
 
-It consists of immutable files of sorted rows (:mod:`store.index.key_file`). Each has the rows of
-one flush, which cover a range of the log. New rows stay in memory until a flush writes them as one
-more file. A lookup usually reads one page of each file, newest file first. Hashes may collide: the
-caller compares the key itself, as RocketMQ's clients do.
+It consists of immutable files of sorted rows (:mod:`store.index.key_file`). Each file has the rows
+of one flush, and covers a range of the log. New rows stay in memory until the next flush. A lookup
+usually reads one page of each file, newest file first. Hashes may collide: the caller compares the
+key itself, as RocketMQ's clients do.
 
-A file that is not whole is *pending*: a lookup that may need it is refused. Its range of the log is
-read again, and another file replaces it (:meth:`KeyIndex.remake`).
+A damaged file is *pending*: a lookup that may need it is refused. Its range of the log is read
+again, and a new file replaces it (:meth:`KeyIndex.remake`).
 """
 
 from __future__ import annotations
@@ -41,16 +41,15 @@ class KeyFlush:
         self._file = self._index.write(self._rows)
 
     def finish(self) -> None:
-        """Gives the memory back; on the event loop."""
+        """Frees the memory of the rows. Event loop."""
         if self._file is not None:
             self._index.flushed(self._file, len(self._rows))
 
 
 class KeyIndex:
-    """All key rows of a replica: sorted files, and the newest in memory.
+    """All key rows of a replica: sorted files, and the newest rows in memory.
 
-    Used on the event loop, but for ``KeyFlush.run`` and what says otherwise. A lock guards the list
-    of the files.
+    Event loop, unless a method says otherwise. A lock guards the list of the files.
     """
 
     def __init__(self, fs: FileSystem, directory: str) -> None:
@@ -61,38 +60,39 @@ class KeyIndex:
         self._pending: dict[int, DamagedError] = {}
         self._lock = threading.Lock()
         self.doubtful: dict[str, IndexFile] = {}
-        """Files, by path, of which a page could not be read: they are looked at soon."""
+        """Files with a damaged page, by path. The scrub checks them next."""
         self.on_damage: Callable[[int], None] = lambda _position: None
-        """Told of a place of the log from which on a file has to be made again."""
+        """Called with the position of the log from which on a file must be rebuilt."""
         self.expired_position = 0
-        """Nobody looks for records below it any more."""
+        """Records below it have expired."""
 
     @property
     def files(self) -> list[IndexFile]:
-        """The files on disk that are whole as far as is known, oldest first. Any thread."""
+        """The files on disk that are not pending, oldest first. Any thread."""
         return list(self._files)
 
     @property
     def pending(self) -> Mapping[int, DamagedError]:
-        """What is wrong with the other files, by their first position. Any thread."""
+        """What is wrong with each pending file, by its first position. Any thread."""
         return dict(self._pending)
 
     @property
     def files_end(self) -> int | None:
-        """The position of the first record whose rows no file is known to have; None if all are in
-        files. Any thread. Ask for it before :attr:`files`: a flush may end in between."""
+        """The position of the first record whose rows are in memory only; ``None`` without any.
+
+        Any thread. Read it before :attr:`files`: a flush may end in between.
+        """
         first = bytes(self._recent[4:12])
         return int.from_bytes(first, "big") if first else None
 
     def append(self, key_rows: Bytes) -> None:
-        """Adds rows, of records behind all before."""
+        """Adds rows. Their records lie behind those of all earlier rows."""
         self._recent += key_rows
 
     def lookup(self, key_hash: int, begin_ms: int, end_ms: int, limit: int) -> list[int]:
-        """Positions of records with that key hash stored within the times, newest first.
+        """Positions of records with that key hash and a store time within the range, newest first.
 
-        Raises :class:`~store.errors.DerivedDamageError` if a file that may have some is not
-        whole.
+        Raises :class:`~store.errors.DerivedDamageError` if a file that may have some is damaged.
         """
         first, last = begin_ms // 1000, end_ms // 1000
         found = _matches(bytes(self._recent), key_hash, first, last)
@@ -113,7 +113,7 @@ class KeyIndex:
             self.doubtful[file.path] = file
             raise self._damaged(file.first_position, error) from error
         except OSError as error:
-            # Not as an OSError: on the event loop it would be taken for an error of a socket.
+            # An OSError on the event loop would be taken for an error of a socket.
             raise DamagedError(file.path, 0, f"cannot be read: {error}") from error
 
     def _search(self, file: IndexFile, key_hash: int, first: int, last: int) -> list[int]:
@@ -137,7 +137,7 @@ class KeyIndex:
         return DerivedDamageError(error.path, error.position, error.what, start)
 
     def suspend(self, file: IndexFile, error: DamagedError) -> None:
-        """The file is not whole: it is pending from now on. Any thread."""
+        """Makes a damaged file pending. Any thread."""
         with self._lock:
             if file in self._files:
                 self._files = [each for each in self._files if each is not file]
@@ -146,17 +146,17 @@ class KeyIndex:
     # --- flushing
 
     def begin_flush(self) -> KeyFlush | None:
-        """The rows in memory as a job, or None if there are none. One at a time."""
+        """A job that writes the rows in memory; ``None`` without rows. One at a time."""
         return KeyFlush(self, bytes(self._recent)) if self._recent else None
 
     def write(self, rows: bytes) -> IndexFile:
-        """Writes one sorted file; called by the flush, off the event loop."""
-        # Imported here, off the event loop: a broker should not wait for NumPy to start. It sorts
-        # without holding the interpreter, which a list of half a million rows would for a second.
-        import numpy as np  # noqa: PLC0415 - a node that starts waits for no NumPy
+        """Writes one sorted file. Background thread."""
+        # Imported here, on a background thread: a start must not wait for NumPy. NumPy sorts
+        # without the interpreter's lock. Sorting a list of half a million rows holds it for 1 s.
+        import numpy as np  # noqa: PLC0415 - a start must not wait for NumPy
 
         table = np.frombuffer(rows, dtype=[("hash", ">u4"), ("position", ">i8"), ("time", ">u4")])
-        # Rows come in the order of their positions, so a stable sort by hash is all it takes.
+        # The rows are in the order of their positions, so a stable sort by hash is enough.
         data = table[np.argsort(table["hash"].astype(np.uint32), kind="stable")].tobytes()
         name = segment_name(int(table["position"][0]))
         file = describe(f"{self._directory}/{name}", data)
@@ -167,21 +167,24 @@ class KeyIndex:
     def flushed(self, file: IndexFile, size: int) -> None:
         """The first ``size`` bytes of rows in memory are in ``file`` now."""
         del self._recent[:size]
-        self._exchange(file.first_position, file.first_position + 1, file)
+        self._replace(file.first_position, file.first_position + 1, file)
 
     def remake(self, begin: int, end: int, rows: bytes) -> IndexFile | None:
-        """Makes one file of all rows of the records from ``begin`` to before ``end``, in the place
-        of those that begin there; durable on return. Background thread."""
+        """Replaces the files that begin at a position from ``begin`` to before ``end`` by one file.
+
+        ``rows`` are all rows of the records in that range; without rows there is no new file.
+        Durable on return. Background thread.
+        """
         new = self.write(rows) if rows else None
         kept = None if new is None else new.path
         for name in self.fs.list_directory(self._directory):
             start, path = parse_segment_name(name), f"{self._directory}/{name}"
             if start is not None and begin <= start < end and path != kept:
                 self.fs.remove(path)
-        self._exchange(begin, end, new)
+        self._replace(begin, end, new)
         return new
 
-    def _exchange(self, begin: int, end: int, new: IndexFile | None) -> None:
+    def _replace(self, begin: int, end: int, new: IndexFile | None) -> None:
         with self._lock:
             kept = [file for file in self._files if not begin <= file.first_position < end]
             found = kept if new is None else [*kept, new]
@@ -193,10 +196,9 @@ class KeyIndex:
     # --- start and expiry
 
     def restore(self, end_position: int) -> None:
-        """Takes over the files that a checkpoint covers: those of records below ``end_position``.
+        """Sets the index to the files that a checkpoint covers: of records below ``end_position``.
 
-        Files behind it are removed, because their rows will come again. Files that are not whole
-        are pending.
+        Later files are removed, because their rows are applied again. Damaged files are pending.
         """
         self._recent = bytearray()
         self._files = []
@@ -222,12 +224,15 @@ class KeyIndex:
                 self._files.append(file)
 
     def expire(self, position: int) -> None:
-        """From now on nobody looks for records below ``position``."""
+        """Records below ``position`` have expired."""
         self.expired_position = max(self.expired_position, position)
 
     def release(self, position: int) -> None:
-        """Removes the files whose records all lie below ``position``. A checkpoint says that they
-        have expired: a start from an earlier one might not yet have the entry that says so."""
+        """Removes the files whose records all lie below ``position``.
+
+        A checkpoint must say that these records have expired. After a start from an earlier one,
+        the entry that says so may still be missing.
+        """
         with self._lock:
             expired = [file for file in self._files if file.last_position < position]
             self._files = [file for file in self._files if file.last_position >= position]

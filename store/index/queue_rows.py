@@ -1,9 +1,9 @@
 """The files of one ConsumeQueue: rows, and the seals of their blocks.
 
 ``consumequeue/<topic>/<queue>/<20 digits>``: rows of 20 bytes, big-endian (i64 position of the
-record, i32 its size, i64 tags code). Row k lies at byte k*20; a file is named by the byte of its
-first row, and grows as rows come. A file of the same name and ``.crc`` has the seals of its blocks
-(:mod:`store.index.block_seals`).
+record, i32 its size, i64 tags code). Row k lies at byte k*20. A file is named by the byte of its
+first row, and grows as rows come. The seals of its blocks are in a file of the same name with the
+suffix ``.crc`` (:mod:`store.index.block_seals`).
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from store.log.layout import segment_name
 
 ROWS_PER_FILE = 300_000
 NAMES_KEPT = 4096
-"""So many files are remembered as having durable names. A write to another file syncs its
-directory."""
+"""For this many files it is remembered that their names are durable. A write to another file syncs
+its directory."""
 
 BLOCKS_KEPT = 64
-"""So many checked blocks of all queues stay in memory for readers that read on."""
+"""This many checked blocks of all queues stay in memory, for readers that read on."""
 
 
 class OpenFiles:
-    """The files of all queues, the least recently used closed when too many are open."""
+    """The open files of all queues. If too many are open, the least recently used is closed."""
 
     def __init__(self, fs: FileSystem, open_max: int = 256) -> None:
         self.fs = fs
@@ -45,12 +45,15 @@ class OpenFiles:
         self._blocks: dict[tuple[str, int, int], bytes] = {}
         self._named: dict[str, None] = {}
         self.on_damage: Callable[[int], None] = lambda _position: None
-        """Told of a place of the log from which on rows have to be made again."""
+        """Called with the position of the log from which on rows must be rebuilt."""
         self.lock = threading.Lock()
         """Held to replace the tail of a queue."""
 
     def block(self, key: tuple[str, int, int]) -> bytes | None:
-        """The rows of a block that was found to be whole: directory, first offset, end."""
+        """The rows of a checked block, if they are in memory.
+
+        ``key``: directory of the queue, first offset of the block, end offset.
+        """
         rows = self._blocks.pop(key, None)
         if rows is not None:
             self._blocks[key] = rows
@@ -62,13 +65,13 @@ class OpenFiles:
         if len(self._blocks) > BLOCKS_KEPT:
             del self._blocks[next(iter(self._blocks))]
 
-    def is_named(self, path: str) -> bool:
-        """Whether this process has made the name of a file durable. One that it found may have been
-        left by a process that died before it could."""
+    def has_durable_name(self, path: str) -> bool:
+        """Whether this process has made the name of a file durable. An earlier process may have
+        died before it did that for its files."""
         return path in self._named
 
-    def note_named(self, path: str) -> None:
-        """See :meth:`is_named`."""
+    def note_durable_name(self, path: str) -> None:
+        """See :meth:`has_durable_name`."""
         self._named[path] = None
         if len(self._named) > NAMES_KEPT:
             del self._named[next(iter(self._named))]
@@ -80,12 +83,12 @@ class OpenFiles:
             file = self.fs.open(path, create=create)
         self._files[path] = file
         while len(self._files) > self._open_max:
-            # Not closed here: another thread may be reading it. The last reference closes it.
+            # Another thread may be reading the file, so it is closed by its last reference.
             del self._files[next(iter(self._files))]
         return file
 
     def forget(self, prefix: str) -> None:
-        """Drops the files below a directory."""
+        """Drops all files and blocks whose path begins with ``prefix``."""
         for path in [path for path in self._files if path.startswith(prefix)]:
             del self._files[path]
         for path in [path for path in list(self._named) if path.startswith(prefix)]:
@@ -95,7 +98,7 @@ class OpenFiles:
 
 
 class QueueRows:
-    """Any thread; writes take turns, all on the background thread."""
+    """The rows of one queue on the disk. Any thread reads; only the background thread writes."""
 
     __slots__ = ("_directory", "_files", "rows_per_file")
 
@@ -107,15 +110,15 @@ class QueueRows:
         self.rows_per_file = rows_per_file
 
     def on_disk(self) -> QueueRows:
-        """The same with files that are opened by their names now."""
+        """The same rows, with open files of its own."""
         return QueueRows(OpenFiles(self._files.fs), self._directory, self.rows_per_file)
 
     def forget_files(self) -> None:
-        """Opens them by their names again: others may have taken their places."""
+        """The next access opens the files again, because others may have replaced them."""
         self._files.forget(f"{self._directory}/")
 
     def locate(self, offset: int) -> tuple[str, int]:
-        """The file that has the row of ``offset`` once it is on the disk, and its byte there."""
+        """The path of the file for the row of ``offset``, and the byte of the row in it."""
         return self._path(offset), offset % self.rows_per_file * ROW_SIZE
 
     def _path(self, offset: int) -> str:
@@ -123,7 +126,7 @@ class QueueRows:
         return f"{self._directory}/{segment_name(first * ROW_SIZE)}"
 
     def read_disk(self, first: int, end: int) -> bytes:
-        """Rows of one file as they lie there. Raises :class:`DamagedError` if they do not."""
+        """Rows of one file, unchecked. Raises :class:`DamagedError` if they cannot be read."""
         path, byte = self.locate(first)
         size = (end - first) * ROW_SIZE
         try:
@@ -131,14 +134,14 @@ class QueueRows:
         except FileNotFoundError:
             raise DamagedError(path, 0, "the file is missing") from None
         except OSError as error:
-            # Not as an OSError: on the event loop it would be taken for an error of a socket.
+            # An OSError on the event loop would be taken for an error of a socket.
             raise DamagedError(path, byte, f"cannot be read: {error}") from error
         if len(rows) != size:
             raise DamagedError(path, byte + len(rows), "the file ends too early")
         return rows
 
     def seal(self, begin: int) -> Seal | None:
-        """The seal of a block. Raises :class:`DamagedError` if it is not whole."""
+        """The seal of the block from ``begin`` on. Raises :class:`DamagedError` if it is wrong."""
         path = self._path(begin) + SEAL_SUFFIX
         byte = seal_byte(begin, self.rows_per_file)
         try:
@@ -151,9 +154,9 @@ class QueueRows:
             raise DamagedError(path, byte, f"cannot be read: {error}") from error
 
     def write_sealed(self, tail: Tail, rows: bytes, *, sync: bool = True) -> Tail:
-        """Writes rows behind a tail, and seals the blocks that they complete; the tail behind them.
+        """Writes rows behind a tail, and the seals of the blocks that they complete.
 
-        Off the event loop. Without ``sync`` all is durable after a
+        Returns the new tail. Background thread. Without ``sync`` nothing is durable before a
         :meth:`~store.io.filesystem.FileSystem.sync_all`.
         """
         following, seals = extend(tail, rows, self.rows_per_file)
@@ -168,9 +171,9 @@ class QueueRows:
         *,
         sync: bool = True,
     ) -> None:
-        """Writes rows to their files, then seals of blocks that follow each other, by first offset.
+        """Writes rows to their files, then seals, each with the first offset of its block.
 
-        See :meth:`write_sealed`.
+        The blocks must follow each other. For ``sync`` see :meth:`write_sealed`.
         """
         pieces: list[tuple[str, int, Bytes]] = []
         view = memoryview(rows)
@@ -190,11 +193,11 @@ class QueueRows:
 
     def _write_pieces(self, pieces: Sequence[tuple[str, int, Bytes]], *, sync: bool) -> None:
         files, fs = self._files, self._files.fs
-        named = all(files.is_named(path) and fs.exists(path) for path, _, _ in pieces)
+        named = all(files.has_durable_name(path) and fs.exists(path) for path, _, _ in pieces)
         for path, byte, data in pieces:
             file = self._open_to_write(path, sync=sync)
             try:
-                # What else an unreadable block had is made again from the log.
+                # If a block is unreadable, its other rows are lost here and rebuilt from the log.
                 overwrite_blocks(file, data, byte, may_cut=True)
                 if sync:
                     file.datasync()
@@ -203,10 +206,10 @@ class QueueRows:
         if sync and not named:
             fs.sync_directory(self._directory)
             for path, _, _ in pieces:
-                files.note_named(path)
+                files.note_durable_name(path)
 
     def _open_to_write(self, path: str, *, sync: bool) -> File:
-        """The file, made with its directory if there is none."""
+        """The file. It and its directory are created if there is none."""
         fs = self._files.fs
         try:
             return fs.open(path)

@@ -1,7 +1,7 @@
 """``state/tails``: checksums of the rows of each ConsumeQueue behind its last full block.
 
-Written before the checkpoint that covers these rows, in the place of the file before. The scrub
-writes it again if it has sealed rows. Big-endian::
+The file is replaced before the checkpoint that covers these rows is written. The scrub replaces it
+when it has sealed rows. Big-endian::
 
     byte  type  field
        0  4s    magic "DLQT"
@@ -11,8 +11,8 @@ writes it again if it has sealed rows. Big-endian::
       16        payload: the MessagePack array of [topic, queue id, end offset, position of the
                 record of the block's first row, CRC32C of the rows]
 
-What a row says of a queue counts where the queue ends at that offset. Queues that it does not name,
-and all where the file is absent or damaged, have an unsealed tail.
+A tail counts only if its queue ends at that offset. All other queues have an unsealed tail. So do
+all queues if the file is absent or damaged.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ def encode_tails(tails: Iterable[tuple[str, int, Tail]]) -> bytes:
 
 
 def seal_payload(payload: bytes) -> bytes:
-    """The file with that payload."""
+    """The bytes of the file with that payload."""
     length = len(payload).to_bytes(4, "big")
     crc = crc32c(payload, crc32c(length))
     return _HEADER.pack(MAGIC, VERSION, crc, len(payload)) + payload
 
 
 def decode_tails(data: bytes, path: str) -> dict[tuple[str, int], Tail]:
-    """Raises :class:`~store.errors.DamagedError`."""
+    """The tails of the file. Raises :class:`~store.errors.DamagedError`."""
     if len(data) < _HEADER.size:
         raise DamagedError(path, len(data), "the header is cut short")
     magic, version, crc, length = _HEADER.unpack_from(data)
@@ -79,7 +79,7 @@ def decode_tails(data: bytes, path: str) -> dict[tuple[str, int], Tail]:
 
 
 def read_tails(fs: FileSystem, state_directory: str) -> dict[tuple[str, int], Tail]:
-    """What counts of the file: nothing if it is absent or damaged."""
+    """The tails of the file; none if it is absent or damaged."""
     try:
         path = f"{state_directory}/{TAILS_NAME}"
         return decode_tails(read_checked_file(fs, path), path)
@@ -96,9 +96,9 @@ def write_tails(
 
 
 def amend_tails(fs: FileSystem, state_directory: str, amended: Tails) -> None:
-    """Durably replaces the tails of these queues, unless the file has one of another end.
+    """Durably replaces the tails of these queues, unless the file has a tail with another end.
 
-    It takes turns with :func:`write_tails`.
+    It must not run at the same time as :func:`write_tails`.
     """
     tails = read_tails(fs, state_directory)
     for key, tail in amended.items():

@@ -34,7 +34,7 @@ KEY_ROW = struct.Struct(">IqI")
 RUN_HEADER = struct.Struct(">qiiB")
 FOOTER = struct.Struct(">IIIIII")
 
-# Fields of a pending message by place, so that sums over them need no loop in Python.
+# Getters, so that sums over these fields need no loop in Python.
 _SIZE = itemgetter(PendingMessage._fields.index("size"))
 _KEY_HASHES = itemgetter(PendingMessage._fields.index("key_hashes"))
 
@@ -70,10 +70,9 @@ class Batch(NamedTuple):
 
 
 def batch_size(topics: Iterable[str], message_bytes: int, commands: Bytes) -> int:
-    """The exact size of a body. It does not depend on the position.
+    """The exact size of a body in bytes. It does not depend on the position.
 
-    ``topics`` are those of its runs, and ``message_bytes`` the :func:`pending_bytes` of all of
-    them.
+    ``topics``: one for each run. ``message_bytes``: :func:`pending_bytes` of all messages.
     """
     size = FOOTER.size + message_bytes + len(commands)
     for topic in topics:
@@ -82,7 +81,7 @@ def batch_size(topics: Iterable[str], message_bytes: int, commands: Bytes) -> in
 
 
 def pending_bytes(messages: Sequence[PendingMessage]) -> int:
-    """The bytes of the records of ``messages`` and of their rows in a body."""
+    """The bytes that the records and rows of ``messages`` take in a body."""
     records: int = sum(map(_SIZE, messages))
     keys: int = sum(map(len, map(_KEY_HASHES, messages)))
     return records + QUEUE_ROW.size * len(messages) + KEY_ROW.size * keys
@@ -156,7 +155,7 @@ def encode_batch(
 
 
 def decode_batch(body: Bytes) -> Batch:
-    """Cuts a body into its parts. Raises :class:`CorruptBatchError` if they do not add up."""
+    """Splits a body into its parts. Raises :class:`CorruptBatchError` if they do not add up."""
     view = memoryview(body)
     if len(view) < FOOTER.size:
         raise CorruptBatchError(f"{len(view)} bytes are fewer than the footer of a batch")

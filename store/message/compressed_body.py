@@ -1,6 +1,6 @@
-"""Bodies that producers compress, as the SYSFLAG of a record says (RocketMQ's MessageSysFlag).
+"""Compressed bodies, as the SYSFLAG of a record marks them (RocketMQ's MessageSysFlag).
 
-Bit 0x1 of SYSFLAG: the body is compressed. Bits 0x700 say how::
+Bit 0x1 of SYSFLAG: the body is compressed. Bits 0x700 are the type::
 
     0x000  zlib, as clients older than 4.9.4 and 5.0 write it
     0x100  LZ4, in frames
@@ -30,8 +30,8 @@ SYS_FLAG_COMPRESSION_TYPE = 0x700
 
 _SAMPLE_PARTS = 4
 _SAMPLE_PART_SIZE = 512
-_WORTH = 0.95
-"""A sample that keeps more than this share of its size is taken for a body that will not shrink."""
+_SAMPLE_RATIO_MAX = 0.95
+"""If a sample keeps more than this share of its size, its body is not compressed."""
 
 
 class CompressionType(StrEnum):
@@ -43,13 +43,14 @@ class CompressionType(StrEnum):
 
 
 _SYS_FLAGS = {CompressionType.ZLIB: 0x000, CompressionType.LZ4: 0x100, CompressionType.ZSTD: 0x200}
-"""zlib is written as 0x000: older clients know no other."""
+"""zlib is written as 0x000, because older clients know only that."""
 
 
 def compress_body(body: Bytes, kind: CompressionType) -> tuple[Bytes, int]:
-    """The body to send and its bits of SYSFLAG: compressed, or as it is where that saves nothing.
+    """The body to send and its bits of SYSFLAG. It stays as it is if compression saves nothing.
 
-    Four parts of 512 bytes are tried first. Compressing a body in vain costs as much as sending it.
+    Four parts of 512 bytes are tried first, because compressing a whole body for nothing costs as
+    much as sending it.
     """
     if not _shrinks(body):
         return body, 0
@@ -60,9 +61,9 @@ def compress_body(body: Bytes, kind: CompressionType) -> tuple[Bytes, int]:
 
 
 def decompress_body(body: Bytes, sys_flag: int, size_max: int) -> bytes:
-    """A compressed body as it was given to the producer, of ``size_max`` bytes at most.
+    """The body before its compression, of ``size_max`` bytes at most.
 
-    Raises ``ValueError`` saying why it cannot be had.
+    Raises ``ValueError`` with the reason if it cannot be decompressed.
     """
     kind = sys_flag & SYS_FLAG_COMPRESSION_TYPE
     decompress = _DECOMPRESS.get(kind)
@@ -86,7 +87,7 @@ def _shrinks(body: Bytes) -> bool:
     step = (size - _SAMPLE_PART_SIZE) // (_SAMPLE_PARTS - 1)
     starts = range(0, step * _SAMPLE_PARTS, step)
     sample = b"".join([body[start : start + _SAMPLE_PART_SIZE] for start in starts])
-    return len(isal_zlib.compress(sample, 1)) < _WORTH * len(sample)
+    return len(isal_zlib.compress(sample, 1)) < _SAMPLE_RATIO_MAX * len(sample)
 
 
 def _compress_zlib(body: Bytes) -> bytes:
@@ -109,7 +110,7 @@ def _decompress_zstd(body: Bytes, size_max: int) -> tuple[bytes, bool]:
 
 
 _ZSTD_LIMITS: dict[int, int] = {zstd.DecompressionParameter.window_log_max: 25}
-"""A window of 32 MiB, many times the largest body: what is claimed must not become memory."""
+"""A window of 32 MiB, many times the largest body. A header that claims more gets no memory."""
 
 _ERRORS: tuple[type[Exception], ...] = (IsalError, zstd.ZstdError, RuntimeError)  # type: ignore[assignment]  # isal's stub calls its class an instance
 """What the libraries raise; LZ4's has no error of its own."""

@@ -1,7 +1,7 @@
 """The property string of a message: ``key 0x01 value 0x02 key 0x01 value 0x02 ...``.
 
-Writers end with 0x02; a reader also accepts a missing last one and skips a pair without 0x01
-(RocketMQ's ``MessageDecoder``). Neither key nor value can contain the two separators.
+A writer ends with 0x02. A reader also accepts a string without the last 0x02, and skips a pair
+without 0x01 (RocketMQ's ``MessageDecoder``). Keys and values cannot contain the two separators.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def decode_properties(encoded: bytes) -> dict[str, str]:
 
 
 def find_property(encoded: bytes, name: bytes) -> bytes | None:
-    """The value of one property, ``None`` without it. Decodes no other."""
+    """The value of one property, ``None`` without it. No other property is decoded."""
     if name not in encoded:
         return None
-    _, mark, rest = (PAIR_END + encoded).partition(PAIR_END + name + NAME_END)
-    return rest.partition(PAIR_END)[0] if mark else None
+    _, found, rest = (PAIR_END + encoded).partition(PAIR_END + name + NAME_END)
+    return rest.partition(PAIR_END)[0] if found else None

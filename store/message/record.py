@@ -45,9 +45,9 @@ RECORD_FIXED_SIZE = 91
 TOPIC_BYTES_MAX = 127
 PROPERTIES_BYTES_MAX = 32767
 
-# Up to and with the length of the body; hosts are 8 bytes each.
+# From TOTALSIZE to the length of the body; hosts are 8 bytes each.
 HEAD = struct.Struct(">iiiiiqqiq8sq8siqi")
-# The same bytes. BORN and RECONSUMED are known with a message, STORED is that of its entry.
+# The same bytes in fewer fields: BORN and RECONSUMED come from the message, STORED from its entry.
 PENDING_HEAD = struct.Struct(">iiiiiqq20s16s12si")
 BORN = struct.Struct(">iq8s")
 STORED = struct.Struct(">q8s")
@@ -63,10 +63,10 @@ V6_HOSTS = _BORN_V6 | _STORE_V6
 
 
 class PendingMessage(NamedTuple):
-    """A message with everything that does not depend on its place in the log."""
+    """A message with everything that does not depend on its position in the log."""
 
     size: int
-    """Of its record, in bytes."""
+    """Bytes of its record."""
 
     body: Bytes
     properties: bytes
@@ -84,7 +84,7 @@ class PendingMessage(NamedTuple):
 
 @lru_cache(maxsize=65536)
 def key_prefix(topic: str) -> int:
-    """The CRC32C of ``topic#``. The hash of each key of the topic goes on from it."""
+    """The CRC32C of ``topic#``, with which the hash of each key of the topic begins."""
     return crc32c(b"%b#" % topic.encode())
 
 
@@ -94,7 +94,7 @@ def key_hash(topic: str, key: bytes) -> int:
 
 
 def derive(prefix: int, properties: bytes) -> tuple[int, tuple[int, ...]]:
-    """Tags code and key hashes of a message: first its unique key, then each word of its keys.
+    """Tags code and key hashes of a message: of its unique key first, then of each of its keys.
 
     ``prefix`` is the :func:`key_prefix` of its topic.
     """
@@ -106,7 +106,7 @@ def derive(prefix: int, properties: bytes) -> tuple[int, tuple[int, ...]]:
 
 
 def tag_and_keys(properties: bytes) -> tuple[int, tuple[bytes, ...]]:
-    """The code of the tag, 0 without one, and the words of the keys."""
+    """The tags code (0 without a tag), and the keys."""
     tag = find_property(properties, TAGS)
     keys = find_property(properties, KEYS)
     return (
@@ -127,7 +127,7 @@ def make_pending_message(
     reconsume_times: int = 0,
     prepared_position: int = 0,
 ) -> PendingMessage:
-    """Computes checksum, tag code and key hashes, once, on the leader.
+    """Computes checksum, tags code and key hashes. The leader does this once for each message.
 
     ``born_host`` is 4 bytes of IPv4 and the port as i32. The caller checks the limits.
     """
@@ -152,7 +152,7 @@ def record_size(topic: str, body_size: int, properties_size: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class MessageRecord:
-    """A decoded record; times are ms, hosts as stored."""
+    """A decoded record. Times are in ms, hosts are as stored."""
 
     size: int
     body_crc: int
@@ -247,16 +247,16 @@ def _decode(view: memoryview) -> MessageRecord:
 def is_record_of(
     buffer: Bytes, start: int, *, size: int, queue_id: int, queue_offset: int, position: int
 ) -> bool:
-    """Whether the record at ``start`` has the values that a row of its queue states.
+    """Whether the record at ``start`` has the values that its ConsumeQueue row states.
 
-    There must be :data:`RECORD_FIXED_SIZE` bytes.
+    ``buffer`` must have :data:`RECORD_FIXED_SIZE` bytes from there on.
     """
     stated = size, RECORD_MAGIC, queue_id, queue_offset, position
     return _PLACE.unpack_from(buffer, start) == stated
 
 
 def record_bounds(buffer: Bytes) -> list[tuple[int, int]]:
-    """Start and end of each record in ``buffer``, where records lie back to back. Reads no body.
+    """Start and end of each record in ``buffer``, which holds records back to back. Reads no body.
 
     Raises :class:`CorruptRecordError` for a wrong size or magic.
     """
@@ -277,6 +277,6 @@ def record_bounds(buffer: Bytes) -> list[tuple[int, int]]:
 
 
 def iter_records(buffer: Bytes) -> Iterator[MessageRecord]:
-    """The records that lie back to back in ``buffer``, each checked."""
+    """The records of ``buffer``, which holds them back to back; each is checked."""
     for start, _ in record_bounds(buffer):
         yield decode_record(buffer, start)

@@ -1,10 +1,10 @@
 """Topics of scheduled messages, and the tags code in their ConsumeQueue rows.
 
-It is the time of delivery in ms since 1970 in place of the hash of a tag (RocketMQ's
-``CommitLog.checkMessageAndReturnSize``). So a row alone tells when its message is due:
+In these rows the tags code is the delivery time in ms since 1970, not the hash of a tag
+(RocketMQ's ``CommitLog.checkMessageAndReturnSize``). So a row alone says when its message is due:
 
 - in ``SCHEDULE_TOPIC_XXXX``: the store time plus the delay of the level. Queue *n* is delay level
-  *n + 1*;
+  *n + 1*.
 - in ``rmq_sys_wheel_timer``: the property ``TIMER_OUT_MS``.
 """
 
@@ -27,7 +27,7 @@ DELAYS_MS = (
     *(minutes * _MINUTE for minutes in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30)),
     *(1 * _HOUR, 2 * _HOUR),
 )
-"""By queue of ``SCHEDULE_TOPIC_XXXX``: RocketMQ's default ``messageDelayLevel``."""
+"""The delay of each queue of ``SCHEDULE_TOPIC_XXXX``: RocketMQ's default ``messageDelayLevel``."""
 
 LEVEL_MAX = len(DELAYS_MS)
 
@@ -37,7 +37,10 @@ _MS_DIGITS_MAX = 18
 def with_deliver_times(
     messages: Sequence[PendingMessage], queue_id: int, store_timestamp: int
 ) -> list[PendingMessage]:
-    """Messages for a queue of ``SCHEDULE_TOPIC_XXXX`` that are stored at ``store_timestamp``."""
+    """The messages with the tags codes for a queue of ``SCHEDULE_TOPIC_XXXX``.
+
+    ``store_timestamp`` is when they are stored, in ms.
+    """
     deliver_ms = store_timestamp + DELAYS_MS[queue_id]
     return [message._replace(tags_code=deliver_ms) for message in messages]
 
@@ -47,7 +50,8 @@ def row_code(
 ) -> int:
     """The tags code in the row of a record in one of :data:`SCHEDULED_TOPICS`.
 
-    ``tags_code`` is that of its tag. It counts for a record that no leader has put there.
+    ``tags_code`` is that of its tag. It is the answer if the record has no delivery time: then no
+    leader has put it there.
     """
     if topic == SCHEDULE_TOPIC:
         return store_timestamp + DELAYS_MS[queue_id] if 0 <= queue_id < LEVEL_MAX else tags_code

@@ -1,17 +1,18 @@
-"""Java's ``String.hashCode``, which RocketMQ stores for a tag."""
+"""The tags code: Java's ``String.hashCode`` of a tag."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
 CACHED_SIZE_MAX = 128
-"""Characters. Codes of longer tags are not cached: clients choose the length."""
+"""Characters. Codes of longer tags are not cached, because clients choose the length."""
 
 
 def tags_code(tag: str) -> int:
     """The hash of a tag as a ConsumeQueue row holds it: ``h = 31 * h + c`` over UTF-16 code units.
 
-    32 bits, signed, 0 without a tag. Few tags are in use at a time, so codes are cached.
+    It has 32 bits and a sign, and is 0 for an empty tag. Few tags are in use at a time, so codes
+    are cached.
     """
     return _cached(tag) if len(tag) <= CACHED_SIZE_MAX else _hash(tag)
 

@@ -1,1 +1,1 @@
-"""From a directory after any crash to a replica that is open."""
+"""Recovery: opens the directory of a replica after any crash."""

@@ -1,15 +1,15 @@
-"""Scanning the log from the newest checkpoint on, and making durable what was found.
+"""Scans the log from the newest checkpoint on, and makes durable what it finds.
 
 Every entry is read and checked: header, index, position, order of terms, chain and body. The first
-bytes that are no such entry are a hole, and what that means is for
-:mod:`store.recovery.recovery` to say. Behind the durable position it may be a torn tail. A torn
-tail is zeroed, and later segments are removed.
+bytes that are no such entry are a hole. :mod:`store.recovery.recovery` decides what the hole means.
+Behind the durable position it may be a torn tail. A torn tail is zeroed, and later segments are
+removed.
 
-What a scan finds behind the durable position may live in the page cache only. If a process died
-because a sync failed, the kernel may hold those pages as clean although the disk lacks them, and
-another sync would succeed without writing ("Can Applications Recover from fsync Failures?", ATC
-'20). So they are written once more, over themselves, and synced before anyone counts on them. The
-place of the next entry gets zeros, or an entry that a truncation dropped could come back.
+Entries behind the durable position may be in the page cache only. If a process died because a sync
+failed, the kernel may treat those pages as clean although the disk lacks them. Then another sync
+would succeed without a write ("Can Applications Recover from fsync Failures?", ATC '20). So these
+entries are written again, over themselves, and synced before they count. The bytes of the next
+entry get zeros. Otherwise an entry that a truncation dropped could come back.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ from store.state.hard_state import DurableMark
 from store.state.replication_evidence_file import SavedEvidence
 
 TAIL_BYTES_MAX = 16 << 20
-# Torn writes reach no further beyond the end than what was in flight. Whatever lies behind so
-# many zeros could not be taken for an entry anyway, because it does not continue the chain.
+# A torn write goes no further beyond the end than what was in flight. Bytes behind this many zeros
+# could not pass for an entry anyway, because they do not continue the chain.
 TORN_REACH = 8 << 20
 END_ZEROS = 4096
 FIRST_WINDOW_SIZE, WINDOW_GROWTH = 4096, 8
-"""A scan runs for each entry of a peer that fills a hole, and the next hole is often near."""
+"""The first window is small: a scan runs after each entry that a peer sends to fill a hole, and the
+next hole is often near."""
 _ZERO_BLOCK = bytes(4096)
 
 
@@ -43,14 +44,16 @@ _ZERO_BLOCK = bytes(4096)
 class RecoveredReplica:
     """What :meth:`store.replica.ReplicaStore.open` found. Everything in it is durable.
 
-    ``commit_index`` is a lower bound, -1 if nothing is known to be committed. ``term_starts``
-    lists (term, first index) in order. ``tail`` holds the newest entries after the checkpoint:
-    all that ``commit_index`` does not cover, and about 16 MiB of those that it does; ``tail_base``
-    is the end position and chain CRC of the entry before the first of them. Where
-    ``damaged_checkpoints`` names some, an older one was used. ``configurations`` are the entries of
-    that kind after the checkpoint, and ``incarnation`` is the number of the directory. ``held`` is
-    what was saved of the disks of others. ``cut_entries`` are the first and the last entry of each
-    segment that lacks bytes, though another segment is behind it.
+    * ``commit_index``: a lower bound; -1 if no entry is known to be committed.
+    * ``term_starts``: (term, first index), in order.
+    * ``tail``: the newest entries after the checkpoint: all after ``commit_index``, and about
+      16 MiB of those up to it.
+    * ``tail_base``: end position and chain CRC of the entry before the first one in ``tail``.
+    * ``damaged_checkpoints``: if there are any, an older checkpoint was used.
+    * ``configurations``: the configuration entries after the checkpoint.
+    * ``incarnation``: that of the directory.
+    * ``held``: the saved replication evidence.
+    * ``cut_entries``: first and last entry of each segment that lacks bytes, except the last one.
     """
 
     term: int
@@ -74,7 +77,7 @@ class RecoveredReplica:
 
 @dataclass(slots=True)
 class LogScan:
-    """How far a scan is: the last whole entry, and what was found on the way."""
+    """How far a scan has come: the last intact entry, and what was found up to it."""
 
     last_index: int
     last_term: int
@@ -88,7 +91,8 @@ class LogScan:
     tail_bytes: int = 0
     configurations: list[Entry] = field(default_factory=list)
 
-    def take(self, entry: Entry) -> None:
+    def add(self, entry: Entry) -> None:
+        """Moves the scan behind the next intact entry."""
         size = len(entry.data)
         self.rows += ROW.pack(entry.kind, entry.position, size, entry.index, entry.term)
         if entry.term != self.last_term:
@@ -101,7 +105,7 @@ class LogScan:
             self.configurations.append(entry)
         self.tail.append(entry)
         self.tail_bytes += size
-        # Entries that may still be truncated stay in memory: Raft cuts them without reading the
+        # Entries that may still be truncated stay in memory: Raft drops them without reading the
         # disk.
         while self.tail_bytes > TAIL_BYTES_MAX and self.tail[0].index <= self.commit_index:
             self.drop_oldest()
@@ -113,10 +117,10 @@ class LogScan:
 
 
 def adopt_segments(log: CommitLog, names: list[str]) -> list[Segment]:
-    """Puts the segment files that belong to the log into its table; returns the expired ones.
+    """Adds the segment files that belong to the log to its table; returns the expired ones.
 
-    The log's first position is durable before the first expired file is removed, so files below
-    it are what a crash left over. Raises :class:`~store.errors.DamagedError` for a misplaced file.
+    The log's first position is durable before the first expired file is removed. So files below it
+    are left from a crash. Raises :class:`~store.errors.DamagedError` for a misplaced file.
     """
     expired = []
     for name in names:
@@ -135,16 +139,20 @@ def adopt_segments(log: CommitLog, names: list[str]) -> list[Segment]:
 
 
 def missing_segments(log: CommitLog, durable_position: int) -> list[Segment]:
-    """The segments below ``durable_position`` of which there is no file."""
+    """The segments below ``durable_position`` that have no file."""
     first = segment_start(log.first_position, log.segment_size)
     starts = range(first, durable_position, log.segment_size)
     return [log.new_segment(start) for start in starts if start not in log.segments]
 
 
 def start_of_scan(checkpoint: Checkpoint | None, index: EntryIndex, mark: DurableMark) -> LogScan:
-    """At the checkpoint, or at the first entry where the entry index must be made again."""
-    # The chain before the first entry is not known if older entries have expired: the chain starts
-    # with that entry.
+    """A scan that begins behind the checkpoint.
+
+    If the entry index does not agree with the checkpoint, it must be rebuilt, and the scan begins
+    at the first entry.
+    """
+    # If older entries have expired, the chain CRC before the first entry is unknown. The chain then
+    # starts with that entry.
     chain_crc = 0 if mark.first_index == 0 else None
     found = LogScan(mark.first_index - 1, -1, mark.first_position, chain_crc)
     found.commit_index = mark.commit_index
@@ -152,10 +160,10 @@ def start_of_scan(checkpoint: Checkpoint | None, index: EntryIndex, mark: Durabl
         found.commit_index = max(mark.commit_index, checkpoint.index)
         try:
             index.check_files()
-            leads_on = index.row(checkpoint.index).end == checkpoint.end_position
+            agrees = index.row(checkpoint.index).end == checkpoint.end_position
         except DamagedError:
-            leads_on = False
-        if not leads_on:
+            agrees = False
+        if not agrees:
             index.forget_files()
         else:
             found.last_index, found.last_term = checkpoint.index, checkpoint.term
@@ -165,10 +173,9 @@ def start_of_scan(checkpoint: Checkpoint | None, index: EntryIndex, mark: Durabl
 
 
 def scan(log: CommitLog, found: LogScan, mark: DurableMark) -> Hole:
-    """Reads the log on from where ``found`` stands, to the last entry that is whole.
+    """Reads the log behind ``found``, up to the next hole, and returns the hole.
 
-    Returns the hole behind that one. Raises :class:`~store.errors.DamagedError` if the entries are
-    not those that ``mark`` names.
+    Raises :class:`~store.errors.DamagedError` if the entries are not those that ``mark`` names.
     """
     cursor = Cursor(
         found.last_index + 1, found.end, found.chain_crc, found.last_term, end=found.end
@@ -178,7 +185,7 @@ def scan(log: CommitLog, found: LogScan, mark: DurableMark) -> Hole:
         window = log.reader.window(cursor, size=size)
         size = min(size * WINDOW_GROWTH, WINDOW_SIZE)
         for entry in window.entries:
-            found.take(entry)
+            found.add(entry)
             if entry.position < mark.position <= found.end:
                 _check_mark(found, mark, log, entry.position)
         if window.hole is not None:
@@ -186,7 +193,7 @@ def scan(log: CommitLog, found: LogScan, mark: DurableMark) -> Hole:
 
 
 def _check_mark(found: LogScan, mark: DurableMark, log: CommitLog, position: int) -> None:
-    """The entry that reaches the mark must end there and be the one that it was set on."""
+    """The entry that reaches the mark must end there, and must be the one that it names."""
     expected = (mark.index, mark.position, mark.chain_crc)
     actual = (found.last_index, found.end, found.chain_crc)
     if actual != expected:
@@ -198,10 +205,9 @@ def _check_mark(found: LogScan, mark: DurableMark, log: CommitLog, position: int
 
 
 def clean_tail(log: CommitLog, end: int, durable_position: int) -> int:
-    """Makes the log end at ``end`` on disk: everything below is durable, and no rest of a write is
-    behind it.
+    """Makes the log end at ``end`` on disk: what is below is durable, and a torn tail is cut.
 
-    Returns how many bytes of a torn tail were cut.
+    Returns how many bytes of the torn tail were cut.
     """
     log.end = log.synced_end = end
     current = segment_start(end, log.segment_size)
@@ -228,7 +234,8 @@ def clean_tail(log: CommitLog, end: int, durable_position: int) -> int:
 
 
 def _remains(log: CommitLog, segment: Segment, begin: int) -> int:
-    """The offset behind the last byte that is not zero, looking no further than torn writes reach.
+    """The offset in the segment behind the last byte that is not zero, as far as torn writes reach.
+
     A byte that the disk cannot read does not count as zero.
     """
     last = begin
@@ -248,9 +255,10 @@ def _remains(log: CommitLog, segment: Segment, begin: int) -> int:
 
 
 def nonzero_length(data: bytes) -> int:
-    """How many bytes of ``data`` are left without the zeros at its end. Each start looks through
-    the zeros ahead of the log. Comparing whole blocks takes a hundredth of the time of stripping
-    byte by byte.
+    """The length of ``data`` without the zeros at its end.
+
+    Each start reads the zeros ahead of the log. Comparing whole blocks takes a hundredth of the
+    time of stripping byte by byte.
     """
     end = len(data)
     while data.endswith(_ZERO_BLOCK, 0, end):
@@ -267,7 +275,6 @@ def _write_again(log: CommitLog, segment: Segment, durable_position: int, end: i
         if data:
             segment.write(data, offset)
         offset += len(data)
-        if (
-            missing is HoleReason.EIO
-        ):  # behind the padding, where nothing means anything: entries were all read
+        if missing is HoleReason.EIO:
+            # All entries were read, so this block lies behind the padding of a segment.
             offset += BLOCK_SIZE - offset % BLOCK_SIZE

@@ -1,12 +1,12 @@
-"""Recognises a log that has lost its end, so that confirmed entries may be gone.
+"""Recognises a lost suffix: the log has lost its end, and confirmed entries may be gone.
 
-The durable mark lags behind the log. So recovery takes entries behind the mark that are not whole
-for writes that were never confirmed. That is wrong if the file itself was damaged: a segment is
-shorter than its durable part, is missing, cannot be read, holds other bytes than the last durable
-entry, or is another segment's. Then entries may be lost that this replica confirmed, and it must
-not vote as if it had never had them. Nobody knows how many there were. So the directory becomes
-another disk, with a new incarnation. The node is refilled, and counts again once it holds
-everything that it may have confirmed.
+The durable mark lags behind the log. So recovery treats damaged entries behind the mark as writes
+that were never confirmed. That is wrong if the file itself was damaged: a segment is shorter than
+its durable part, is missing, cannot be read, holds other bytes than the last durable entry, or is
+another segment's. Then entries may be lost that this replica confirmed. It must not vote as if it
+had never had them, and their number is unknown. So the directory gets a new incarnation, as if it
+were another disk. The node is refilled. It counts again once it holds everything that it may have
+confirmed.
 """
 
 from __future__ import annotations
@@ -31,10 +31,12 @@ def short_segment(log: CommitLog, durable_position: int) -> Segment | None:
 
 
 def cut_entries(log: CommitLog, index: EntryIndex, last_index: int) -> tuple[tuple[int, int], ...]:
-    """First and last entry of each segment that lacks bytes though another segment follows. Entries
-    below a checkpoint are not read when the log is opened. A segment that was closed before all of
-    it was zeroed, or that a refill wrote, is shorter than others and lacks nothing. If the index
-    does not say which entries a segment has, the whole log counts.
+    """First and last entry of each segment that lacks bytes, except the last segment.
+
+    Only file sizes are compared: entries below a checkpoint are not read when the log is opened. A
+    segment that was closed before all of it was zeroed, or that a refill wrote, is shorter than
+    others and lacks nothing. If the entry index does not say which entries a segment has, the
+    answer is the whole log.
     """
     size, cut = log.segment_size, []
     for start in sorted(log.segments):
@@ -53,14 +55,15 @@ def cut_entries(log: CommitLog, index: EntryIndex, last_index: int) -> tuple[tup
 
 
 def restore_length(segment: Segment, durable_position: int) -> None:
-    """Durably gives the segment its length back, with zeros: it is reported as short only once."""
+    """Durably extends the segment to its length with zeros, so that it is reported only once."""
     segment.zero_unreadable(segment.zeroed_end, durable_position - segment.start)
     segment.sync()
     segment.adopt()
 
 
 def lost_suffix(log: CommitLog, index: EntryIndex, checkpoint: Checkpoint) -> DamagedError | None:
-    """What is wrong where a log that ends with the last entry of the checkpoint should hold it.
+    """What is wrong with the last entry of the log, which is also that of the checkpoint, if it is
+    damaged.
 
     Raises :class:`~store.errors.DamagedError` if the entry index is damaged there.
     """
@@ -81,15 +84,16 @@ def lost_suffix(log: CommitLog, index: EntryIndex, checkpoint: Checkpoint) -> Da
 
 
 def unreadable(log: CommitLog, position: int) -> DamagedError:
-    """What is wrong where a scan ended at ``position`` because the disk cannot read on."""
+    """The damage at ``position``, where a scan ended because the disk cannot read the bytes."""
     path, byte = log.locate(position)
     what = "the disk cannot read what was here, and entries may be lost with it"
     return DamagedError(path, byte, what)
 
 
 def misplaced(log: CommitLog, position: int) -> DamagedError | None:
-    """What is wrong where a scan ended at ``position``, and an entry of another segment stands
-    there or at the start of a segment behind it. No write that was not finished leaves such bytes.
+    """The damage, if a scan ended at ``position`` and an entry of another segment is there.
+
+    The entry may also be at the start of a later segment. A torn write does not leave such bytes.
     """
     own = segment_start(position, log.segment_size)
     for at in (position, *sorted(start for start in log.segments if start > own)):
@@ -104,16 +108,16 @@ def misplaced(log: CommitLog, position: int) -> DamagedError | None:
 
 
 def displaced(log: CommitLog, position: int, durable_position: int) -> bool:
-    """Whether an entry that stood behind ``durable_position`` is what a scan found below it."""
+    """Whether an entry at ``position``, below ``durable_position``, has its own place behind it."""
     found = _whole_entry(log, position)
     return found is not None and found.position >= durable_position
 
 
 def _whole_entry(log: CommitLog, position: int) -> Entry | None:
-    """What stands there, if it is an entry that stood at this place of a segment before.
+    """The entry at ``position``, if its own position is at the same offset of some segment.
 
-    Half a header may look like an empty entry at position 0, where its own position is not written
-    yet. No half of a header has the chain CRC that entry 0 has.
+    Half a header may look like an empty entry at position 0, because its position is not written
+    yet. But it does not have the chain CRC of entry 0.
     """
     found = log.reader.entry_at(position)
     if isinstance(found, Hole) or not found.chain_crc:

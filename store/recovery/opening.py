@@ -1,4 +1,4 @@
-"""Opening a replica's directory: who owns it, and which disk it is."""
+"""Opens a replica's directory: checks whose it is, and gives it its incarnation."""
 
 from __future__ import annotations
 
@@ -25,13 +25,15 @@ from store.state.replication_evidence_file import ReplicationEvidenceFile, Saved
 
 @dataclass(frozen=True, slots=True)
 class StoreConfig:
-    """Who the replica is, and the sizes of its files. ``segment_size`` is one for a whole group.
+    """Who the replica is, and the sizes of its files in bytes.
 
-    ``min_free_bytes``: the log leaves so much free on the disk for what must still be written when
-    no more entries are accepted. ``incarnation`` is the number that the directory gets if it is
-    made now, or if it has lost the end of its log (``recovery/lost_suffix.py``); 0 for none.
-    ``alone``: no other replica could give back what is lost. ``direct``: the log is written past
-    the page cache, which is for nodes that wait for each write.
+    * ``segment_size``: the same in the whole group.
+    * ``min_free_bytes``: what the log leaves free on the disk for other files, which must still be
+      written when no more entries are accepted.
+    * ``incarnation``: the number that the directory gets if it is created now, or if it has lost
+      the end of its log (``recovery/lost_suffix.py``); 0 for none.
+    * ``alone``: no other replica could repair this one.
+    * ``direct``: the log is written with direct I/O, for nodes that wait for each write.
     """
 
     group: str
@@ -45,7 +47,7 @@ class StoreConfig:
 
     @property
     def owner(self) -> str:
-        """How the files that belong to this node alone name it."""
+        """The name of this node in the files that belong to it alone."""
         return f"{self.group}/{self.node}"
 
     def __post_init__(self) -> None:
@@ -57,7 +59,7 @@ class StoreConfig:
 
 
 def lock_directory(fs: FileSystem, directory: str, config: StoreConfig) -> tuple[Lock, int]:
-    """Locks the directory, makes it if it is new, and installs a refill that is complete.
+    """Locks the directory, creates it if there is none, and installs a complete refill.
 
     Returns the lock and the incarnation. Raises the errors of
     :meth:`store.replica.ReplicaStore.open`, and ``OSError``.
@@ -70,7 +72,7 @@ def lock_directory(fs: FileSystem, directory: str, config: StoreConfig) -> tuple
     try:
         for name in ("state", "commitlog", "index"):
             fs.make_directories(f"{directory}/{name}")
-        # Data of another node or of a later version is not touched, not even to finish a refill.
+        # This comes first: data of another node or of a later version must not be touched.
         incarnation = _claim(fs, directory, config)
         install(fs, directory)
     except (StoreError, OSError):
@@ -80,7 +82,7 @@ def lock_directory(fs: FileSystem, directory: str, config: StoreConfig) -> tuple
 
 
 def _claim(fs: FileSystem, directory: str, config: StoreConfig) -> int:
-    """Checks whose data this is; makes the state files of a directory that is nobody's yet.
+    """Checks whose data this is, and creates the state files of a new directory.
 
     Returns the incarnation of the directory.
     """
@@ -88,8 +90,8 @@ def _claim(fs: FileSystem, directory: str, config: StoreConfig) -> int:
     path = f"{state}/{FORMAT_NAME}"
     identity = Identity(config.group, config.node, config.segment_size, config.incarnation)
     if fs.exists(path):
-        # A process that was killed before it synced a name leaves a name that is visible but not on
-        # the disk.
+        # A process may have been killed before it synced these names. They are visible then, but
+        # not on the disk.
         fs.sync_directory(directory)
         fs.sync_directory(state)
         found = decode_format(read_checked_file(fs, path), path)
@@ -106,9 +108,9 @@ def _claim(fs: FileSystem, directory: str, config: StoreConfig) -> int:
 
 
 def bring_forward(fs: FileSystem, directory: str) -> None:
-    """Durably notes the newest format, before the first file that only that one has is written.
+    """Durably notes the newest format, before the first file that only this format has is written.
 
-    Called once the replica is open: until then an earlier program may still open it.
+    Called once the replica is open. Until then an older program may still open it.
     """
     state = f"{directory}/state"
     path = f"{state}/{FORMAT_NAME}"
@@ -120,11 +122,11 @@ def bring_forward(fs: FileSystem, directory: str) -> None:
 def begin_incarnation(
     fs: FileSystem, directory: str, config: StoreConfig, evidence_file: ReplicationEvidenceFile
 ) -> int:
-    """Gives the directory another incarnation, durably, and returns it; see
+    """Durably gives the directory a new incarnation, and returns it; see
     ``recovery/lost_suffix.py``.
 
-    First it notes that this node had another disk. Otherwise the node might pass for a new one if
-    its log no longer says so.
+    The old incarnation is saved before, as that of another disk of this node. Otherwise the node
+    might pass for a new one, if its log no longer says that it had another disk.
     """
     state = f"{directory}/state"
     path = f"{state}/{FORMAT_NAME}"

@@ -1,18 +1,19 @@
 """Recovery: from the files of a replica to a log that may be used.
 
-All entries behind the newest checkpoint are read. A *hole* is a place where no whole entry stands
-(:mod:`store.log.log_reader`). What it means depends on its place:
+All entries behind the newest checkpoint are read. A *hole* is a place of the log without an intact
+entry (:mod:`store.log.log_reader`). Its position says what it means:
 
 * Behind the durable position: a torn tail, which was never confirmed. It is cut.
 * Below it, among entries that are known to be committed: :attr:`Recovery.hole` is set, and recovery
-  waits there. Peers may get the entries before it. A peer's entry fills the hole
-  (:meth:`Recovery.fill`), and recovery goes on behind it. If all peers have expired that
-  entry, the log ends before it (:meth:`Recovery.give_up`).
-* Below it, behind the entries that are known to be committed: a lost suffix. The directory becomes
-  another disk first (:mod:`store.recovery.lost_suffix`), and then the log ends there. The leader
-  sends what is missing.
+  waits there. Peers may read the entries before the hole. An entry of a peer fills it
+  (:meth:`Recovery.fill`), and recovery goes on behind it. If that entry has expired at all peers,
+  the log ends before it (:meth:`Recovery.give_up`).
+* Below it, behind the entries that are known to be committed: a lost suffix. The directory first
+  gets a new incarnation (:mod:`store.recovery.lost_suffix`), and then the log ends there. The
+  leader sends what is missing.
 
-Below the newest checkpoint nothing is read. Holes there are found and repaired while the node runs.
+Entries up to the newest checkpoint are not read. Holes there are found and repaired while the node
+runs.
 """
 
 from __future__ import annotations
@@ -51,27 +52,28 @@ from store.recovery.lost_suffix import (
 )
 from store.recovery.opening import StoreConfig, begin_incarnation, bring_forward, lock_directory
 from store.recovery.snapshot_install import REBUILD_NAME, raise_vote_floor
-from store.recovery.state_files import StateFiles
+from store.recovery.state_files import OpenStateFiles
 from store.state.hard_state import DurableMark
 
 
 @dataclass(slots=True)
 class OpenParts:
-    """The open parts of a replica's directory, which agree with each other."""
+    """The open files of a replica's directory. They agree with each other."""
 
     lock: Lock
     log: CommitLog
     index: EntryIndex
-    state: StateFiles
+    state: OpenStateFiles
     last_term: int
     recovered: RecoveredReplica
 
 
 @dataclass(frozen=True, slots=True)
 class UnappliedHole:
-    """Entry ``index`` is committed but not whole; the entries before it are whole. Entries up to
-    ``last_index`` are committed. ``tied``: a chain CRC ties the entry to the one before. The first
-    entry retained has none before it.
+    """Entry ``index`` is committed but damaged, and the entries before it are intact.
+
+    Entries up to ``last_index`` are committed. ``tied``: the chain CRC before the entry is known.
+    It is unknown for the first entry retained.
     """
 
     index: int
@@ -81,27 +83,27 @@ class UnappliedHole:
 
 
 class Recovery:
-    """Of one replica; see the module. One thread at a time.
+    """The recovery of one replica; see the module. One thread at a time.
 
-    Ended by :meth:`finish` or :meth:`close`.
+    It ends with :meth:`finish` or :meth:`close`.
     """
 
     def __init__(self, fs: FileSystem, directory: str, config: StoreConfig) -> None:
-        """Opens the directory, or makes it, and reads up to the first hole.
+        """Opens the directory, or creates it, and reads up to the first hole.
 
         Raises the errors of :meth:`store.replica.ReplicaStore.open`.
         """
         self.hole: UnappliedHole | None = None
-        """The first hole among entries that are committed and not covered by a checkpoint."""
+        """The first hole among the committed entries behind the checkpoint."""
         self._fs = fs
         self._directory = directory
         self._config = config
         self._lost = False
-        with ExitStack() as unless_read, _fatal(directory):
+        with ExitStack() as unless_read, _fatal_disk_errors(directory):
             lock, self._incarnation = lock_directory(fs, directory, config)
             self._lock = lock
             unless_read.callback(lock.release)
-            self._state = state = StateFiles(fs, directory, config.owner)
+            self._state = state = OpenStateFiles(fs, directory, config.owner)
             unless_read.callback(state.close)
             self._log = self._adopted_log()
             unless_read.callback(self._log.close)
@@ -149,18 +151,18 @@ class Recovery:
         return self._index.first_index
 
     def read(self, first_index: int, last_index: int, bytes_max: int) -> list[Entry]:
-        """Committed entries before the hole, for a peer; an empty list without any."""
+        """Committed entries before the hole, for a peer; an empty list if there are none."""
         last_index = min(last_index, self._found.last_index)
         with suppress(StoreError):
             return read_entries(self._log, self._index, first_index, last_index, bytes_max)
         return []
 
     def fill(self, entries: Sequence[Entry]) -> None:
-        """Puts a peer's committed entries in the place of the hole, and reads on.
+        """Writes a peer's committed entries into the hole, and reads on.
 
         Raises :class:`~store.errors.StoreError` if an entry does not fit,
-        :class:`~store.errors.DamagedError` if the log cannot be used at all, and ``OSError``.
-        What was put there before that stays.
+        :class:`~store.errors.DamagedError` if the log cannot be used at all, and ``OSError``. The
+        entries before such an entry stay written.
         """
         for entry in entries:
             if self.hole is not None and entry.index >= self.hole.index:
@@ -168,10 +170,11 @@ class Recovery:
                 self._read_on()
 
     def give_up(self) -> None:
-        """All peers have expired the entry of the hole: the log ends before it.
+        """Ends the log before the hole, because its entry has expired at all peers.
 
-        The directory becomes another disk, with the last known entry as its vote floor: the node
-        does not vote until it holds that entry again. A crash in between leaves the hole as it is.
+        The directory gets a new incarnation, and the last known entry becomes its vote floor: the
+        node does not vote until it holds that entry again. After a crash in between, the hole is
+        still there.
         """
         if self.hole is None:
             return
@@ -179,9 +182,9 @@ class Recovery:
         known = max(self._commit_index, self._state.mark.index)
         raise_vote_floor(self._fs, self._directory, known)
         if self._found.last_index >= self._state.applied_index:
-            self._cut()
+            self._end_log()
         else:
-            self._forget()
+            self._empty_log()
         self.hole = None
 
     def _put(self, entry: Entry, hole: UnappliedHole) -> None:
@@ -199,28 +202,29 @@ class Recovery:
         pieces: list[tuple[int, Bytes]] = []
         if position != found.end:
             pieces.append((found.end, padding(position - found.end)))
-        whole = self._holds(entry)
-        if not whole:
+        intact = self._is_on_disk(entry)
+        if not intact:
             pieces.append((position, entry.data))
         places = [(self._fs, self._directory, size, [piece]) for piece in pieces]
-        if (entry.end >= self._durable_position and not whole) or any(
+        if (entry.end >= self._durable_position and not intact) or any(
             overwritten_end(*place) > self._durable_position for place in places
         ):
-            # Entries behind the last one that was known to be durable may be lost with it.
+            # Entries behind the last one known to be durable may be lost together with it.
             self._lose_suffix(hole.error)
         for place in places:
             overwrite_noted(*place)
         self._log.sync_directory()
         segment.adopt()
 
-    def _holds(self, entry: Entry) -> bool:
+    def _is_on_disk(self, entry: Entry) -> bool:
         return self._log.reader.read(entry.position, entry.size).data == entry.data
 
     # --- a log that ends too early
 
     def _lose_suffix(self, error: DamagedError) -> None:
-        """Durably makes the directory another disk, once: it may have lost confirmed entries.
-        Raises ``error`` if nobody could give them back, or nobody would notice.
+        """Durably gives the directory a new incarnation, once: it may have lost confirmed entries.
+
+        Raises ``error`` if no other replica could send them, or if the node has no incarnation.
         """
         if self._config.alone or not self._config.incarnation:
             raise error
@@ -230,15 +234,14 @@ class Recovery:
             )
             self._lost = True
 
-    def _cut(self) -> None:
-        """The log ends with the last whole entry."""
+    def _end_log(self) -> None:
+        """Ends the log with the last intact entry."""
         self._commit_index = min(self._commit_index, self._found.last_index)
         self._durable_position = self._found.end
         self._save_mark()
 
-    def _forget(self) -> None:
-        """The log becomes empty: without its index nothing leads past the hole to the
-        checkpoint."""
+    def _empty_log(self) -> None:
+        """Empties the log: without its index, no row says where the entry behind the hole lies."""
         replace_file(self._fs, f"{self._directory}/state", REBUILD_NAME, b"")
         self._state.forget_log()
         self._commit_index = -1
@@ -248,7 +251,7 @@ class Recovery:
         self._found = LogScan(-1, -1, 0, 0)
 
     def _save_mark(self) -> None:
-        """The log ends with the last entry that was found."""
+        """Saves the durable mark at the last entry that was found."""
         found = self._found
         named = (found.last_index, found.end, found.chain_crc or 0)
         mark = self._state.mark
@@ -258,7 +261,7 @@ class Recovery:
     # --- reading
 
     def _find_lost_segments(self) -> None:
-        """A segment without a file gets an empty one; its entries are repaired one by one."""
+        """Creates an empty file for a missing segment; its entries are repaired one by one."""
         log, durable_position = self._log, self._durable_position
         missing = missing_segments(log, durable_position)
         for segment in missing:
@@ -278,7 +281,7 @@ class Recovery:
             restore_length(short, durable_position)
 
     def _read_on(self) -> None:
-        """Reads up to the next hole, and says what that means."""
+        """Reads up to the next hole, and acts on what it means."""
         log, found = self._log, self._found
         hole = scan(log, found, self._state.mark)
         self._index.append(found.rows)
@@ -303,10 +306,10 @@ class Recovery:
             tied = found.chain_crc is not None
             self.hole = UnappliedHole(index, self._commit_index, tied, damage)
         else:
-            self._cut()
+            self._end_log()
 
     def _lost_behind(self, hole: Hole) -> DamagedError | None:
-        """What says that behind the durable position more was lost than a torn tail."""
+        """The damage, if a hole behind the durable position is more than a torn tail."""
         if hole.reason is HoleReason.EIO:
             return unreadable(self._log, hole.position)
         return misplaced(self._log, hole.position)
@@ -314,11 +317,11 @@ class Recovery:
     # --- the end
 
     def finish(self) -> OpenParts:
-        """Brings the directory to a clean state, once there is no hole.
+        """Brings the directory to a clean state. There must be no hole.
 
-        Raises the errors of :meth:`store.replica.ReplicaStore.open`; it is closed then.
+        Raises the errors of :meth:`store.replica.ReplicaStore.open`, and closes all files then.
         """
-        with ExitStack() as unless_finished, _fatal(self._directory):
+        with ExitStack() as unless_finished, _fatal_disk_errors(self._directory):
             unless_finished.callback(self.close)
             parts = self._finish()
             unless_finished.pop_all()
@@ -333,7 +336,7 @@ class Recovery:
         torn = clean_tail(log, found.end, self._durable_position)
         finish(self._fs, self._directory, log)
         if checkpoint is not None:
-            # Where the files were lost or damaged: what a checkpoint covers is on disk.
+            # The files may have been rebuilt: what a checkpoint covers must be on disk.
             index.flush(checkpoint.index + 1)
         log.start_segment()
         if checkpoint is not None:
@@ -347,9 +350,9 @@ class Recovery:
         self._save_mark()
         bring_forward(self._fs, self._directory)
         last_term = max(found.last_term, 0)
-        return OpenParts(self._lock, log, index, state, last_term, self._tell(torn))
+        return OpenParts(self._lock, log, index, state, last_term, self._recovered(torn))
 
-    def _tell(self, torn: int) -> RecoveredReplica:
+    def _recovered(self, torn: int) -> RecoveredReplica:
         found, state = self._found, self._state
         checkpoint, mark = state.checkpoint, state.mark
         applied = -1 if checkpoint is None else checkpoint.index
@@ -379,7 +382,7 @@ class Recovery:
 
 
 @contextmanager
-def _fatal(directory: str) -> Iterator[None]:
+def _fatal_disk_errors(directory: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -1,24 +1,23 @@
-"""Refilling a replica whose log ends before its peers' logs begin: gathered, then installed.
+"""The refill of a replica whose log ends before the logs of its peers begin.
 
-While the replica goes on as it is, a peer's newest checkpoint and the entries that lead up to it
-are gathered in a directory of their own::
+A peer's newest checkpoint and the entries up to it are received into a directory of their own. The
+replica goes on working meanwhile::
 
-    <directory>/refill/plan                what is being gathered, a slot of
-    store/io/two_slot_file.py <directory>/refill/checkpoint          the checkpoint file of the
-    peer, as it is <directory>/refill/commitlog/...       segments, entries as they lie in the
-    peer's log <directory>/refill/complete            a slot like the plan; all is there, and
-    durable
+    <directory>/refill/plan           what is being received: a slot of store/io/two_slot_file.py
+    <directory>/refill/checkpoint     the checkpoint file of the peer, as it is
+    <directory>/refill/commitlog/...  segments, with the entries as they lie in the peer's log
+    <directory>/refill/complete       a slot like the plan: everything is there, and durable
 
-Gathered pieces survive a crash, and gathering goes on behind them. If ``complete`` exists when the
-replica is opened, the refill replaces the replica's log, mark and checkpoint. Each step of that may
-be repeated, and ``complete`` is removed last. So a crash in between leads to the same end. Term and
-vote stay. Derived files are removed; ``state/rebuild`` says that they must be rebuilt from the log
-(:mod:`store.index_rebuild`).
+What was received survives a crash, and receiving goes on behind it. If ``complete`` exists when the
+replica is opened, the refill replaces the replica's log, mark and checkpoint. Each step of that can
+be repeated, and ``complete`` is removed last. So a crash in between leads to the same result. Term
+and vote stay. Derived files are removed; ``state/rebuild`` says that they must be rebuilt from the
+log (:mod:`store.index_rebuild`).
 
-A plan is the MessagePack array ``[first index, first position, index of the checkpoint]``; the
-record of completion adds the *floor*: the last entry that the replica held before. It may have
-confirmed entries up to there that the refill lacks. So it must not vote until it holds that entry
-again (``state/floor``).
+A plan is the MessagePack array ``[first index, first position, index of the checkpoint]``. The
+record ``complete`` adds the *vote floor*: the last entry that the replica held before. The replica
+may have confirmed entries up to there that the refill lacks. So it must not vote until it holds
+that entry again (``state/floor``).
 """
 
 from __future__ import annotations
@@ -45,11 +44,11 @@ CHECKPOINT_NAME = "checkpoint"
 FLOOR_NAME = "floor"
 REBUILD_NAME = "rebuild"
 SYNC_BYTES = 4 << 20
-# What a failed sync may have left only in the page cache (see store/recovery/log_scan.py): at most
-# what is written between two syncs, and one entry.
 REWRITTEN_BYTES = 32 << 20
+"""More than a failed sync may have left in the page cache only: the bytes between two syncs, and
+one entry (see store/recovery/log_scan.py)."""
 COMPLETION_BYTES = 64 << 10
-"""A file of one slot and its name need less, on any file system."""
+"""More than a file of one slot and its name take on any file system."""
 
 DERIVED = ("consumequeue", "keyindex")
 
@@ -63,7 +62,7 @@ class InstallPlan(NamedTuple):
 
 
 class SnapshotInstall:
-    """One refill being gathered. One thread at a time."""
+    """One refill that is being received. One thread at a time."""
 
     def __init__(
         self,
@@ -93,10 +92,10 @@ class SnapshotInstall:
         segment_size: int,
         min_free_bytes: int,
     ) -> SnapshotInstall:
-        """Drops what was gathered before and begins again.
+        """Drops what was received before, and begins again.
 
-        Raises :class:`~store.errors.DamagedError` if the checkpoint is not whole, not the one of
-        the plan, or of a term above ``term_max``, that of who leads.
+        Raises :class:`~store.errors.DamagedError` if the checkpoint is damaged, not the one of the
+        plan, or of a term above ``term_max``, the term of the leader.
         """
         refill = f"{directory}/{REFILL_NAME}"
         path = f"{refill}/{CHECKPOINT_NAME}"
@@ -117,7 +116,7 @@ class SnapshotInstall:
     def resume(
         fs: FileSystem, directory: str, *, segment_size: int, min_free_bytes: int
     ) -> SnapshotInstall | None:
-        """What a process that is gone has gathered, or ``None`` if there is nothing of use."""
+        """The refill that an earlier process began, or ``None`` if there is nothing of use."""
         refill = f"{directory}/{REFILL_NAME}"
         if not fs.exists(f"{refill}/{PLAN_NAME}"):
             return None
@@ -130,11 +129,11 @@ class SnapshotInstall:
             adopt_segments(log, fs.list_directory(log.directory))
             resumed = SnapshotInstall(fs, directory, plan, checkpoint, log)
             found = LogScan(plan.first_index - 1, -1, plan.first_position, resumed._chain_crc)
-            found.commit_index = checkpoint.index  # nothing of it need be kept in memory
+            found.commit_index = checkpoint.index  # so the scan keeps few entries in memory
             scan(log, found, DurableMark())
             clean_tail(log, found.end, max(plan.first_position, found.end - REWRITTEN_BYTES))
         except UnreadableError:
-            raise  # what was gathered may be whole
+            raise  # what was received may be intact
         except (DamagedError, FileNotFoundError):
             return None
         resumed.next_index = found.last_index + 1
@@ -144,16 +143,16 @@ class SnapshotInstall:
 
     @property
     def ended(self) -> bool:
-        """Whether all entries up to the checkpoint are there."""
+        """Whether all entries up to the checkpoint were received."""
         return self.next_index > self.plan.checkpoint_index
 
     @property
     def may_complete(self) -> bool:
-        """Whether :meth:`complete` would find room on the disk, as far as can be told."""
+        """Whether the disk seems to have room for :meth:`complete`."""
         return self._fs.free_bytes(self._directory) >= COMPLETION_BYTES
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Adds the next entries; :meth:`complete` makes them durable, if no sync did before.
+        """Adds the next entries. They are durable after :meth:`complete` at the latest.
 
         Raises :class:`~store.errors.StoreError` if they do not follow, and
         :class:`~store.errors.DiskFullError`; nothing is added then.
@@ -179,7 +178,7 @@ class SnapshotInstall:
         self.next_index, self._chain_crc, self._last_term = index, chain, term
 
     def complete(self, floor: int) -> None:
-        """All is there: the next :func:`install` takes it. ``floor``: see the module."""
+        """Makes the refill durable, for the next :func:`install`. ``floor``: see the module."""
         if not self.ended:
             raise StoreError(f"the refill ends at {self.next_index - 1}, before {self.plan}")
         self._log.sync()
@@ -195,14 +194,14 @@ def install(fs: FileSystem, directory: str) -> bool:
     """Makes a complete refill the replica's data; returns whether there was one.
 
     Called with the directory locked, once it is known to be this node's, and before anything else
-    of it is read. Raises
-    :class:`~store.errors.DamagedError` if the refill itself is damaged: it is dropped then.
+    of it is read. Raises :class:`~store.errors.DamagedError` if the refill itself is damaged, and
+    drops it then.
     """
     refill, state = f"{directory}/{REFILL_NAME}", f"{directory}/state"
     if not fs.exists(f"{refill}/{COMPLETE_NAME}"):
         return False
-    # A process that was killed before it synced the name leaves a name that is visible but not on
-    # the disk. If the name were lost in the middle of what follows, half of that would stay.
+    # A process may have been killed before it synced this name. It is visible then, but not on the
+    # disk. If it were lost in the middle of the steps below, half of them would stay.
     fs.sync_directory(refill)
     path = f"{refill}/{CHECKPOINT_NAME}"
     try:
@@ -255,12 +254,12 @@ def raise_vote_floor(fs: FileSystem, directory: str, index: int) -> None:
 
 
 def clear_vote_floor(fs: FileSystem, directory: str) -> None:
-    """The replica holds durably what it did before."""
+    """Removes the vote floor: the replica durably holds again what it held before."""
     _remove(fs, f"{directory}/state", FLOOR_NAME)
 
 
 def _replace_segments(fs: FileSystem, source: str, target: str) -> None:
-    """Linked rather than renamed: the source stays whole until the end of the installation."""
+    """Replaces by links, not by renames: the source stays complete until the installation ends."""
     for name in fs.list_directory(target):
         fs.remove(f"{target}/{name}")
     for name in fs.list_directory(source):
@@ -269,8 +268,9 @@ def _replace_segments(fs: FileSystem, source: str, target: str) -> None:
 
 
 def raise_term(fs: FileSystem, path: str, term: int) -> None:
-    """Durably raises the term of ``state/vote``: the log must not have an entry of a later term. In
-    the later term the replica has voted for nobody, so no vote is taken back.
+    """Durably raises the term of ``state/vote``: no entry of the log may have a later term.
+
+    The replica has not voted in the later term, so no vote is lost.
     """
     vote_file = TwoSlotFile.open(fs, path)
     try:
@@ -281,7 +281,7 @@ def raise_term(fs: FileSystem, path: str, term: int) -> None:
 
 
 def _forget(fs: FileSystem, directory: str) -> None:
-    """Removes a refill, so that no part of it can be taken for a whole one after a crash."""
+    """Removes a refill. After a crash in between, no part of it counts as a complete one."""
     refill = f"{directory}/{REFILL_NAME}"
     if not fs.exists(refill):
         return

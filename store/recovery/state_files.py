@@ -1,9 +1,8 @@
-"""The small files that say what a replica must hold: vote, mark, checkpoints, and what others hold.
+"""The state files of a replica: vote, mark, checkpoints and replication evidence.
 
-``state/format`` is written last when a directory is made. So if it exists, the vote and the mark
-existed too, and if one of them is missing, it was lost. A replica that lost its vote or its mark is
-damaged and reports it. If it counted as new, a term could get a second leader, or acknowledged
-entries could be cut.
+``state/format`` is written last when a directory is created. So if it exists, the vote and the mark
+existed too. If one of them is missing, it was lost: the replica is damaged, and reports it. If it
+counted as new, a term could get a second leader, or acknowledged entries could be cut.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from store.state.hard_state import MARK_NAME, VOTE_NAME, DurableMark, HardState
 from store.state.replication_evidence_file import ReplicationEvidenceFile
 
 
-class StateFiles:
-    """The open files of one replica. ``checkpoint`` is the newest that its log leads on from."""
+class OpenStateFiles:
+    """The open files of one replica. ``checkpoint`` is the newest one that its log continues."""
 
     def __init__(self, fs: FileSystem, directory: str, owner: str) -> None:
-        """``owner`` is whose replica it is, ``group/node``.
+        """``owner`` is the name of the node, ``group/node``.
 
         Raises :class:`~store.errors.DamagedError`, :class:`~store.errors.DataFormatError` if a
         file belongs to another node, and ``OSError``.
@@ -36,7 +35,7 @@ class StateFiles:
 
     @property
     def applied_index(self) -> int:
-        """The entry that the checkpoint covers; the one before the log without a checkpoint."""
+        """The last entry that the checkpoint covers; without one, the entry before the log."""
         return self.mark.first_index - 1 if self.checkpoint is None else self.checkpoint.index
 
     @property
@@ -47,7 +46,7 @@ class StateFiles:
 
     @property
     def durable_position(self) -> int:
-        """All below this position of the log was durable."""
+        """All bytes of the log below this position were durable."""
         end = 0 if self.checkpoint is None else self.checkpoint.end_position
         return max(self.mark.position, end)
 
@@ -58,7 +57,7 @@ class StateFiles:
             self.mark = mark
 
     def forget_log(self) -> None:
-        """Durably says that the log is empty, and that nothing of it was applied."""
+        """Durably notes that the log is empty, and that no entry was applied."""
         self.save_mark(DurableMark())
         self.checkpoints.drop_after(-1)
         self.checkpoint = None
@@ -69,7 +68,7 @@ class StateFiles:
         self.evidence_file.close()
 
     def _newest_checkpoint(self) -> Checkpoint | None:
-        """The newest one from which the retained log leads on."""
+        """The newest checkpoint that the retained log continues."""
         mark, path = self.mark, self.mark_file.path
         usable = [found for found in self.checkpoints.load() if found.index >= mark.first_index - 1]
         if usable:

@@ -1,17 +1,19 @@
-"""The check of stopped replicas and snapshots, of each alone and against each other.
+"""The check of stopped replicas and snapshots: each alone, and against each other.
 
 ``dledger verify`` and the audit in Spark both run it. It reads every entry, computes every CRC, and
 compares all derived files with the log. It shares the reader and the layouts with the product, but
-not the code that builds a file: it derives everything by code of its own, so that a mistake of a
-builder does not hide itself. It writes nothing.
+not the code that builds a file. It derives everything by code of its own, so it also finds mistakes
+of a builder. It writes nothing.
 
-The remains of a crash are no findings: derived files may lag behind the log, a torn tail may follow
-the durable part, replicas may lag behind each other.
+What a crash leaves is no finding: derived files may lag behind the log, a torn tail may follow the
+durable part, and replicas may lag behind each other.
 
-1. *Plan* (:mod:`store.verify.plan.audit_plan`): read small files, cut the log into ranges.
-2. *Ranges* (:mod:`store.verify.range_check`): walk over the log of all replicas, once.
+1. *Plan* (:mod:`store.verify.plan.audit_plan`): read the small files, cut the log into ranges.
+2. *Ranges* (:mod:`store.verify.range_check`): read the log of all replicas once.
 3. *Derived files* (:mod:`store.verify.derived_files`): compare files with digests of the ranges.
 4. *Group* (:mod:`store.verify.group_findings`): check what spans ranges.
+
+The *place* of a replica is its number among the replicas of its group, from 0.
 """
 
 from __future__ import annotations
@@ -73,15 +75,13 @@ class Verification:
         }
 
 
-def verify_replica(
-    fs: FileSystem, directory: str, progress: Callable[[int], None] = lambda _size: None
-) -> ReplicaReport:
-    """Checks one replica. ``progress`` gets the bytes of log that were read.
+def verify_replica(fs: FileSystem, directory: str) -> ReplicaReport:
+    """Checks one replica.
 
     Raises :class:`~store.errors.DataLockedError` if a process has the data open, and
     :class:`~store.errors.DataFormatError` if the directory is no replica of a known format.
     """
-    return verify_replicas(fs, [directory], progress).replicas[0]
+    return verify_replicas(fs, [directory]).replicas[0]
 
 
 def verify_replicas(
@@ -92,7 +92,8 @@ def verify_replicas(
 ) -> Verification:
     """Checks each replica, and compares those of the same group. Raises as :func:`verify_replica`.
 
-    All are locked until the end. Ranges of the log have about ``range_bytes``.
+    All are locked until the end. ``progress`` gets the bytes of log that were read. A range has
+    about ``range_bytes`` bytes of log.
     """
     directories, findings = distinct_directories(fs, directories)
     with ExitStack() as locks:

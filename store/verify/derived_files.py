@@ -1,7 +1,7 @@
 """The check of derived files, after that of the ranges.
 
-Ranges digest what the files must hold. Tasks compare each file once with the digests. If a file
-differs, its replica reads the ranges concerned again and compares row by row.
+Ranges give digests of what the files must hold. Tasks compare each file once with the digests. If a
+file differs, the ranges concerned are read again and compared row by row.
 """
 
 from __future__ import annotations
@@ -15,7 +15,13 @@ from store.verify.files.audit_files import AuditFiles
 from store.verify.findings import Finding, FindingLog
 from store.verify.index.consume_queue_check import open_queue_check
 from store.verify.index.consume_queue_digests import QueueFindings
-from store.verify.index.file_tasks import FileResult, FileTask, check_files, cut_files, together
+from store.verify.index.file_tasks import (
+    FileResult,
+    FileTask,
+    batched_tasks,
+    check_files,
+    cut_files,
+)
 from store.verify.index.key_index_digests import list_starts
 from store.verify.index.range_reread import RangeDifferences, RangeReread, reread_range
 from store.verify.plan.ranges import GroupPlan, QueueKey, RangeResult, ReplicaRange, WrongRows
@@ -26,11 +32,11 @@ _NO_END = 1 << 62
 
 @dataclass(slots=True)
 class DerivedResults:
-    """The results of the ranges of a group with differences added, and findings about files."""
+    """The results of the ranges of a group, with the differences in derived files added."""
 
     results: list[RangeResult]
     queues: dict[int, dict[QueueKey, QueueFindings]] = field(default_factory=dict)
-    """By the replica's place in the group, as are ``wrong`` and ``segments``."""
+    """By place of the replica; ``wrong`` and ``segments`` too."""
     wrong: dict[int, dict[QueueKey, list[WrongRows]]] = field(default_factory=dict)
     segments: dict[int, list[Finding]] = field(default_factory=dict)
     unread: dict[str, Finding] = field(default_factory=dict)
@@ -55,10 +61,10 @@ def check_derived(
             for task in _file_tasks(fs, group, place, found[number].results):
                 places.append((number, place))
                 tasks.append(task)
-    checked = run(check_files, [None], [(0, some) for some in together(tasks)])
+    checked = run(check_files, [None], [(0, some) for some in batched_tasks(tasks)])
     readings: dict[tuple[int, int, int], RangeReread] = {}
     for (number, place), of_files in zip(places, chain.from_iterable(checked), strict=True):
-        _gather(found[number], place, of_files)
+        _add_file_result(found[number], place, of_files)
         for reading in _rereads(fs, groups[number], place, of_files):
             at = (number, reading.number, place)
             known = readings.get(at, reading)
@@ -82,7 +88,7 @@ def _file_tasks(
     for result in results:
         for part in result.parts:
             if part.place == place:
-                queues.absorb(part.queues, result.number, told=True)
+                queues.absorb(part.queues, result.number, reported=True)
                 parts.append(part)
     has_queues = state.machine is not None or state.checkpoint is None
     expected = (
@@ -92,7 +98,7 @@ def _file_tasks(
     return list(cut_files(files, lean, group.listing, expected, parts))
 
 
-def _gather(found: DerivedResults, place: int, result: FileResult) -> None:
+def _add_file_result(found: DerivedResults, place: int, result: FileResult) -> None:
     queues = found.queues.setdefault(place, {})
     for key, (shape, behind) in result.queues.items():
         before = queues.get(key, QueueFindings())
@@ -130,7 +136,7 @@ def _rereads(
 def _add_differences(
     found: DerivedResults, reading: RangeReread, differences: RangeDifferences
 ) -> None:
-    """Adds them to the result of the range."""
+    """Adds the differences to the result of their range."""
     queues = found.wrong.setdefault(reading.place, {})
     for key, rows in differences.queues.items():
         for wrong in rows:

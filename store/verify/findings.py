@@ -17,10 +17,6 @@ RESTORE = (
     "keep a copy of the node's data directory; then, with a majority of the other nodes up, remove "
     "it and start the node: the group refills it (dledger member replace GROUP NODE waits for that)"
 )
-REBUILD = (
-    "remove state/checkpoint-* of the stopped node: at its next start what is derived is made "
-    "again from the log, if that still begins with entry 0"
-)
 
 
 class FindingKind(StrEnum):
@@ -62,11 +58,12 @@ class FindingKind(StrEnum):
 class Finding:
     """One thing that is wrong, or could not be read.
 
-    ``replica`` is ``group/node``. ``index_first`` to ``index_last`` are the log entries concerned,
-    ``None`` without any in particular. ``position`` is a byte of the file ``path``. ``expected``,
-    ``found`` and ``advice`` are for people to read. ``majority`` are the replicas that agree
-    against this one, if replicas differ and most agree. ``unread``: nothing is known to be wrong,
-    but something could not be read.
+    * ``replica``: ``group/node``.
+    * ``index_first`` to ``index_last``: the log entries concerned; ``None`` if there are none.
+    * ``position``: a byte of the file ``path``.
+    * ``expected``, ``found``, ``advice``: text for people.
+    * ``majority``: if replicas differ, the majority that agrees against this one.
+    * ``unread``: nothing is known to be wrong, but something could not be read.
     """
 
     kind: FindingKind
@@ -85,7 +82,7 @@ class Finding:
         return self.line(self.kind)
 
     def line(self, kind: str) -> str:
-        """The finding as one line, with this name for its kind."""
+        """The finding as one line. ``kind`` is the name of its kind there."""
         if self.index_first is None:
             entries = ""
         elif self.index_first == self.index_last:
@@ -103,7 +100,7 @@ class Finding:
 
 
 def one_line(text: str) -> str:
-    """Printable text in one line. Names of files and nodes can be any bytes."""
+    """The text in one line, with escapes. Names of files and nodes can be any bytes."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
@@ -146,6 +143,6 @@ class FindingLog:
     def add_damage(
         self, kind: FindingKind, error: DamagedError, expected: str, advice: str = RESTORE
     ) -> None:
-        """Adds the reason why a file could not be read as ``expected``."""
+        """Adds a finding with the reason why a file could not be read as ``expected``."""
         unread = isinstance(error, UnreadableError)
         self.add(kind, error.path, error.position, expected, error.what, advice, unread=unread)

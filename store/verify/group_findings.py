@@ -1,4 +1,4 @@
-"""The findings of a group from the results of all ranges: what spans ranges or whole files."""
+"""The findings of a group, from the results of all its ranges."""
 
 from __future__ import annotations
 
@@ -12,14 +12,19 @@ from store.log.log_reader import HoleReason, read_segment
 from store.verify.derived_files import DerivedResults, check_derived
 from store.verify.files.audit_files import READABLE, AuditFiles
 from store.verify.files.first_difference import first_difference
-from store.verify.files.unread_files import hang_on_unread
+from store.verify.files.unread_files import mark_unread
 from store.verify.findings import RESTORE, UNKNOWN_REPLICA, Finding, FindingKind, FindingLog
 from store.verify.index.consume_queue_check import ADVICE, open_queue_check
 from store.verify.plan.ranges import GroupPlan, RangeKeys, RangeResult, ReplicaRange
 from store.verify.plan.task_runner import run_here
 from store.verify.replay.broker_state_check import check_broker
 from store.verify.replay.commit_claims import ClaimingReplica, check_claims
-from store.verify.replay.state_check import check_beginning, check_named, check_state, check_states
+from store.verify.replay.state_check import (
+    check_beginning,
+    check_named_entries,
+    check_state,
+    check_states,
+)
 from store.verify.replay.state_proof_check import check_proofs
 from store.verify.replica_comparison import ONE_CHAIN
 from store.verify.state.state_files import StateFiles
@@ -38,7 +43,7 @@ def finish_audit(
     results: Sequence[RangeResult],
     derived: DerivedResults | None = None,
 ) -> list[Finding]:
-    """All findings of a group without those of the plan, from the results of all its ranges.
+    """All findings of a group, except those of the plan.
 
     ``derived`` is the result of :func:`~store.verify.derived_files.check_derived`, which runs here
     by default.
@@ -59,25 +64,25 @@ def finish_audit(
         proofs |= {(place, index) for index in proved}
         parts = derived.parts_of(place)
         last_term = max((part.last_term for part in parts), default=0)
-        has_told = any(finding.kind is FindingKind.VOTE for finding in small.findings)
-        if last_term > state.hard_state.term and not has_told:
+        is_reported = any(finding.kind is FindingKind.VOTE for finding in small.findings)
+        if last_term > state.hard_state.term and not is_reported:
             expected = f"at least the log's last term, {last_term}"
             found, last = f"term {state.hard_state.term}", max(part.last_index for part in parts)
             log.add(FindingKind.VOTE, state.vote_path, 0, expected, found, first=last)
         findings += log.findings
     findings += check_claims(holders)
     findings += check_states(group, [*planned, *findings], proofs)
-    told = {finding.path for finding in findings if finding.expected == READABLE}
+    reported = {finding.path for finding in findings if finding.expected == READABLE}
     names = {replica.directory: replica.name for replica in group.replicas}
     unread = {finding.path: finding for finding in files.findings(names)} | derived.unread
-    findings += [unread[path] for path in sorted(unread) if path not in told]
+    findings += [unread[path] for path in sorted(unread) if path not in reported]
     by_replica: dict[tuple[str, FindingKind], list[Finding]] = {}
     for finding in findings:
         by_replica.setdefault((finding.replica, finding.kind), []).append(finding)
-    sided = [_with_majority(finding, group, by_replica) for finding in findings]
-    proved_by = [_break_behind(finding, group, by_replica) for finding in sided]
-    placed = [_at_first_difference(fs, finding, group) for finding in proved_by]
-    return hang_on_unread(fs, placed, planned)
+    with_majority = [_with_majority(finding, group, by_replica) for finding in findings]
+    accused = [_accuse_by_chain(finding, group, by_replica) for finding in with_majority]
+    placed = [_moved_to_difference(fs, finding, group) for finding in accused]
+    return mark_unread(fs, placed, planned)
 
 
 def _finish_replica(  # noqa: PLR0917 - one replica, as the caller has it
@@ -90,8 +95,8 @@ def _finish_replica(  # noqa: PLR0917 - one replica, as the caller has it
 ) -> tuple[int, set[int]]:
     """Checks one replica over all ranges.
 
-    Returns its last entry, lost ones included, and the entries of the checkpoints that follow from
-    the log.
+    Returns its last entry, which may be lost, and the entries of the checkpoints whose state
+    follows from the log.
     """
     fs, directory = files.below, group.replicas[place].directory
     parts = derived.parts_of(place)
@@ -102,30 +107,30 @@ def _finish_replica(  # noqa: PLR0917 - one replica, as the caller has it
         for part in parts:
             queues.absorb(part.queues)
         queues.finish(end, derived.queues.get(place, {}), derived.wrong.get(place, {}))
-        _tell_missing(directory, [part.keys for part in parts], log)
+        _report_missing(directory, [part.keys for part in parts], log)
     there = [
         part.last_index
         for result in derived.results
         for part in result.parts
         if part.place == place and part.last_index >= result.first_index
     ]
-    check_named(state, max(there, default=state.mark.first_index - 1), log)
+    check_named_entries(state, max(there, default=state.mark.first_index - 1), log)
     check_state(state, parts, log)
     check_proofs(files, state, parts, log)
     proved = check_broker(fs, state, parts, log)
     check_beginning(state, parts, log)
-    _check_older(files, directory, state, parts, log)
+    _check_older_checkpoints(files, directory, state, parts, log)
     check_segments_behind(fs, f"{directory}/commitlog", group.listing, state, log, end=end)
     return max(there, default=-1), proved
 
 
-def _break_behind(
+def _accuse_by_chain(
     finding: Finding,
     group: GroupPlan,
     by_replica: Mapping[tuple[str, FindingKind], Sequence[Finding]],
 ) -> Finding:
-    """Accuses a replica of an entry that the others lack if its own next entry does not continue
-    the chain: its log contradicts itself."""
+    """Names the replica that is wrong about an entry, if its own next entry does not continue the
+    chain: then its log contradicts itself."""
     if finding.kind is not FindingKind.DIVERGENCE or finding.replica != UNKNOWN_REPLICA:
         return finding
     for replica in group.replicas:
@@ -142,9 +147,9 @@ def _with_majority(
     group: GroupPlan,
     by_replica: Mapping[tuple[str, FindingKind], Sequence[Finding]],
 ) -> Finding:
-    """Names the replicas that agree against the finding, if they are a majority of the group.
+    """Adds the replicas that agree against the finding, if they are a majority of the group.
 
-    These are the others that know these entries and have no such finding there.
+    They know these entries, and have no finding of this kind about them.
     """
     first, last = finding.index_first, finding.index_last
     if finding.majority or finding.replica == UNKNOWN_REPLICA or first is None or last is None:
@@ -168,10 +173,10 @@ def _with_majority(
     return replace(finding, majority=agree)
 
 
-def _at_first_difference(fs: ReadableFileSystem, finding: Finding, group: GroupPlan) -> Finding:
+def _moved_to_difference(fs: ReadableFileSystem, finding: Finding, group: GroupPlan) -> Finding:
     """Moves the finding of a damaged entry to the first byte that differs from the majority's file.
 
-    The entry alone tells only that its CRC is wrong.
+    The entry alone says only that its CRC is wrong.
     """
     if finding.kind is not FindingKind.ENTRY or not finding.majority:
         return finding
@@ -204,8 +209,8 @@ def _overlap(one: Finding, other: Finding) -> bool:
     return one.index_first <= last and first <= one.index_last
 
 
-def _tell_missing(directory: str, ranges: Sequence[RangeKeys], log: FindingLog) -> None:
-    """Tells key rows that no file has, unless they have expired since."""
+def _report_missing(directory: str, ranges: Sequence[RangeKeys], log: FindingLog) -> None:
+    """Reports key rows that no file has, unless their records have expired."""
     missing = [keys.missing for keys in ranges if keys.missing is not None]
     expired = max((keys.expired_position for keys in ranges), default=0)
     if missing and missing[-1].position >= expired:
@@ -221,15 +226,15 @@ def _tell_missing(directory: str, ranges: Sequence[RangeKeys], log: FindingLog) 
         )
 
 
-def _check_older(
+def _check_older_checkpoints(
     fs: ReadableFileSystem,
     directory: str,
     state: StateFiles,
     parts: Sequence[ReplicaRange],
     log: FindingLog,
 ) -> None:
-    """Checks the queues in older checkpoints: where they end, and where they begin if nothing has
-    expired since."""
+    """Checks where queues end in older checkpoints, and where they begin if nothing has expired
+    since."""
     for place, older in enumerate(state.older, 1):
         if older.machine is None or state.machine is None:
             continue
@@ -237,14 +242,14 @@ def _check_older(
         queues = open_queue_check(fs, at_once, directory, log)
         for part in parts:
             if part.last_index <= older.index:
-                queues.absorb(part.queues, told=True)
+                queues.absorb(part.queues, reported=True)
         queues.check_lengths(
             begins=older.machine.expired_position == state.machine.expired_position
         )
 
 
 def merge_findings(ordered: Sequence[RangeResult]) -> list[Finding]:
-    """The findings of all ranges. Damage that continues in the next range is one finding."""
+    """The findings of all ranges. Damage over several ranges is one finding."""
     merged: list[Finding] = []
     for result in ordered:
         for finding in result.findings:
@@ -283,9 +288,9 @@ def _continues(before: Finding, finding: Finding, first_index: int) -> bool:
         return follows
     if before.kind is not finding.kind or not follows:
         return False
-    # Different bytes with equal chain CRCs are findings entry by entry, of their file. A replica
-    # with another log has a finding in each later range, of its directory. Replicas without a
-    # majority differ in any file.
+    # Different bytes with equal chain CRCs give a finding for each entry; its path is a file. A
+    # replica with another log gives one for each later range; its path is the directory. Without a
+    # majority, the path is that of any of the replicas.
     still = before.path.startswith(f"{finding.path}/") or (
         before.expected == finding.expected == ONE_CHAIN
     )

@@ -1,10 +1,11 @@
-"""Who is right if replicas differ.
+"""Decides which replica is right if replicas differ.
 
 A replica is proved to be wrong if it contradicts itself: its own mark, checkpoints or manifest name
-another log than it has. If the others agree, they are right. Otherwise the finding names the side
-of the majority, if there is one, and accuses nobody: two replicas may have been changed alike.
+another log than it has. If the others agree, they are right. Otherwise the finding names the
+majority, if there is one, but says of no replica that it is wrong: two replicas may have been
+changed in the same way.
 
-Copies of one node have one voice, and none if they contradict each other.
+Copies of one node have one vote, and none if they differ from each other.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ Speaker = TypeVar("Speaker", bound=Hashable)
 def proved(
     said: Sequence[tuple[Value, Speaker]], contradicting: Container[Speaker]
 ) -> Value | None:
-    """The value of all who do not contradict themselves, if they agree.
+    """The value of all replicas that do not contradict themselves, if they agree.
 
-    ``said`` are pairs of value and speaker.
+    ``said``: pairs of value and replica.
     """
     voices = {value for value, speaker in said if speaker not in contradicting}
     return voices.pop() if len(voices) == 1 else None
@@ -31,7 +32,7 @@ def proved(
 def majority(said: Sequence[tuple[Value, str]], *, at_least: int = 2) -> Value | None:
     """The value of more than half of the nodes, and of at least ``at_least``, if there is one.
 
-    ``said`` are pairs of value and name of the node.
+    ``said``: pairs of value and name of the node.
     """
     voices: dict[str, set[Value]] = {}
     for value, node in said:
@@ -46,9 +47,9 @@ def majority(said: Sequence[tuple[Value, str]], *, at_least: int = 2) -> Value |
 def right_value(
     said: Sequence[tuple[Value, Speaker, str]], contradicting: Container[Speaker]
 ) -> Value | None:
-    """What is proved to be right, else what the majority says.
+    """The value that is proved to be right; else that of the majority.
 
-    ``said`` are value, speaker, and name of the speaker's node.
+    ``said``: value, replica, and name of its node.
     """
     right = proved([(value, speaker) for value, speaker, _ in said], contradicting)
     if right is not None:

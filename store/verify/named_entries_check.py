@@ -1,4 +1,4 @@
-"""The check of entries that mark, checkpoints and manifest name, against the log."""
+"""Compares the entries that mark, checkpoints and manifest name with those of the log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from store.verify.state.state_files import StateFiles
 
 
 class NamedEntriesCheck:
-    """``indexes`` are those of the entries that are named, in order."""
+    """``indexes``: the indexes of the named entries, in order."""
 
     def __init__(self, state: StateFiles, log: FindingLog) -> None:
         self._state = state
@@ -20,7 +20,7 @@ class NamedEntriesCheck:
         self.indexes = sorted({named.index for named in self._named})
 
     def check(self, entry: Entry) -> None:
-        """Compares an entry with the files that name its index."""
+        """Compares an entry with the small files that name it."""
         for named in self._named:
             if named.index != entry.index:
                 continue
@@ -31,7 +31,7 @@ class NamedEntriesCheck:
                 self._log.add(kind, path, 0, expected, found, advice, first=index)
             if named.term not in (None, entry.term):
                 if path == self._state.checkpoint_path:
-                    self._tell_term(path, index, f"term {entry.term}", f"term {named.term}")
+                    self._report_term(path, index, f"term {entry.term}", f"term {named.term}")
                 else:
                     expected = f"entry {index} to be of term {entry.term}"
                     found = f"term {named.term}"
@@ -44,21 +44,21 @@ class NamedEntriesCheck:
 
         ``starts`` are (term, first index) of the entries ``first`` to ``last``.
         """
-        # Whether a term starts with the first entry is known only if the entry before is.
+        # A term may start with the first entry. That is known only if the entry before is known.
         first += not before_is_known and first > 0
         found = [start for start in starts if first <= start[1] <= last]
         for saved in reversed(self._state.checkpoints):
             named = [start for start in saved.checkpoint.term_starts if first <= start[1] <= last]
             if last <= saved.index and named != found:
-                # The first difference: later ones may follow from it.
-                differing = {*named} ^ {*found}  # empty if one is named twice
+                # Only the first difference is reported: later ones may follow from it.
+                differing = {*named} ^ {*found}  # empty if one start is named twice
                 odd = min(differing, key=itemgetter(1)) if differing else found[0]
                 right, wrong = (
                     next((f"term {term}" for term, index in starts if index == odd[1]), "no term")
                     for starts in (found, named)
                 )
                 expected = f"{right} to start with entry {odd[1]}"
-                self._tell_term(saved.path, saved.index, expected, wrong)
+                self._report_term(saved.path, saved.index, expected, wrong)
 
-    def _tell_term(self, path: str, index: int, expected: str, found: str) -> None:
+    def _report_term(self, path: str, index: int, expected: str, found: str) -> None:
         self._log.add(FindingKind.CHECKPOINT, path, 16, expected, found, first=index)

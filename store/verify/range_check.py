@@ -28,8 +28,8 @@ def check_range(
 ) -> RangeResult:
     """Checks range ``number`` of a group: the part of each replica, and that they are equal.
 
-    If all replicas have the same bytes, one is checked for all: equal bytes have equal CRCs.
-    Otherwise each is checked alone, and then entry against entry. Give the same ``buffers`` for
+    If all replicas have the same bytes, only one is decoded: equal bytes have equal CRCs. Otherwise
+    each is checked alone, and then they are compared entry by entry. The same ``buffers`` can serve
     many ranges, one after the other.
     """
     plan = group.ranges[number]
@@ -55,7 +55,7 @@ def check_range(
 def _check_each(
     files: AuditFiles, group: GroupPlan, plan: RangePlan, buffers: Buffers
 ) -> RangeResult:
-    """Checks each replica alone, and then entry against entry."""
+    """Checks each replica alone, and then compares them entry by entry."""
     checks = _checks(files, group, plan, buffers)
     outcomes = {}
     for place, check in checks.items():
@@ -84,7 +84,7 @@ def _check_alike(
         first.run_shared(others, plan.last_index)
         outcomes = {place: check.end(place) for place, check in checks.items()}
     except (StoreError, OSError):
-        return None  # the check of each tells why
+        return None  # the check of each replica alone says why
     return _result(group, plan, outcomes, first.counts, [])
 
 

@@ -41,14 +41,14 @@ from store.verify.state.broker_state import COUNTED_TOPICS, BrokerEffects
 
 LEADER_FAULT = "the entry is as a leader made it: report it; all replicas should have the same"
 FEW_ENTRIES = 8
-"""A part of a window is not halved below so many entries; their batches are checked one by one."""
+"""A window is halved down to this many entries. Their batches are then checked one by one."""
 
 ROWS_AT_ONCE = 1 << 16
 """Queue rows that are collected before their CRCs are computed."""
 
 
 class ReplicaCheck:
-    """Takes the entries of a range in order, and derives from them what other files must hold."""
+    """Takes the entries of a range in order. Derives from them what the other files must hold."""
 
     def __init__(
         self,
@@ -74,8 +74,7 @@ class ReplicaCheck:
             fs, directory, state, self._log, border=border, last_index=last_index, buffers=buffers
         )
         self._is_covered = last_index is not None and last_index <= state.checkpoint_index
-        """Whether the newest checkpoint includes the range. A range ends where a checkpoint does.
-        """
+        """Whether the newest checkpoint covers the range. No range goes beyond a checkpoint."""
         indexed = 0 if state.rebuilds else state.checkpoint_index + 1
         self._index = EntryIndexCheck(fs, directory, indexed, self._log)
         self._queues = open_queue_check(fs, state, directory, self._log)
@@ -105,23 +104,23 @@ class ReplicaCheck:
     def run_shared(self, followers: Sequence[ReplicaCheck], last_index: int) -> None:
         """Checks replicas whose logs have equal bytes and no damage. Derived files may differ.
 
-        Raises :class:`~store.errors.StoreError` or ``OSError`` for anything wrong in the log. The
-        findings of this check are of no use then.
+        Raises :class:`~store.errors.StoreError` or ``OSError`` for anything wrong in the log. Its
+        findings are useless then.
         """
-        everyone = [self, *followers]
+        checks = [self, *followers]
         if self._has_keys:
             for follower in followers:
                 follower._keys.follow(self._keys)
         self._walk = LogWalk(
             self._fs,
-            [check._report.directory for check in everyone],
+            [check._report.directory for check in checks],
             self._report.segment_size,
             border=self._border,
             last_index=last_index,
             buffers=self._buffers,
         )
-        self._walk_with(everyone)
-        for check in everyone:
+        self._walk_with(checks)
+        for check in checks:
             check._walk = self._walk
             check._term_starts, check._last_term = self._term_starts, self._last_term
             check._times, check._configuration = self._times, self._configuration
@@ -129,7 +128,7 @@ class ReplicaCheck:
             check._report.messages, check.counts = self._report.messages, self.counts
 
     def end(self, place: int) -> tuple[ReplicaReport, ReplicaRange]:
-        """The results, once all entries were taken. ``place``: that of the replica in its group."""
+        """The results, after all entries. ``place``: that of the replica."""
         self._index.finish()
         walk = self._walk
         if self._is_covered and not walk.lost:
@@ -142,7 +141,7 @@ class ReplicaCheck:
         queues = self._queues.end_range(covered=self._is_covered)
         if self._has_keys:
             keys = self._keys.end_range()
-        else:  # files of earlier ranges may lack what this range says to have expired
+        else:  # files may lack rows of earlier ranges that have expired in this one
             keys = RangeKeys(expired_position=self._keys.expired_position)
         report = self._report
         report.first_index, report.last_index = walk.first_index, walk.last_index
@@ -179,22 +178,22 @@ class ReplicaCheck:
 
     # --- entries
 
-    def _walk_with(self, everyone: Sequence[ReplicaCheck], *told: type[Exception]) -> None:
-        """Takes all entries. Errors of the types ``told`` become findings, others are raised."""
+    def _walk_with(self, checks: Sequence[ReplicaCheck], *reported: type[Exception]) -> None:
+        """Takes all entries. Errors of the types ``reported`` become findings; others raise."""
         lost = 0
         for window in self._walk.windows():
             if len(self._walk.lost) != lost:
                 lost = len(self._walk.lost)
-                self._lose(everyone)
-            self._take_headers(window, everyone)
+                self._lose_entries(checks)
+            self._take_headers(window, checks)
             data = [entry for entry in window.entries if entry.kind is EntryKind.DATA]
             if data:
-                self._take_data(window, data, everyone, told)
-        self._take_runs(everyone)
+                self._take_data(window, data, checks, reported)
+        self._take_runs(checks)
         if len(self._walk.lost) != lost:
-            self._lose(everyone)
+            self._lose_entries(checks)
 
-    def _take_headers(self, window: Window, everyone: Sequence[ReplicaCheck]) -> None:
+    def _take_headers(self, window: Window, checks: Sequence[ReplicaCheck]) -> None:
         entries = window.entries
         first, rows = entries[0].index, b"".join(map(index_row, entries))
         for entry in entries:
@@ -203,7 +202,7 @@ class ReplicaCheck:
                 self._last_term = entry.term
             if entry.kind is EntryKind.CONFIGURATION:
                 self._configuration = bytes(entry.body)
-        for check in everyone:
+        for check in checks:
             check._index.take(first, rows)
             for index in check._named.indexes:
                 if 0 <= index - first < len(entries):
@@ -213,27 +212,27 @@ class ReplicaCheck:
         self,
         window: Window,
         data: Sequence[Entry],
-        everyone: Sequence[ReplicaCheck],
-        told: tuple[type[Exception], ...],
+        checks: Sequence[ReplicaCheck],
+        reported: tuple[type[Exception], ...],
     ) -> None:
-        """Takes data entries of a window: together, or in halves if that proves nothing of them."""
-        if self._take_together(window, data, everyone):
+        """Takes data entries of a window together, or in halves if that proves nothing."""
+        if self._take_together(window, data, checks):
             return
         half = len(data) // 2
         if half >= FEW_ENTRIES:
-            self._take_data(window, data[:half], everyone, told)
-            self._take_data(window, data[half:], everyone, told)
+            self._take_data(window, data[:half], checks, reported)
+            self._take_data(window, data[half:], checks, reported)
             return
         for entry in data:
             try:
-                self._take_alone(entry, everyone)
-            except told as error:
-                self._tell_batch(entry, error)
+                self._take_alone(entry, checks)
+            except reported as error:
+                self._report_batch(entry, error)
 
     def _take_together(
-        self, window: Window, data: Sequence[Entry], everyone: Sequence[ReplicaCheck]
+        self, window: Window, data: Sequence[Entry], checks: Sequence[ReplicaCheck]
     ) -> bool:
-        """Takes data entries of a window, if it can be proved that all of them are right."""
+        """Takes data entries of a window, if all of them are proved to be right."""
         columns = read_columns(window.data, window.position, data, self._topics)
         try:
             if columns is None and len(data) < 2 * FEW_ENTRIES:
@@ -243,10 +242,10 @@ class ReplicaCheck:
             commands = commands_of(columns, self._topics)
         except (CorruptBatchError, BatchMismatchError):
             return False
-        self._take_columns(columns, commands, everyone)
+        self._take_columns(columns, commands, checks)
         return True
 
-    def _take_alone(self, entry: Entry, everyone: Sequence[ReplicaCheck]) -> None:
+    def _take_alone(self, entry: Entry, checks: Sequence[ReplicaCheck]) -> None:
         """Takes one data entry.
 
         Raises :class:`BatchMismatchError` and :class:`~store.errors.CorruptBatchError`.
@@ -254,17 +253,17 @@ class ReplicaCheck:
         batch = decode_batch(entry.body)
         columns = plain_columns([entry], [batch], self._topics)
         self._times.take(entry.position, columns.last_ms)
-        # The rows of the entry went into the files, whatever its records say.
-        self._take_columns(columns, commands_of(columns, self._topics), everyone)
+        # The rows of the entry are in the files, even if its records contradict them.
+        self._take_columns(columns, commands_of(columns, self._topics), checks)
         check_batch(entry, batch)
 
     def _take_columns(
         self,
         columns: BatchColumns,
         commands: dict[int, EntryCommands],
-        everyone: Sequence[ReplicaCheck],
+        checks: Sequence[ReplicaCheck],
     ) -> None:
-        """Takes what batches say about derived files and about the broker's state."""
+        """Takes the rows and commands of batches: they change derived files and broker state."""
         begun = 0
         counting = columns.entries_with(self._topics.numbers_known(COUNTED_TOPICS))
         for number in sorted(counting.union(commands)):
@@ -275,34 +274,36 @@ class ReplicaCheck:
             if said.of_files:
                 self._runs.add(columns, begun, number + 1)
                 begun = number + 1
-                self._take_runs(everyone)
-                for check in everyone:
-                    check._obey(said.of_files, columns, number)
+                self._take_runs(checks)
+                for check in checks:
+                    check._apply_file_commands(said.of_files, columns, number)
         self._runs.add(columns, begun)
         if self._runs.count >= ROWS_AT_ONCE:
-            self._take_runs(everyone)
+            self._take_runs(checks)
         self._times.take(columns.entries[0].position, columns.last_ms)
         places = [(entry.position, entry.index) for entry in columns.entries]
-        for check in everyone:
+        for check in checks:
             if check._is_covered:
                 check._keys.take(columns.key_rows, places)
         self._report.messages += len(columns.rows)
         for key, messages in columns.count_messages(self._topics):
             self.counts[key] = self.counts.get(key, 0) + messages
 
-    def _take_runs(self, everyone: Sequence[ReplicaCheck]) -> None:
-        """Hands over the queue rows that were collected."""
+    def _take_runs(self, checks: Sequence[ReplicaCheck]) -> None:
+        """Gives the collected queue rows to the checks of the queues."""
         runs = self._runs.take()
-        for check in everyone:
+        for check in checks:
             check._queues.take(runs, covered=check._is_covered)
 
-    def _lose(self, everyone: Sequence[ReplicaCheck]) -> None:
-        """Entries could not be read: where queues go on is unknown until their next message."""
-        self._take_runs(everyone)
-        self._queues.lose()
+    def _lose_entries(self, checks: Sequence[ReplicaCheck]) -> None:
+        """Entries could not be read: the next offset of each queue is unknown from here on."""
+        self._take_runs(checks)
+        self._queues.lose_entries()
 
-    def _obey(self, commands: Sequence[FileCommand], columns: BatchColumns, number: int) -> None:
-        """Applies commands about files, of the entry of that number."""
+    def _apply_file_commands(
+        self, commands: Sequence[FileCommand], columns: BatchColumns, number: int
+    ) -> None:
+        """Applies commands about files, of entry number ``number`` of ``columns``."""
         for command in commands:
             if isinstance(command, StatedProof):
                 self._proofs += proved_checkpoints(
@@ -318,12 +319,12 @@ class ReplicaCheck:
             else:
                 self._keys.expired_position = max(self._keys.expired_position, command)
 
-    def _tell_batch(self, entry: Entry, error: Exception) -> None:
+    def _report_batch(self, entry: Entry, error: Exception) -> None:
         byte, expected, found = 0, "a batch", str(error)
         if isinstance(error, BatchMismatchError):
             byte, expected, found = error.byte, f"{error.what} {error.expected}", str(error.found)
         else:
-            self._lose([self])
+            self._lose_entries([self])
         path, start = self._walk.segment_path(entry.position)
         kind, at = FindingKind.BATCH, start + byte
         self._log.add(kind, path, at, expected, found, LEADER_FAULT, first=entry.index)

@@ -1,7 +1,7 @@
 """Compares replicas of one group over the entries that each knows to be committed.
 
-First by chain CRC, and entries with equal chain CRCs byte by byte: equal CRCs leave a chance of
-2^-32 for each entry.
+It compares chain CRCs first, then entries with equal chain CRCs byte by byte: different bytes have
+equal CRCs with a chance of 2^-32.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ def compare_replicas(
 ) -> list[Finding]:
     """Findings where committed entries differ.
 
-    A replica has no say about an entry that it lacks or does not know to be committed. Replicas
-    that ``diverged`` in an earlier range have no say at all. Only replicas ``contradicting``
-    themselves are accused.
+    A replica does not count for an entry that it lacks or does not know to be committed. Replicas
+    that ``diverged`` in an earlier range do not count at all. Only replicas ``contradicting``
+    themselves are named as wrong.
     """
     comparison = _Comparison(fs)
     others = [report for report in reports if all(report is not other for other in diverged)]
     guilty = frozenset(map(id, contradicting))
     for report in diverged:
-        comparison.tell_still_diverged(report, others, guilty)
+        comparison.report_still_diverged(report, others, guilty)
     while (index := _first_divergence(others)) is not None:
         said = [(report, chain) for report in others if (chain := report.chain(index)) is not None]
         right = right_value([(chain, id(one), one.name) for one, chain in said], guilty)
@@ -51,9 +51,9 @@ def compare_replicas(
         agreeing = [report for report, chain in said if chain == right]
         if agreeing:
             for report in wrong:
-                comparison.tell_chain(report, index, agreeing, guilty)
+                comparison.report_chain(report, index, agreeing, guilty)
         else:
-            comparison.tell_undecided(index, said)
+            comparison.report_undecided(index, said)
         others = [report for report in others if report not in wrong]
     comparison.compare_bytes(others)
     return comparison.findings
@@ -70,7 +70,7 @@ class _Comparison:
         """Entries with equal chain CRCs and different bytes."""
         differing: set[int] = set()
         for place, left in enumerate(reports):
-            # All are compared with the first, and with each other where the first has no entries.
+            # All are compared with the first. If the first lacks entries, also with each other.
             for other in reports[place + 1 :]:
                 if place == 0 or other.first_index < reports[0].first_index:
                     differing.update(self._differing(left, other))
@@ -81,16 +81,16 @@ class _Comparison:
             guilty = frozenset(id(one) for one in reports if _contradicts(one, index))
             right = right_value([(data, id(one), one.name) for one, data in said], guilty)
             if right is None:
-                self._tell_bytes(said[0], said[1], index, (), guilty)
+                self._report_bytes(said[0], said[1], index, (), guilty)
                 continue
             agreeing = [one for one, data in said if data == right]
             names = tuple(one.name for one in agreeing)
             for one, data in said:
                 if data != right:
-                    self._tell_bytes((one, data), (agreeing[0], right), index, names, guilty)
+                    self._report_bytes((one, data), (agreeing[0], right), index, names, guilty)
 
     def _differing(self, left: ReplicaReport, right: ReplicaReport) -> Iterator[int]:
-        """Entries that both know with different bytes. A long one may come more than once."""
+        """Entries that both know, with different bytes. A long entry may be repeated."""
         low = max(left.first_index, right.first_index)
         high = min(left.known_index, right.known_index, left.first_index + len(left.ends) - 1)
         if low > high:
@@ -108,7 +108,7 @@ class _Comparison:
             begin = stop
 
     def _read(self, report: ReplicaReport, position: int, size: int) -> bytes:
-        """Bytes of a replica's log: fewer if its file ends, none if that is missing."""
+        """Bytes of a replica's log: fewer if its file ends, none if the file is missing."""
         files = SegmentFiles(self._fs, report.directory, report.segment_size)
         try:
             return bytes(LogReader(files).read(position, size).data)
@@ -120,7 +120,7 @@ class _Comparison:
         position = report.positions[place]
         return self._read(report, position, report.ends[place] - position)
 
-    def _tell(
+    def _report(
         self,
         accused: ReplicaReport | None,
         place: tuple[str, int],
@@ -128,7 +128,7 @@ class _Comparison:
         indexes: tuple[int, int],
         agreeing: tuple[str, ...],
     ) -> None:
-        """``texts``: expected, found, and the advice if nobody is accused."""
+        """``texts``: expected, found, and the advice if ``accused`` is ``None``."""
         log = FindingLog(UNKNOWN_REPLICA if accused is None else accused.name)
         expected, found, advice = texts
         log.add(
@@ -149,7 +149,7 @@ class _Comparison:
         position = report.positions[index - report.first_index] + at
         return SegmentFiles(self._fs, report.directory, report.segment_size).locate(position)
 
-    def tell_still_diverged(
+    def report_still_diverged(
         self, report: ReplicaReport, others: Sequence[ReplicaReport], guilty: Container[int]
     ) -> None:
         agreeing = tuple(other.name for other in others)
@@ -159,9 +159,11 @@ class _Comparison:
         found = f"another log since an earlier entry in {report.name}"
         indexes = (report.first_index, report.known_index)
         accused = report if id(report) in guilty else None
-        self._tell(accused, (report.directory, 0), (expected, found, NOT_PROVED), indexes, agreeing)
+        self._report(
+            accused, (report.directory, 0), (expected, found, NOT_PROVED), indexes, agreeing
+        )
 
-    def tell_chain(
+    def report_chain(
         self,
         report: ReplicaReport,
         index: int,
@@ -174,18 +176,18 @@ class _Comparison:
         accused = report if id(report) in guilty else None
         place = self._place(report, agreeing[0], index)
         texts = (expected, found, NOT_PROVED)
-        self._tell(accused, place, texts, (index, report.known_index), names)
+        self._report(accused, place, texts, (index, report.known_index), names)
 
-    def tell_undecided(self, index: int, said: Sequence[tuple[ReplicaReport, int]]) -> None:
-        """Names the file of the first replica, which may be right."""
+    def report_undecided(self, index: int, said: Sequence[tuple[ReplicaReport, int]]) -> None:
+        """The path is that of the first replica, which may be right."""
         first, chain = said[0]
         other = next(report for report, another in said if another != chain)
         found = ", ".join(f"{chain:08x} in {report.name}" for report, chain in said)
         last = min(report.known_index for report, _ in said)
         place = self._place(first, other, index)
-        self._tell(None, place, (ONE_CHAIN, found, NO_MAJORITY), (index, last), ())
+        self._report(None, place, (ONE_CHAIN, found, NO_MAJORITY), (index, last), ())
 
-    def _tell_bytes(
+    def _report_bytes(
         self,
         one: tuple[ReplicaReport, bytes],
         right: tuple[ReplicaReport, bytes],
@@ -199,11 +201,11 @@ class _Comparison:
         expected = f"the same bytes in all replicas, as their CRCs say: {shown} as in {other.name}"
         texts = (expected, f"{wrong} in {report.name}", NOT_PROVED if agreeing else NO_MAJORITY)
         accused = report if id(report) in guilty else None
-        self._tell(accused, self._place(report, other, index), texts, (index, index), agreeing)
+        self._report(accused, self._place(report, other, index), texts, (index, index), agreeing)
 
 
 def _contradicts(report: ReplicaReport, index: int) -> bool:
-    """Whether the records of an entry do not have their own CRCs."""
+    """Whether an entry contradicts itself: its records do not have their own CRCs."""
     return any(
         finding.kind is FindingKind.BATCH and finding.index_first == index
         for finding in report.findings
@@ -213,7 +215,7 @@ def _contradicts(report: ReplicaReport, index: int) -> bool:
 def _entries_between(
     report: ReplicaReport, begin: int, stop: int, indexes: tuple[int, int]
 ) -> Iterator[tuple[int, int, int]]:
-    """Readable entries that overlap a range: index, and begin and end of the part in the range."""
+    """Readable entries that overlap a range of positions: index, begin and end of the overlap."""
     low, high = indexes
     place = bisect_right(report.ends, begin, low - report.first_index)
     last = bisect_left(report.positions, stop, place, high + 1 - report.first_index)
@@ -226,7 +228,7 @@ def _entries_between(
 def _first_divergence(reports: Sequence[ReplicaReport]) -> int | None:
     """The first committed entry with different chain CRCs in two replicas.
 
-    A chain CRC covers all entries before, so equal ones at the end settle the whole range.
+    A chain CRC covers all entries before it.
     """
     found = []
     for place, left in enumerate(reports):

@@ -26,11 +26,11 @@ class ReplicaReport:
     """Whether another replica has the same state (:mod:`store.verify.replay.state_check`)."""
     findings: list[Finding] = field(default_factory=list)
     chains: array[int] = field(default_factory=lambda: array("q"), repr=False)
-    """The chain CRC of each entry from ``first_index`` on, -1 of an unreadable one. It ends before
-    entries that are lost up to the end."""
+    """The chain CRC of each entry from ``first_index`` on; -1 for an unreadable one. If all entries
+    up to the end are lost, they are left out."""
     positions: array[int] = field(default_factory=lambda: array("q"), repr=False)
     ends: array[int] = field(default_factory=lambda: array("q"), repr=False)
-    """Begin and end of each entry, as ``chains``."""
+    """Position and end position of the entries of ``chains``."""
 
     @property
     def name(self) -> str:
@@ -43,7 +43,7 @@ class ReplicaReport:
         return min(self.commit_index, self.last_index)
 
     def chain(self, index: int) -> int | None:
-        """The chain CRC of a committed entry, ``None`` if the replica does not have it."""
+        """The chain CRC of a committed entry; ``None`` if the replica lacks the entry."""
         if not self.first_index <= index <= self.known_index:
             return None
         if index - self.first_index >= len(self.chains):
@@ -52,7 +52,7 @@ class ReplicaReport:
         return None if crc < 0 else crc
 
     def to_json(self) -> dict[str, object]:
-        """Everything but findings and chains."""
+        """The fields for JSON, without findings and chains."""
         return {
             "replica": self.name,
             "directory": self.directory,

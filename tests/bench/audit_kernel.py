@@ -35,7 +35,7 @@ CHECKPOINT_ENTRIES = 512
 
 
 class Writer:
-    """One replica, written as a node does it, but for the syncs."""
+    """Writes one replica as a node does, but without syncs."""
 
     def __init__(self, directory: str, node: str) -> None:
         fs = OsFileSystem()

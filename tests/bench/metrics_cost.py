@@ -1,12 +1,12 @@
-"""What the metrics cost a node of its CPU time, in percent, for each message sent and pulled.
+"""The share of a node's CPU time that metrics take, for each message sent and pulled.
 
 ``python -m tests.bench.metrics_cost [ROUNDS]``. A node alone in its group runs in this process, on
-a real disk and a real socket; the client is another process, whose requests are made before.
+a real disk and a real socket. The client is another process, and its requests are made before.
 
-The difference between a node with and one without metrics is lost in the noise of any machine. So
-in every other run all that a message passes in the metrics is done :data:`TIMES` times over, and
-what that adds is divided. The result is an upper bound: the loop of the repetition is in it, and a
-node with followers has more to do for each message.
+The difference between a node with and one without metrics is smaller than the noise. So every other
+run repeats each update of the metrics :data:`TIMES` times, and the added time is divided. The
+result is an upper bound: it includes the loop of the repetition, and a node with followers has more
+to do for each message.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ WINDOW = 1024
 
 
 class Course(NamedTuple):
-    """A way of messages through a node."""
+    """One kind of work: a send or a pull."""
 
     name: str
     in_flight: int
@@ -60,7 +60,7 @@ class Course(NamedTuple):
     requests: int
     """In each run."""
     request: Callable[[int], bytes]
-    """By its number, which goes on from run to run."""
+    """Makes a request from its number. Numbers rise over all runs."""
 
 
 def _sent(number: int) -> bytes:
@@ -92,12 +92,12 @@ PULLED_AT_ONCE = Course(f"pulled {PULLED} at once", 4, PULLED, 2048, _pulled(PUL
 PULLED_SINGLY = Course("pulled one by one", 4, 1, 2048, _pulled(1))
 COURSES = (SENT, SENT_SLOWLY, SENT_BATCHED, PULLED_AT_ONCE, PULLED_SINGLY)
 LIVES = ((SENT, PULLED_AT_ONCE), (SENT_SLOWLY, PULLED_SINGLY), (SENT_BATCHED, PULLED_AT_ONCE))
-"""How messages come and go: each is sent, and pulled."""
+"""The kinds of work: each message is sent, and pulled."""
 
 
 @contextmanager
 def repeated(times: int) -> Iterator[None]:
-    """All that a message passes in the metrics is done so often."""
+    """While it is open, every update of the metrics by a message is repeated ``times`` times."""
     again = range(times - 1)
     observe, stored, pulled = Histogram.observe, MessageRates.stored, MessageRates.pulled
 

@@ -1,6 +1,6 @@
-"""A broker that is alone, and what it serves, each from its start to its stop.
+"""Fixtures: a broker that is alone, its HTTP port and its gRPC service, started and stopped.
 
-A test that sets something else than its module does takes the fixture ``loop``, and
+A test with other settings than its module takes the fixture ``loop``, and calls
 ``running_broker``, ``running_site`` or ``running_service``.
 """
 
@@ -20,7 +20,7 @@ from tests.support.virtual_network import NetworkedLoop
 
 @pytest.fixture
 def broker_settings() -> dict[str, Any]:
-    """Of the broker, besides the usual ones; a module or a folder may have its own."""
+    """Arguments of the broker, besides the usual ones. A module or a folder may have its own."""
     return {}
 
 

@@ -46,7 +46,7 @@ def page() -> str:
 
 
 def sections(module: ModuleType) -> Iterator[str]:
-    """One for each class of limits."""
+    """The sections of the page: one for each class of limits."""
     for scope in ast.parse(inspect.getsource(module)).body:
         if not isinstance(scope, ast.ClassDef) or not scope.name.endswith("Limits"):
             continue
@@ -84,7 +84,7 @@ def descriptions(scope: ast.ClassDef) -> dict[str, str]:
 
 
 def plain(text: str) -> str:
-    """A docstring as Markdown, on one line."""
+    """A docstring as one line of Markdown."""
     text = re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"`\1`", " ".join(text.split()))
     return text.replace("``", "`")
 

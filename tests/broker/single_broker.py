@@ -1,7 +1,7 @@
 """A broker of a group of one, complete but for sockets and threads, in virtual time.
 
-The node, the store and the remoting layer are the real ones; disk work runs at once, its completion
-in a later turn of the loop, as from a thread.
+The node, the store and the remoting layer are the real ones. Disk work runs at once. Its completion
+runs in a later turn of the loop, as from a thread.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ T = TypeVar("T")
 PORT = 10911
 ADDRESS = f"127.0.0.1:{PORT}"
 ELECTION_SECONDS = 2.0
-"""In virtual time, in which a node that is alone has elected itself."""
+"""Virtual time within which a node that is alone elects itself."""
 
 NOW_MS = 1_700_000_000_000
 
@@ -58,11 +58,11 @@ class NoPeers:
     def reset(self, peer: str) -> None: ...
 
     def set_peers(self, members: Collection[str], addresses: Mapping[str, str]) -> None:
-        """All peers are there already."""
+        """Does nothing: there are no peers."""
 
 
 def flip(path: Path, byte: int) -> None:
-    """A bit of a file flips."""
+    """Flips a bit of a file."""
     data = bytearray(path.read_bytes())
     data[byte] ^= 4
     path.write_bytes(bytes(data))
@@ -164,7 +164,7 @@ class SingleBroker:
         assert not self.failures
 
     def client_of(self, access_key: str, secret_key: str) -> RemotingClient:
-        """A client with these keys; its owner closes it."""
+        """A client with these keys. The caller closes it."""
         security = ClientSecurity(Credentials(access_key, secret_key))
         return RemotingClient(self.loop, security=security)
 
@@ -203,7 +203,7 @@ class SingleBroker:
         return await self.ask(RequestCode.SEND_MESSAGE_V2, ext, body)
 
     async def pull(self, topic: str, queue_id: int, offset: int, **changed: str) -> Frame:
-        """The answer to a pull that is not to be held, unless changed."""
+        """The answer to a pull, which by default is not held."""
         return await self.ask(RequestCode.PULL_MESSAGE, pull_ext(topic, queue_id, offset) | changed)
 
 
@@ -225,7 +225,7 @@ def send_ext(topic: str, queue_id: int, properties: str = "") -> dict[str, str]:
 
 
 def pull_ext(topic: str, queue_id: int, offset: int) -> dict[str, str]:
-    """The fields of a request 11 for everything, not to be held."""
+    """The fields of a request 11 without a filter, which is not held."""
     return {
         "consumerGroup": "readers",
         "topic": topic,
@@ -259,7 +259,7 @@ def messages(answer: Frame) -> list[MessageRecord]:
 async def running_broker(
     loop: NetworkedLoop, data: Path, *, serving: bool = True, **settings: Any
 ) -> AsyncIterator[SingleBroker]:
-    """A broker from its start to its stop; it serves, unless told otherwise."""
+    """A broker, started and stopped. By default it serves."""
     broker = SingleBroker(loop, data, **settings)
     await broker.start(serving=serving)
     yield broker

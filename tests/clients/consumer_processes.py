@@ -1,4 +1,4 @@
-"""Consumers written by others that run beside a test, line by line."""
+"""Consumers of other clients in processes of their own. They print a line for each event."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECONDS = 120.0
 
 
 class Member:
-    """One process of ``ali_ons_member.js``; what it prints is read by a thread."""
+    """One process of ``ali_ons_member.js``. A thread reads what it prints."""
 
     def __init__(self, cluster: RunningCluster, topic: str, group: str, **options: object) -> None:
         command = [node_program()]
@@ -66,18 +66,18 @@ class Member:
 
     @property
     def numbers(self) -> list[int]:
-        """The messages that came, in order."""
+        """The numbers of the received messages, in order."""
         return [got["n"] for got in self.got]
 
     def leave(self) -> None:
-        """The client says goodbye and ends."""
+        """The client unregisters and ends."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         assert self.process.wait(SECONDS) == 0
         self._reader.join()
 
     def kill(self) -> None:
-        """It dies where it stands."""
+        """Kills the process."""
         self.process.kill()
         self.process.wait()
         self._reader.join()
@@ -88,7 +88,7 @@ class Member:
 
 @contextmanager
 def members(cluster: RunningCluster, topic: str, group: str) -> Iterator[Callable[..., Member]]:
-    """Makes members; what still runs of them at the end is killed."""
+    """Starts members. Those that still run at the end are killed."""
     made: list[Member] = []
 
     def join(**options: object) -> Member:

@@ -4,14 +4,14 @@ Runs in a virtual environment of its own, which has none of this project's packa
 
     python cpp_load.py NAMESRV TOPIC NAME
 
-Sends NAME-0, NAME-1 and so on, one JSON line for each that is acknowledged or refused, until its
-input ends. Nothing is tried again here; what the client tries again by itself is its own. There is
-one sending thread. Threads that want the client's table of connections at the same moment do not
-wait for each other. They give up, six times within a millisecond, and say that there is no route.
-For the same reason the first message is tried until the client's timer has looked the route up.
+Sends NAME-0, NAME-1 and so on until its input ends. Prints a JSON line for each message that is
+acknowledged or refused. The client itself may try again, but this program does not. There is one
+sending thread: two threads that need the client's table of connections at the same moment do not
+wait for each other, but give up after six tries within a millisecond, and report that there is no
+route. For the same reason the first message is tried until the client's timer has got the route.
 
-NAME tells messages of several such processes apart: the client's UNIQ_KEY does not, it has zeros in
-the place of the process id.
+NAME distinguishes the messages of several such processes. The client's UNIQ_KEY does not, because
+it has zeros in the place of the process id.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@ Runs with the package's directory on the path::
 
     PYTHONPATH=build/clients/rocketmq_2 python cpp_transactions.py NAMESRV TOPIC COUNT
 
-Number *n* is committed if ``n % 4`` is 0, rolled back if it is 1, and left unknown otherwise. Then
-the broker asks, and 2 is committed, 3 rolled back. Unacknowledged messages are rolled back. It says
-so when all unknown outcomes have been asked about, and stays until its input ends: its answers
-leave one way and are asked for again if they do not arrive.
+Number *n* is committed if ``n % 4`` is 0, rolled back if it is 1, and left unknown otherwise. When
+the broker asks, 2 is committed and 3 rolled back. Unacknowledged messages are rolled back. The
+program prints a line when all unknown outcomes have been asked about, and runs until its input
+ends: its answers are one-way, and the broker asks again if one is lost.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def key_of(message: int) -> str:
 
 
 def check(_producer: object, message: int, _data: object) -> int:
-    """The broker asks how a transaction has ended."""
+    """The check-back: the broker asks how a transaction has ended."""
     key = key_of(message)
     outcome = executed.get(key, ROLLBACK)
     asked.add(key)
@@ -69,7 +69,7 @@ def check(_producer: object, message: int, _data: object) -> int:
 
 
 def execute(_producer: object, message: int, data: int | None) -> int:
-    """The half message is stored: the local transaction of number ``data`` is done."""
+    """The half message is stored: does the local transaction of number ``data``."""
     number = data or 0  # a null pointer is None
     key = key_of(message)
     executed[key] = (COMMIT, ROLLBACK)[number % 2]
@@ -92,7 +92,7 @@ def send(producer: int, executor: object, topic: str, number: int) -> int:
 
 
 def main() -> None:
-    """Sends, and waits until all that was left unknown has been asked about, and for the end."""
+    """Sends, waits until all unknown outcomes have been asked about, then until the input ends."""
     namesrv, topic, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
     checker, executor = LISTENER(check), LISTENER(execute)
     producer = dll.CreateTransactionProducer(b"payers", checker, None)

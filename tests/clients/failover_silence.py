@@ -1,9 +1,9 @@
-"""For how long clients of others get no acknowledgement when the leader changes, and what they see.
+"""Measures how long other clients get no acknowledgement when the leader changes.
 
 Run by hand: ``python -m tests.clients.failover_silence DIRECTORY [CLIENT...]``. A group of three
-has the settings of a new cluster. Each client sends all the time, with the settings that it has,
-while the leadership is moved, while the nodes restart one after the other, and while the leader is
-killed. Printed are the longest time between two acknowledgements, and the sends that failed.
+has the settings of a new cluster. Each client sends all the time, with its default settings, while
+the leadership is transferred, while the nodes restart one after the other, and while the leader is
+killed. It prints the longest time between two acknowledgements, and the sends that failed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.cluster.running_cluster import RunningCluster, start_cluster
 TOPIC = "silence"
 SETTLE_SECONDS = 3.0
 AFTER_SECONDS = 40.0
-"""A client that waits for its next route has it by then."""
+"""Within this time, a client that waits for its next route gets it."""
 
 
 def cpp(namesrv: str) -> list[str]:
@@ -66,11 +66,11 @@ class Watch:
             self.acknowledged += 1
 
     def begin(self) -> None:
-        """Forgets what was."""
+        """Begins a new measurement."""
         self.longest, self.acknowledged, self.refused = 0.0, 0, []
 
     def report(self, client: str, event: str) -> None:
-        """Prints what has been since the beginning."""
+        """Prints the result since :meth:`begin`."""
         silent = max(self.longest, time.monotonic() - self.last)
         shown = f" ({self.refused[0][:90]})" if self.refused else ""
         print(

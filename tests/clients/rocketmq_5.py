@@ -36,11 +36,11 @@ AWAIT_SECONDS = 2
 INVISIBLE_SECONDS = 20
 RECALL_SECONDS = 15
 PAUSE_SECONDS = 0.03
-"""From one message to the next: so a consumer that goes on is never without one for long."""
+"""Between two messages. A running consumer gets the next one within this time."""
 
 TRIES = int(os.environ.get("TRIES", "60"))
 TLS = bool(os.environ.get("GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"))
-"""It trusts the authorities of that file."""
+"""The file of the authorities that the client trusts."""
 
 lock = threading.Lock()
 
@@ -68,7 +68,7 @@ def message(topic: str, number: int, kind: str = "normal") -> Message:
 
 
 def sent(send: Any) -> Any:
-    """Tries again, as an application does that must not lose its message."""
+    """Sends until it succeeds, as an application does that must not lose its message."""
     for _ in range(TRIES):
         try:
             return send()
@@ -118,7 +118,7 @@ class Checker(TransactionChecker):  # type: ignore[misc]  # the client has no ty
 
 
 def transactions(endpoints: str, topic: str, count: str) -> None:
-    """Even numbers are committed, odd ones rolled back; of every third the checker says so."""
+    """Commits even numbers and rolls back odd ones. Of every third, the checker says it later."""
     producer = Producer(configuration(endpoints), (topic,), checker=Checker())
     producer.startup()
     for number in range(int(count)):

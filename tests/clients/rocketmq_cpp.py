@@ -38,7 +38,7 @@ def emit(**fields: object) -> None:
 
 
 def sign(client: Any) -> None:
-    """With the keys that the environment has, if any."""
+    """Signs with the keys in the environment, if there are any."""
     if "ACCESS_KEY" in os.environ:
         keys = os.environ["ACCESS_KEY"], os.environ["SECRET_KEY"]
         client.set_session_credentials(*keys, "ALIYUN")
@@ -64,7 +64,7 @@ def produce(namesrv: str, topic: str, count: int, delay_level: int = 0) -> None:
 
 
 def send(producer: Any, message: Any) -> Any:
-    """The acknowledgement of one message; the client itself tries it a few times each time."""
+    """Sends one message until it is acknowledged. Each time the client itself tries a few times."""
     for _ in range(TRIES):
         try:
             return producer.send_sync(message)

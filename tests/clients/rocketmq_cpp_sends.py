@@ -5,8 +5,8 @@ Runs in a virtual environment of its own, which has none of this project's packa
     python rocketmq_cpp_sends.py oneway|batch|by_key|large NAMESRV TOPIC
 
 Sends the numbers from 0 to 11: one way, in one batch, each to the queue of its key (the number
-modulo 3), or with a body of 100,000 characters, which the client deflates. Stays until its input
-ends, for nothing tells it when what is sent one way has left.
+modulo 3), or with a body of 100,000 characters, which the client deflates. It runs until its input
+ends, because the client does not say when a one-way message has left.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""How late messages that wait are delivered, by the brokers' own clock.
+"""Measures how late scheduled messages are delivered, by the brokers' own clock.
 
-Run by hand: ``python -m tests.cluster.delay_precision DIRECTORY [COUNT]``. A group of three; COUNT
-messages with delay levels and as many with a time of delivery are sent evenly, once with nothing
-beside and once for each load. Lateness is the store time of the delivered message minus its due
-time. That is the given time, or the store time of the waiting message plus its level.
+Run by hand: ``python -m tests.cluster.delay_precision DIRECTORY [COUNT]``. The group has three
+nodes. COUNT messages with delay levels and as many with a delivery time are sent evenly, once
+without load and once for each load. Lateness is the store time of the delivered message minus its
+due time: the delivery time, or the store time of the waiting message plus its level.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ LEVELS = (1, 2)
 """1 s and 5 s."""
 
 TIMES_MS = range(2_000, 6_000, 13)
-"""How long those with a time wait."""
+"""How long messages with a delivery time wait."""
 
 PAIRS_PER_SECOND = 50
 SILENT_SECONDS = 20.0
-"""When nothing came for so long, nothing more is waited for."""
+"""If nothing came for this long, the measurement ends."""
 
 WARM_UP_SECONDS = 4.0
 LOADS: Mapping[str, tuple[str, ...]] = {
@@ -44,7 +44,7 @@ LOADS: Mapping[str, tuple[str, ...]] = {
 
 @contextmanager
 def load(cluster: RunningCluster, options: tuple[str, ...], seconds: float) -> Iterator[None]:
-    """Messages of 1 KiB beside, as fast as they are taken; tells how fast that was."""
+    """Sends messages of 1 KiB as fast as possible. Prints the rate."""
     if not options:
         yield
         return
@@ -63,7 +63,8 @@ def load(cluster: RunningCluster, options: tuple[str, ...], seconds: float) -> I
 
 
 async def send(producer: Producer, count: int) -> tuple[dict[int, int], dict[int, int]]:
-    """Sends pairs evenly; when those with a time are due, and where those with a level wait."""
+    """Sends pairs evenly. Returns when those with a time are due, and where those with a level
+    wait."""
     due_ms: dict[int, int] = {}
     waiting: dict[int, asyncio.Future[int]] = {}
     loop = asyncio.get_running_loop()
@@ -88,7 +89,7 @@ async def send(producer: Producer, count: int) -> tuple[dict[int, int], dict[int
 
 
 async def receive(namesrv: str, group: str, stored_ms: dict[int, int], count: int) -> None:
-    """When each was delivered, until all came or nothing more does."""
+    """When each message was delivered. Ends when all came, or no more come."""
     async with Consumer(namesrv, group, {TOPIC: "*"}, start_from="latest") as consumer:
         try:
             while len(stored_ms) < count:
@@ -102,7 +103,7 @@ async def receive(namesrv: str, group: str, stored_ms: dict[int, int], count: in
 
 
 async def level_due(address: str, positions: Mapping[int, int]) -> dict[int, int]:
-    """When messages with levels are due, by the store times of what waited."""
+    """When messages with levels are due, by the store times of the waiting messages."""
     client = RemotingClient(asyncio.get_running_loop())
     due_ms = {}
     for number, position in positions.items():

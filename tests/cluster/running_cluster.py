@@ -44,7 +44,7 @@ class RunningCluster:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Of commands: where the NameServer is, and who this process is."""
+        """The environment of commands: the NameServer, and the profile."""
         known = ("DLEDGER_PROFILE",)
         return {
             "NAMESRV_ADDR": self.namesrv,
@@ -77,18 +77,18 @@ class RunningCluster:
         return leader.rpartition("/")[2]
 
     def runs(self, node: str) -> bool:
-        """Whether the node's process is there."""
+        """Whether the node's process runs."""
         return self._raft_log.node(node).process.pid is not None
 
     def pid(self, node: str) -> int:
-        """Of the node's process, which runs."""
+        """The id of the node's process, which must run."""
         pid = self._raft_log.node(node).process.pid
         assert pid is not None
         return pid
 
     @property
     def namesrv_pid(self) -> int:
-        """Of the NameServer's process, which runs."""
+        """The id of the NameServer's process, which must run."""
         pid = self._raft_log.namesrv_process.pid
         assert pid is not None
         return pid
@@ -98,11 +98,11 @@ class RunningCluster:
         assert end_processes([self._raft_log.node(node).process], kill=True)
 
     def end(self, node: str) -> None:
-        """Stops it in order; returns when the process is gone."""
+        """Stops the node; returns when the process is gone."""
         assert end_processes([self._raft_log.node(node).process], kill=False)
 
     def wait_until_ended(self, node: str) -> None:
-        """Returns when the process, which was told to stop, is gone."""
+        """Returns when the process, which is stopping, is gone."""
         self._raft_log.node(node).process.reap(END_SECONDS)
         assert not self.runs(node)
 
@@ -111,7 +111,7 @@ class RunningCluster:
         self._raft_log.node(node).process.start()
 
     def restart_name_server(self) -> None:
-        """Ends the NameServer's process, and starts it as its file says now."""
+        """Ends the NameServer's process, and starts it with the present settings."""
         assert end_processes([self._raft_log.namesrv_process], kill=False)
         self._raft_log.namesrv_process = open_cluster(self.directory).namesrv_process
         self._raft_log.namesrv_process.start()
@@ -132,7 +132,7 @@ class RunningCluster:
             time.sleep(LOOK_AGAIN_SECONDS)
 
     def stop(self) -> None:
-        """Stops every process in order."""
+        """Stops every process."""
         self._raft_log.stop()
 
     def dledger(
@@ -152,7 +152,7 @@ class RunningCluster:
         return done
 
     def popen(self, *arguments: str) -> subprocess.Popen[str]:
-        """A command against this cluster that goes on while the test does."""
+        """A command against this cluster that runs beside the test."""
         return subprocess.Popen(
             [sys.executable, "-m", "broker", *arguments],
             stdout=subprocess.PIPE,
@@ -184,7 +184,7 @@ def start_cluster(
     """
     design_cluster(directory, nodes=nodes, ports=Ports(0, 0, 0)).write()
     for path in directory.glob("*/*/node.toml"):
-        # Segments are filled with zeros ahead: small ones leave the disk to the tests.
+        # Small segments: the log is zeroed ahead, which would keep the disk busy.
         text = path.read_text()
         for key, value in {"segment_size": SEGMENT_SIZE, **settings}.items():
             line = f"{key} = {json.dumps(value)}"
@@ -238,13 +238,13 @@ def while_needed(process: subprocess.Popen[T]) -> Iterator[subprocess.Popen[T]]:
 
 
 def free_address() -> str:
-    """For clients of one more node; none that the system gives to a connection meanwhile."""
+    """An address for clients of one more node. The system gives its port to no connection."""
     return str(free_member().address)
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[RunningCluster]:
-    """A group of three that serves; its processes that still run at the end are stopped, by pid."""
+    """A group of three that serves. Processes that still run at the end are stopped by pid."""
     running = start_cluster(tmp_path / "data")
     yield running
     running.stop()
@@ -252,7 +252,7 @@ def cluster(tmp_path: Path) -> Iterator[RunningCluster]:
 
 @pytest.fixture(scope="module")
 def secured_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
-    """One for all tests of a module, with access control. The environment names its admin."""
+    """A cluster with access control for all tests of a module. The environment names its admin."""
     directory = tmp_path_factory.mktemp("secured") / "data"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DLEDGER_PROFILE", str(admin_profile(directory)))
@@ -263,13 +263,13 @@ def secured_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runnin
 
 @pytest.fixture(scope="module")
 def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
-    """One for all tests of a module, which use topics of their own and leave it running."""
+    """A cluster for all tests of a module. They use topics of their own, and leave it running."""
     running = start_cluster(tmp_path_factory.mktemp("shared") / "data")
     yield running
     running.stop()
 
 
 def log_bytes(data: Path) -> bytes:
-    """All of a stopped replica's commit log, without the zeros that are prepared for later."""
+    """The bytes of a stopped replica's commit log, without the zeros ahead."""
     segments = sorted((data / "commitlog").iterdir())
     return b"".join(segment.read_bytes() for segment in segments).rstrip(b"\0")

@@ -1,8 +1,8 @@
-"""The cost of a refill to the acknowledgements of the leader.
+"""Measures how much a refill slows down the acknowledgements of the leader.
 
-Run by hand: ``python -m tests.cluster.snapshot_install_cost DIRECTORY [MIB] [SECONDS]``. A group of
-three, of which one member is away until the others gave up what it needs; then single messages are
-sent, 32 at a time, in rounds with and without the refill under way, taking turns.
+Run by hand: ``python -m tests.cluster.snapshot_install_cost DIRECTORY [MIB] [SECONDS]``. One of
+three members is away until the entries that it needs have expired. Then single messages are sent,
+32 at a time, in rounds with and without the refill by turns.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.cluster.running_cluster import RunningCluster, start_cluster
 SEGMENT = 16 << 20
 ROUNDS = 3
 START_SECONDS = 4.0
-"""After which a process that starts takes no more of the processor than it will later."""
+"""After this time, a new process takes no more CPU than later."""
 
 
 def measure(cluster: RunningCluster, seconds: float) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A producer that sends while a test does something to the cluster."""
+"""A producer that sends while a test changes the cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ the machine is busy; a group without a majority takes for ever."""
 
 
 class Load:
-    """A producer that sends line after line, and what it says was acknowledged."""
+    """A producer that sends one line after the other, and counts acknowledgements."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Load:
         self._lines += self._process.stdout
 
     def end(self) -> int:
-        """How many messages were acknowledged; each that was sent, or the producer fails."""
+        """Ends it. Returns how many messages were acknowledged: all, or the producer has failed."""
         self._stop.set()
         try:
             self._writer.join(END_SECONDS)

@@ -1,4 +1,4 @@
-"""Topics with messages in them, for tests of commands that look at them."""
+"""Topics with messages, for tests of commands that read them."""
 
 from __future__ import annotations
 

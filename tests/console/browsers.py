@@ -1,4 +1,4 @@
-"""A browser for the tests, and what they do with a page."""
+"""A browser for the tests, and helpers for a page."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ARGUMENTS = (
 )
 WAIT_MS = 20_000
 NOT_ANSWERED = ("Failed to load resource", "htmx:sendError", "htmx:afterRequest")
-"""What is told of a node that does not answer."""
+"""The text about a node that does not answer."""
 
 AXE = Path(__file__).parents[1] / "clients/node_modules/axe-core/axe.min.js"
 SERIOUS = ("serious", "critical")
@@ -36,13 +36,14 @@ PHONE = (390, 844)
 
 
 def in_a_thread(work: Callable[[], T]) -> T:
-    """Its result. Playwright runs an event loop in the thread of the tests, where no other may."""
+    """The result of ``work``. Playwright runs an event loop in the thread of the tests, so ours
+    needs another thread."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(work).result()
 
 
 def browser_path() -> str:
-    """The program. Skips the test, with the reason, where there is none."""
+    """The path of the browser. Skips the test, with the reason, if there is none."""
     path = os.environ.get(VARIABLE) or next(filter(None, map(shutil.which, NAMES)), None)
     if path is None:
         pytest.skip(f"there is no Chromium here; `make browser` installs one, or set ${VARIABLE}")
@@ -50,7 +51,7 @@ def browser_path() -> str:
 
 
 def launched(playwright: Playwright) -> Browser:
-    """A browser that keeps nothing."""
+    """A browser without a profile on the disk."""
     return playwright.chromium.launch(executable_path=browser_path(), args=list(ARGUMENTS))
 
 
@@ -69,7 +70,7 @@ def complaints(page: Page) -> list[str]:
 
 
 def axe_findings(page: Page) -> list[str]:
-    """What axe-core finds that is serious or worse."""
+    """Findings of axe-core that are serious or worse."""
     if not AXE.exists():
         pytest.skip("axe-core is not installed; `make clients` installs it")
     page.evaluate(AXE.read_text())
@@ -83,13 +84,13 @@ def axe_findings(page: Page) -> list[str]:
 
 
 def asked(page: Page) -> str:
-    """The question of the dialog, once it shows the command."""
+    """The text of the dialog, once it shows the command."""
     page.locator("#dialog pre.command").wait_for()
     return page.locator("#dialog-title").inner_text()
 
 
 def confirm(page: Page, verb: str) -> str:
-    """Answers the question with yes; what is done."""
+    """Confirms the dialog. Returns the text about what is done."""
     page.locator("#dialog").get_by_role("button", name=verb, exact=True).click()
     told = page.locator("#dialog-content .notice")
     told.wait_for()

@@ -23,7 +23,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
-    """A page without cookies. The browser has nothing to complain of."""
+    """A page without cookies. At the end the browser must have reported no error."""
     context = browser.new_context(viewport={"width": 1280, "height": 800}, ignore_https_errors=True)
     context.set_default_timeout(WAIT_MS)
     made = context.new_page()
@@ -35,7 +35,7 @@ def page(browser: Browser) -> Iterator[Page]:
 
 @pytest.fixture(scope="module")
 def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
-    """One for all tests of a module."""
+    """A cluster for all tests of a module."""
     browser_path()
     directory = tmp_path_factory.mktemp("shared") / "data"
     running = in_a_thread(lambda: start_cluster(directory))
@@ -45,7 +45,7 @@ def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[RunningCluster]:
-    """One whose nodes may be killed."""
+    """A cluster whose nodes may be killed."""
     browser_path()
     running = in_a_thread(lambda: start_cluster(tmp_path / "data"))
     yield running
@@ -63,6 +63,6 @@ def console_of(cluster: RunningCluster, node: str, scheme: str = "http") -> str:
 
 @pytest.fixture
 def address(shared_cluster: RunningCluster) -> str:
-    """The console of a follower."""
+    """The address of the console of a follower."""
     leader = leader_of(shared_cluster)
     return console_of(shared_cluster, next(each for each in shared_cluster.nodes if each != leader))

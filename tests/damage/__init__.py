@@ -1,1 +1,1 @@
-"""Damage planted in replicas of a group, to see that it is found where it is and nothing else."""
+"""Plants damage in replicas of a group. The checkers must find that damage and nothing else."""

@@ -46,7 +46,7 @@ def main(count: int, seed: int, kind: str | None, each: bool, spark: bool) -> in
 
 
 def in_spark(seeds: range, tally: Tally, kinds: Sequence[str | None]) -> None:
-    """All in one session."""
+    """Runs all seeds in one Spark session."""
     from spark.session import open_session  # noqa: PLC0415 - PySpark is an extra
     from tests.damage.spark_audit import (  # noqa: PLC0415 - as above
         damaged_in_spark,

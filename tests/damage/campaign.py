@@ -50,7 +50,7 @@ def findings_of(group: Group, rng: Random) -> tuple[list[Finding], str | None]:
 
 
 def difference(alone: list[Finding], audited: list[Finding]) -> str | None:
-    """Findings of only one of the two checks, word for word; ``None`` if they tell the same."""
+    """Findings that only one of the two checks has; ``None`` if they agree word for word."""
     ours, theirs = set(map(str, alone)), set(map(str, audited))
     if ours == theirs and exit_code(alone) == exit_code(audited):
         return None
@@ -59,7 +59,7 @@ def difference(alone: list[Finding], audited: list[Finding]) -> str | None:
 
 
 def damaged(seed: int, tally: Tally, what: str | None = None, of: str = "bytes") -> None:
-    """Plants one damage, of a kind or of any ``of`` that table, and sees what is told."""
+    """Plants one damage, of a kind or of any in the table ``of``, and judges the findings."""
     rng = Random(f"damaged {seed}" if of == "bytes" else f"damaged {of} {seed}")
     group = build_group(rng)
     planters = KINDS[of] if what is None else PLANTERS
@@ -68,7 +68,7 @@ def damaged(seed: int, tally: Tally, what: str | None = None, of: str = "bytes")
 
 
 def undamaged(seed: int, tally: Tally) -> None:
-    """Checks a whole group: there is nothing to tell."""
+    """Checks an undamaged group: there must be no finding."""
     rng = Random(f"undamaged {seed}")
     judge(seed, None, findings_of(build_group(rng), rng), tally)
 
@@ -76,7 +76,7 @@ def undamaged(seed: int, tally: Tally) -> None:
 def judge(
     seed: int, planted: Planted | None, told: tuple[list[Finding], str | None], tally: Tally
 ) -> None:
-    """Notes whether the findings, and how another check differs, are right for what was planted."""
+    """Notes whether the findings are right, and whether the two checks agree."""
     findings, difference = told
     what = "nothing" if planted is None else planted.what
     tally.planted[what] += 1

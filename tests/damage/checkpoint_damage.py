@@ -1,4 +1,4 @@
-"""Damages of checkpoints, manifest and format file: each with a right CRC around what is wrong."""
+"""Damages of checkpoints, manifest and format file, each with a right CRC."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _fields(group: Group, path: str) -> list[Any]:
 
 
 def alter_field(place: int, group: Group, member: Member, rng: Random) -> Planted:
-    """One field of a wrong type or size."""
+    """Gives one field a wrong type or size."""
     fields = _fields(group, checkpoint_path(member))
     fields[place] = rng.choice(
         [one for one in WRONG_TYPES if place != 6 or not isinstance(one, bytes)]
@@ -87,7 +87,7 @@ def alter_checkpoint(name: str, group: Group, member: Member, rng: Random) -> Pl
 
 
 def commit_far_ahead(group: Group, member: Member, rng: Random) -> Planted | None:
-    """Entries committed that nobody has: it is wrong, or all others are old copies."""
+    """It says that entries are committed that no log has: it is wrong, or all logs are old."""
     if any(each.is_snapshot for each in group.members):
         return None
     found, _machine = checkpoint_of(group, member)
@@ -137,7 +137,7 @@ def whole_file(name: str, group: Group, member: Member, rng: Random) -> Planted 
 
 
 def _write_machine(group: Group, path: str, change: Callable[[list[Any]], None]) -> bool:
-    """Whether it is another one now."""
+    """Changes the machine state. Returns whether it differs now."""
     fields = _fields(group, path)
     machine = msgpack.unpackb(fields[6])
     change(machine)
@@ -185,7 +185,7 @@ def alter_machine(name: str, group: Group, member: Member, rng: Random) -> Plant
 def alter_broker(
     name: str, group: Group, member: Member, rng: Random, *, path: str = ""
 ) -> Planted | None:
-    """A field of the broker's part. Parts are written in order, as a broker does."""
+    """Changes a field of the broker's state. Its parts are written in order, as a broker does."""
 
     def change_state(state: list[Any]) -> list[Any]:
         _version, topics, groups, offsets, topics_version, _groups_version, _ms, parts = state
@@ -255,7 +255,7 @@ def alter_broker(
 
 
 def alter_older(group: Group, member: Member, rng: Random) -> Planted | None:
-    """The checkpoint before the newest, which nobody reads as long as that is whole."""
+    """Changes the older checkpoint, which no start reads while the newest is intact."""
     names = [
         path
         for path in group.fs.files()
@@ -308,7 +308,7 @@ def alter_format(name: str, group: Group, member: Member, rng: Random) -> Plante
     other = rng.choice([each for each in group.members if each is not member])
     theirs = read_identity(group.fs, other.directory)
     if name in {"segment size", "another group"} and len(group.members) < 3:
-        return None  # nobody can tell which of two is right
+        return None  # nothing proves which of two is right
     lines = encode_format(identity).rpartition(b"crc32c")[0]
     written: dict[str, Callable[[], bytes]] = {
         "one line more": lambda: _signed(lines + b"a 1\n"),
@@ -328,7 +328,7 @@ def alter_format(name: str, group: Group, member: Member, rng: Random) -> Plante
     if name in {"another group", "another node", "segment size"}:
         planted.paths = (member.directory,)
     elif name in {"disk of another", "of another"}:
-        # Of two with one number either may be the copy.
+        # Of two with the same number, either may be the copy.
         planted.paths, planted.culprits = (), (member, other)
     return planted
 

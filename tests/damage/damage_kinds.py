@@ -1,4 +1,4 @@
-"""All kinds of damage, in tables by what they are of."""
+"""All kinds of damage, in tables by the files that they concern."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def remove_index_file(group: Group, member: Member, rng: Random) -> Planted:
     path, byte, index = _index_rows(group, member, rng)
     group.fs.vanish(path)
     planted = _index(member, "file of the entry index removed", index - byte // INDEX_ROW, path)
-    planted.path = None  # a file that is not there is told by the one before, if there is one
+    planted.path = None  # a missing file is reported as the end of the one before, if there is one
     return planted
 
 
@@ -59,7 +59,7 @@ def duplicate_index_row(group: Group, member: Member, rng: Random) -> Planted | 
 
 
 def _queue_rows(group: Group, member: Member, rng: Random) -> tuple[str, int, int]:
-    """File, byte and entry of a row that the checkpoint covers."""
+    """Path, byte and entry of a row that the checkpoint covers."""
     rows = []
     for entry in group.entries[: member.checkpoint_index + 1]:
         if entry.size == HEADER_SIZE:
@@ -132,7 +132,7 @@ def older_queue(group: Group, member: Member, rng: Random) -> Planted | None:
 
 
 def flip_in_seals(group: Group, member: Member, rng: Random) -> Planted | None:
-    """Of a file of rows that is full, and not the last."""
+    """Damages a seal of a file of rows that is full, and not the last."""
     path, _byte, _index = _queue_rows(group, member, rng)
     directory, _slash, name = path.rpartition("/")
     following = f"{directory}/{segment_name(int(name) + 20 * QUEUE_ROW)}"

@@ -1,4 +1,4 @@
-"""Damages of the log, of a kind and at a place chosen by a seed."""
+"""Damages of the log. A seed chooses kind and place."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def older_segment(group: Group, member: Member, rng: Random) -> Planted | None:
 
 
 def forge_entry(group: Group, member: Member, rng: Random) -> Planted | None:
-    """Another entry in its place, and all CRCs behind it made to fit."""
+    """Replaces an entry, and makes all CRCs behind it fit."""
     known = [entry for entry in _known(group, member) if entry.size > HEADER_SIZE]
     entry = rng.choice(known)
     knowing = [each for each in group.members if each.known_index >= entry.index]
@@ -145,7 +145,7 @@ def forge_entry(group: Group, member: Member, rng: Random) -> Planted | None:
     batch = decode_batch(body)
     if not len(batch.records):
         return None
-    # A flag of the producer's: no CRC of a record covers it, and no derived row has it.
+    # A flag of the producer: no CRC of a record covers it, and no derived row has it.
     body[16 + rng.randrange(4)] ^= 1 << rng.randrange(8)
     chain = group.entries[entry.index - 1].chain_crc if entry.index else 0
     last = _last_written(group, member)
@@ -168,7 +168,7 @@ def forge_entry(group: Group, member: Member, rng: Random) -> Planted | None:
 
 
 def _last_written(group: Group, member: Member) -> int:
-    """The last entry that is in the files, committed or not."""
+    """The last entry in the files, committed or not."""
     data = group.fs.visible_bytes
     for entry in reversed(group.entries):
         path, byte = _path(member, entry.position)
@@ -178,7 +178,7 @@ def _last_written(group: Group, member: Member) -> int:
 
 
 def collide_body(group: Group, member: Member, rng: Random) -> Planted | None:
-    """Other bytes with the same CRC32C: the chain agrees, the records do not."""
+    """Other bytes with the same CRC32C: the chain agrees, but the records do not."""
     entries = [entry for entry in _known(group, member) if entry.size > HEADER_SIZE]
     entry = rng.choice(entries)
     knowing = [each for each in group.members if each.known_index >= entry.index]
@@ -187,13 +187,13 @@ def collide_body(group: Group, member: Member, rng: Random) -> Planted | None:
     body = bytes(entry.body)
     at = HEADER.size + rng.randrange(0, 60)
     part = body[at : at + 5]
-    # The CRC of the whole stays, as that of its part does.
+    # The CRC of the whole stays, because that of the changed part stays.
     path, byte = _path(member, entry.position + HEADER_SIZE + at)
     group.fs.overwrite(path, collision(part), byte)
     kinds = frozenset({FindingKind.DIVERGENCE, FindingKind.BATCH})
     also = frozenset({FindingKind.QUEUE_OFFSET, FindingKind.CONSUME_QUEUE, FindingKind.KEY_INDEX})
     planted = Planted("other bytes of the same CRC32C", member, kinds, entry.index, also=also)
-    # A header has no other CRC: nothing proves then which replica has the right one.
+    # A header has no other CRC, so nothing proves which replica is right.
     planted.may_be_unknown = True
     return planted
 

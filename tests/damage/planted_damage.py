@@ -13,10 +13,10 @@ from tests.damage.replica_groups import Group, Member
 
 @dataclass(slots=True)
 class Planted:
-    """The damage, and the finding that must be there.
+    """A damage, and the finding that must be there.
 
-    ``index`` is the first entry it concerns, ``None`` for none in particular. Of ``also`` kinds
-    there may be findings of the same replica: what hangs on the damaged bytes.
+    ``index``: the first entry that it concerns; ``None`` for no entry. ``also``: kinds of further
+    findings that the same replica may have, because they depend on the damaged bytes.
     """
 
     what: str
@@ -29,10 +29,10 @@ class Planted:
     may_be_unknown: bool = False
 
     def spare(self, group: Group) -> None:
-        """Notes whom nobody may accuse."""
+        """Notes which replicas no finding may name."""
 
     def explain(self, findings: list[Finding]) -> str | None:
-        """The mistakes in the findings; ``None`` where they are right."""
+        """What is wrong with the findings; ``None`` if they are right."""
         name = self.replica or self.member.name
         if self.may_be_unknown and all(each.replica == UNKNOWN_REPLICA for each in findings):
             name = UNKNOWN_REPLICA
@@ -68,9 +68,9 @@ class AnyIndex(Planted):
 class GroupFinding(Planted):
     """Damage to one or several replicas, and the expected findings of each.
 
-    ``paths`` are each told, with one of ``kinds``. Nobody is accused but the ``culprits``. A
-    finding that replicas differ must be there if they ``differ``, and may be there if they
-    ``may_differ``.
+    Each of ``paths`` has a finding, of one of ``kinds``. Findings name no other replicas than the
+    ``culprits``. A finding that replicas differ must be there if they ``differ``, and may be there
+    if they ``may_differ``.
     """
 
     paths: tuple[str, ...] = ()
@@ -85,7 +85,7 @@ class GroupFinding(Planted):
         self.honest = frozenset(one.name for one in group.members if one.directory not in guilty)
 
     def explain(self, findings: list[Finding]) -> str | None:
-        """See :class:`Planted`. The damage may have changed the name of a culprit."""
+        """See :class:`Planted`. The damage may have changed the name of a damaged replica."""
         guilty = {one.directory for one in self.culprits}
         for finding in findings:
             if finding.replica == UNKNOWN_REPLICA:
@@ -117,7 +117,7 @@ def plant(
     *,
     planters: Mapping[str, Planter],
 ) -> Planted:
-    """Damages one replica; kinds that a group has no place for give way to another."""
+    """Damages one replica. If the group has no place for a kind, another kind is tried."""
     names = sorted(planters)
     while True:
         name = what or rng.choice(names)

@@ -1,4 +1,4 @@
-"""Groups of replicas as they may be found: stopped or snapshots, level or lagging, from a seed."""
+"""Makes groups of replicas from a seed: stopped nodes or snapshots, equal or lagging."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TIME_MS = 1_700_000_100_000
 
 @dataclass(slots=True)
 class Member:
-    """One replica, closed: the directory to be checked, and how far it goes."""
+    """One closed replica: its directory, and how far its log goes."""
 
     node: str
     directory: str
@@ -32,7 +32,7 @@ class Member:
 
 @dataclass(slots=True)
 class Group:
-    """Replicas of one log. ``older`` is the file system as it was at the first checkpoints."""
+    """Replicas of one log. ``older``: the file system at the first checkpoints."""
 
     fs: SimulatedFileSystem
     older: SimulatedFileSystem
@@ -83,7 +83,7 @@ def _append(replica: Replica, number: int, rng: Random) -> Entry:
     for topic, queues in (("orders", 2), ("bills", 1)):
         queue_id = rng.randrange(queues)
         offset = replica.queues.get_or_create(topic, queue_id).end_offset
-        # Of some entries the messages suffice for the check by columns.
+        # Some entries have enough messages for the check by columns.
         many = 18 if kind < 0.2 and topic == "orders" else rng.randint(1, 3)
         messages = [message(100 * number + each, topic) for each in range(10, 10 + many)]
         runs.append(QueueRun(topic, queue_id, offset, messages))

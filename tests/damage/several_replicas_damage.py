@@ -1,4 +1,4 @@
-"""Damages of several replicas at once, forged majorities, and copies passed off as replicas."""
+"""Damages of several replicas, forged majorities, and copies that are given as replicas."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _path(member: Member, position: int) -> tuple[str, int]:
 
 
 def rot_of_many(where: str, group: Group, _member: Member, rng: Random) -> Planted | None:
-    """The same bit in most, another place in each, or in all of them."""
+    """Flips the same bit in most, other bits in each, or the same bit in all."""
     members = list(group.members) if where == "everywhere" else _most(group, rng)
     if not members:
         return None
@@ -76,7 +76,7 @@ def rot_of_many(where: str, group: Group, _member: Member, rng: Random) -> Plant
 
 
 def cut_all(group: Group, _member: Member, rng: Random) -> Planted:
-    """All logs end at one place, before what they vouch for."""
+    """All logs end at one place, before the durable mark."""
     entry = group.entries[_position(group, group.members, rng)]
     paths = []
     for member in group.members:
@@ -95,7 +95,7 @@ def lose_in_all(group: Group, _member: Member, rng: Random) -> Planted:
 
 
 def one_of_each(group: Group, _member: Member, rng: Random) -> Planted | None:
-    """Another damage in each of three."""
+    """Plants another damage in each of three replicas."""
     if len(group.members) < 3:
         return None
     first, second, third = rng.sample(group.members, 3)
@@ -113,10 +113,10 @@ def one_of_each(group: Group, _member: Member, rng: Random) -> Planted | None:
 
 
 def forge_log(members: Sequence[Member], group: Group, index: int, bit: int) -> None:
-    """Another entry in its place, and all CRCs behind it made to fit, in each of them."""
+    """Replaces an entry in each of them, and makes all CRCs behind it fit."""
     entry = group.entries[index]
     body = bytearray(entry.body)
-    # A flag of the producer's: no CRC of a record covers it, and no derived row has it.
+    # A flag of the producer: no CRC of a record covers it, and no derived row has it.
     body[16 + bit // 8] ^= 1 << bit % 8
     chain = group.entries[index - 1].chain_crc if index else 0
     for original in group.entries[index:]:
@@ -135,7 +135,7 @@ def forge_log(members: Sequence[Member], group: Group, index: int, bit: int) -> 
 
 
 def _fit_names(group: Group, member: Member) -> None:
-    """DurableMark, checkpoints and manifest name the entries that are in the log now."""
+    """Makes mark, checkpoints and manifest name the entries that are in the log now."""
     data = group.fs.visible_bytes
 
     def chain_at(index: int) -> int:
@@ -170,7 +170,7 @@ def _forge(
     if fitted:
         for member in members:
             _fit_names(group, member)
-        # Each is whole by itself, so that they differ is all that can be said.
+        # Each is consistent by itself, so nothing says which is right.
         return GroupFinding(what, members[0], frozenset(), None, differ=True)
     paths = [f"{state_of(member)}/mark" for member in members]
     return _of(what, members, paths)
@@ -190,7 +190,7 @@ def forge_one_wholly(group: Group, member: Member, rng: Random) -> Planted | Non
 
 
 def forge_state_of_most(name: str, group: Group, _member: Member, rng: Random) -> Planted | None:
-    """The same other state in most, and nothing else is wrong with it."""
+    """The same wrong state in most replicas. Nothing else is wrong."""
     members = _most(group, rng)
     seed = rng.random()
     planted = [alter_broker(name, group, member, Random(seed)) for member in members]
@@ -200,7 +200,7 @@ def forge_state_of_most(name: str, group: Group, _member: Member, rng: Random) -
 
 
 def same_mark_in_most(group: Group, _member: Member, rng: Random) -> Planted | None:
-    """A mark that is whole, of an entry that none of them has."""
+    """A consistent mark of an entry that no replica has."""
     members = _most(group, rng)
     if not members:
         return None
@@ -215,7 +215,7 @@ def same_mark_in_most(group: Group, _member: Member, rng: Random) -> Planted | N
 
 
 def _copy(group: Group, source: Member, target: Member, names: Sequence[str]) -> None:
-    """The files below some directories of one replica take the place of another's."""
+    """Replaces some directories of one replica by those of another."""
     for name in names:
         group.fs.remove_tree(f"{target.directory}/{name}")
         for path in group.fs.files():
@@ -246,7 +246,7 @@ def copy_of(what: str, group: Group, member: Member, rng: Random) -> Planted | N
         _rename(group, member, theirs._replace(node=own.node))
     elif what == "under another name, slots as they were":
         _write_format(group, member, theirs._replace(node=own.node, incarnation=99))
-    # Which of the two is the copy nothing tells.
+    # Nothing says which of the two is the copy.
     return _Twice(
         f"copy of another replica: {what}",
         member,
@@ -263,7 +263,7 @@ def _write_format(group: Group, member: Member, identity: Identity) -> None:
 
 
 def _rename(group: Group, member: Member, identity: Identity) -> None:
-    """All that says whose data it is, but for the number of the disk."""
+    """Changes the owner in all files, but not the incarnation."""
     _write_format(group, member, identity)
     for name in ("vote", "mark"):
         slot = decode_slot(group.fs.visible_bytes(f"{state_of(member)}/{name}")[:512])
@@ -276,7 +276,7 @@ def _rename(group: Group, member: Member, identity: Identity) -> None:
 
 
 class _Twice(GroupFinding):
-    """One of two must be named, no matter which."""
+    """A finding must name one of two replicas; either is right."""
 
     def explain(self, findings: list[Finding]) -> str | None:
         """See :class:`Planted`."""
@@ -286,7 +286,7 @@ class _Twice(GroupFinding):
 
 
 def checkpoint_of_another(group: Group, member: Member, rng: Random) -> Planted | None:
-    """One that is whole, of an entry that this replica does not have."""
+    """An intact checkpoint, of an entry that this replica does not have."""
     others = [one for one in group.members if one.checkpoint_index > member.known_index]
     if not others:
         return None
@@ -294,7 +294,7 @@ def checkpoint_of_another(group: Group, member: Member, rng: Random) -> Planted 
     data = group.fs.visible_bytes(f"{state_of(others[0])}/{name}")
     path, at = _path(member, group.entries[others[0].checkpoint_index].position)
     if group.fs.exists(path) and any(group.fs.visible_bytes(path)[at : at + 48]):
-        return None  # the entry is there, and was not known to be committed
+        return None  # the replica has the entry, but did not know it to be committed
     replace_file(group.fs, state_of(member), name, data)
     return told("checkpoint of another, of an entry that is not there", member)
 

@@ -1,4 +1,4 @@
-"""The same damages audited by Spark: what it finds is what the check of one process finds."""
+"""Audits the same damages with Spark. It must find what the check of one process finds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RANGE_BYTES = 9000
 def damaged_in_spark(
     session: SparkSession, root: Path, seed: int, tally: Tally, what: str | None = None
 ) -> None:
-    """Plants one damage, in real directories under ``root``, and sees what Spark tells."""
+    """Plants one damage, in real directories under ``root``, and judges the findings of Spark."""
     rng = Random(f"damaged in Spark {seed}")
     group = build_group(rng)
     planted = plant(group, rng, what, planters=PLANTERS)

@@ -1,7 +1,7 @@
-"""Damage of what lies in ``state/``, and of the manifest: each behind checksums that are right.
+"""Damages of the files in ``state/`` and of the manifest, with right checksums.
 
-A bit that is flipped is found by a checksum. These plant files that are whole and wrong. The
-finding must follow from the log, from the other files or from the other replicas.
+A checksum finds a flipped bit. These files have right checksums but wrong contents. The finding
+must follow from the log, from the other files or from the other replicas.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files that no replica has, remains of work, holes, and derived files behind right CRCs."""
+"""Files that no replica has, remains of work, holes, and wrong derived files with right CRCs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def stray_directory(group: Group, member: Member, rng: Random) -> Planted:
 
 
 def rows_of_no_queue(group: Group, member: Member, rng: Random) -> Planted:
-    """A queue that no message was ever sent to."""
+    """Rows of a queue that never had a message."""
     name = f"consumequeue/strangers/{rng.randrange(3)}/{0:020d}"
     row = struct.pack(">qiq", rng.randrange(SEGMENT_SIZE), 100, 7)
     write(group, member, name, row * rng.randint(1, 5))
@@ -66,7 +66,7 @@ def rows_of_no_queue(group: Group, member: Member, rng: Random) -> Planted:
 
 
 def strange_segment(where: str, group: Group, member: Member, rng: Random) -> Planted | None:
-    """A segment of the log once more, behind its end."""
+    """A copy of a segment behind the end of the log."""
     names = sorted(group.fs.list_directory(f"{member.directory}/commitlog"))
     data = group.fs.visible_bytes(f"{member.directory}/commitlog/{names[0]}")
     following = int(names[-1]) + SEGMENT_SIZE * (1 if where == "next" else rng.randint(3, 9))
@@ -82,7 +82,7 @@ def filled_lock(group: Group, member: Member, _rng: Random) -> Planted | None:
 
 
 def remains(name: str, group: Group, member: Member, rng: Random) -> Planted | None:
-    """A note of a node for its next start, with nonsense in it."""
+    """A note of a node for its next start, with nonsense."""
     if member.is_snapshot:
         return None
     checkpoint = group.fs.visible_bytes(checkpoint_path(member))
@@ -206,7 +206,7 @@ def rename_keys(group: Group, member: Member, rng: Random) -> Planted | None:
 
 
 def swap_files(below: str, group: Group, member: Member, rng: Random) -> Planted | None:
-    """Two files of one kind under each other's names."""
+    """Swaps the names of two files of one kind."""
     paths = _files(group, member, below)
     known = [
         one

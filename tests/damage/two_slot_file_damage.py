@@ -1,4 +1,4 @@
-"""Damages of the files of slots: vote, mark, held, floor, and what stands around their records."""
+"""Damages of files of slots: vote, mark, held and floor, in and around their records."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ KINDS = {
 def told(
     what: str, member: Member, *names: str, kinds: tuple[FindingKind, ...] = ()
 ) -> GroupFinding:
-    """Of each of these files of one replica something must be told."""
+    """There must be a finding about each of these files of one replica."""
     paths = tuple(f"{member.directory}/{name}" for name in names)
     return GroupFinding(what, member, frozenset(kinds), None, paths=paths, culprits=(member,))
 
 
 def _slots(group: Group, member: Member, name: str) -> bytes:
-    """The file as it is; of held and floor, which not every replica has, a right one."""
+    """The contents of the file. Not every replica has held and floor: then right contents."""
     path = f"{state_of(member)}/{name}"
     if group.fs.exists(path):
         return group.fs.visible_bytes(path)
@@ -65,7 +65,7 @@ def other_owner(data: bytes, rng: Random) -> bytes:
 
 
 def garbage_behind(data: bytes, rng: Random) -> bytes:
-    """Bytes behind the record, of which no CRC tells."""
+    """Bytes behind the record, which no CRC covers."""
     slot = bytearray(data)
     slot[rng.choice(range(0, len(data), SLOT_SIZE)) + rng.randint(200, 400)] ^= rng.randint(1, 255)
     return bytes(slot)
@@ -78,7 +78,7 @@ def rotten_owner(data: bytes, rng: Random) -> bytes:
 
 
 def sequence_of_none(data: bytes, rng: Random) -> bytes:
-    """A save that is none, or the last one that a number can have."""
+    """A sequence number that no save has, or the largest that fits."""
     sequence = rng.choice((0, (1 << 64) - 1))
     return encode_slot(sequence, _saved(data)[1]) * 2
 
@@ -92,7 +92,7 @@ def one_save_two_records(data: bytes, rng: Random) -> bytes:
 
 
 def second_ahead(data: bytes, rng: Random) -> bytes:
-    """As two slots of different saves that were swapped."""
+    """Swaps two slots of different saves."""
     sequence, payload = _saved(data)
     return encode_slot(sequence, payload) + encode_slot(sequence + rng.choice((1, FAR)), payload)
 
@@ -131,7 +131,7 @@ def one_field_less(data: bytes, rng: Random) -> bytes:
 
 
 def other_types(data: bytes, rng: Random) -> bytes:
-    """Text for numbers, no number at all, numbers that no field has."""
+    """Text in the place of numbers, no number at all, or numbers that no field has."""
     fields = msgpack.unpackb(_saved(data)[1])
     wrong: object = rng.choice(
         ("7", math.nan, math.inf, 1.0, True, None, [], {}, b"7", (1 << 64) - 1)
@@ -163,7 +163,7 @@ OF_TWO = frozenset(
     {other_owner, rotten_owner, one_save_two_records, second_ahead, far_apart, one_slot_left,
      sequence_of_none}
 )  # fmt: skip
-"""The parts that a file of one slot, the floor, does not have."""
+"""Damages that need two slots; the floor has one."""
 
 
 def alter_slots(
@@ -183,7 +183,7 @@ def alter_slots(
 
 
 def held_in_snapshot(group: Group, member: Member, rng: Random) -> Planted | None:
-    """A snapshot says nothing of the disks of others."""
+    """A snapshot has no replication evidence."""
     if not member.is_snapshot:
         return None
     name = rng.choice(("held", "floor", "rebuild", f"putback-{7:020d}-48"))
@@ -250,7 +250,8 @@ def _save_held(group: Group, member: Member, what: str, *held: SavedEvidence) ->
 
 
 def held_beyond(group: Group, member: Member, rng: Random) -> Planted | None:
-    """It says that another disk holds what is not in its log; that may be an old copy as well."""
+    """The evidence says that another disk holds an entry that its log lacks: the evidence is wrong,
+    or the disk is an old copy."""
     place = rng.randrange(len(group.members))
     other = group.members[place]
     if member.is_snapshot or other.is_snapshot or other is member:
@@ -273,7 +274,7 @@ def remove_slots(group: Group, member: Member, rng: Random) -> Planted:
 
 
 def files_of_another(group: Group, member: Member, rng: Random) -> Planted:
-    """The file of another replica, as it is."""
+    """Copies the file of another replica."""
     name = rng.choice(("vote", "mark"))
     other = rng.choice([each for each in group.members if each is not member])
     data = group.fs.visible_bytes(f"{state_of(other)}/{name}")

@@ -1,8 +1,8 @@
-"""Defences of ``dledger/`` that no simulated fault ever needs, each taken out.
+"""Takes out each defence of ``dledger/`` that no simulated fault needs.
 
-Honest peers under honest names never call for them: they are for what a stranger, or a member that
-lies, may send, and for what real processes do. ``test_without.py`` holds each against the test
-that must fail without it, and ``docs/defences.md`` has the table.
+These defences are against messages of a stranger or of a lying member, and for what real processes
+do. ``test_without.py`` runs the test that must fail without the defence. ``docs/defences.md`` has
+the table.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Defences of ``store/``, and of how ``dledger/`` uses it, each taken out; see ``consensus.py``.
+"""Takes out each defence of ``store/``, and of its use in ``dledger/``; see ``consensus.py``.
 
-Simulated faults would need them in one call of thousands; tests go to that very call.
+Simulated faults need them in one call of thousands. Tests make that call.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def what_is_not_committed_given_to_peers(patch: Patch) -> None:
 
 
 def lost_last_entry_tells_nothing(patch: Patch) -> None:
-    patch.set(Recovery, "_holds", lambda _recovery, _entry: True)
+    patch.set(Recovery, "_is_on_disk", lambda _recovery, _entry: True)
 
 
 def rotten_row_not_confirmed(patch: Patch) -> None:

@@ -1,1 +1,1 @@
-"""The files with which operators run it: units, containers, and the wheel."""
+"""Tests of the files for operators: units, containers, and the wheel."""

@@ -1,8 +1,8 @@
-"""Machines of 127.0.0.2 to .6 on which docs/operations.md is followed to the letter.
+"""Machines with the addresses 127.0.0.2 to .6, on which the commands of docs/operations.md are run.
 
-Each has a directory in the place of its root. The shell runs the commands of the page. Two stand in
-for the system's: ``scp`` copies to the directory of a machine, and ``systemctl`` starts what the
-unit says, with a socket for sd_notify(3).
+Each has a directory in the place of its root. A shell runs the commands of the page. Two commands
+are our own: ``scp`` copies to the directory of a machine, and ``systemctl`` starts what the unit
+says, with a socket for sd_notify(3).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ while [ $# -gt 1 ]; do cp "$1" "$MACHINES/$host$directory"; shift; done
 
 
 class Block(NamedTuple):
-    """``words`` stand between it and the block before."""
+    """A block of commands. ``words``: the text before it."""
 
     words: str
     language: str
@@ -72,7 +72,7 @@ def section(heading: str) -> dict[str, list[Block]]:
 
 
 class Machine:
-    """A machine, whose files lie below ``root``."""
+    """A machine. Its files lie below ``root``."""
 
     def __init__(self, root: Path, number: int, running: ExitStack) -> None:
         self.root = root
@@ -84,7 +84,7 @@ class Machine:
         (root / "var" / "lib" / "dledger").mkdir(parents=True)
 
     def local(self, text: str) -> str:
-        """The paths of a text, as they are here."""
+        """A text with its paths changed to those below ``root``."""
         text = text.replace("/opt/dledger/bin/dledger", str(DLEDGER))
         return re.sub(r"/(?=(etc|var/lib)/dledger)", f"{self.root}/", text)
 
@@ -102,7 +102,7 @@ class Machine:
         Path(self.local(path)).write_text("\n".join(lines) + "\n")
 
     def shell(self, line: str) -> None:
-        """One line of the page."""
+        """Runs one line of the page."""
         if line.startswith(NOT_HERE):
             return
         if line.startswith("systemctl"):
@@ -111,7 +111,7 @@ class Machine:
             run(self.local(line), self.root)
 
     def follow(self, text: str) -> None:
-        """A block of the page."""
+        """Runs a block of the page."""
         for line in text.splitlines():
             self.shell(line)
 
@@ -207,7 +207,7 @@ def _one_test_at_a_time(running: ExitStack) -> None:
 
 @pytest.fixture
 def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Machine]]:
-    """Those that are used are set up and started by the test; all of theirs ends with it."""
+    """The machines. The test starts those that it uses; all their processes end with it."""
     tools = tmp_path / "tools"
     tools.mkdir()
     (tools / "scp").write_text(SCP)
@@ -221,7 +221,7 @@ def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[M
 
 
 def follow_deploy(machines: list[Machine], directory: Path) -> dict[str, list[Block]]:
-    """Brings a cluster up on these machines; gives the section."""
+    """Brings up a cluster on these machines. Returns the section of the page."""
     blocks = section("Deploy")
     for title in ("The program", "Certificates and secrets", "Settings", "Start"):
         for words, language, text in blocks[title]:

@@ -105,7 +105,7 @@ def fed_by_libfuzzer(
 def fed_by_chance(
     target: Target, home: Path, seconds: float, rng: Random
 ) -> tuple[int, str | None, str]:
-    """As :func:`fed_by_libfuzzer`, here."""
+    """As :func:`fed_by_libfuzzer`, in this process and without it."""
     ends_at = time.monotonic() + seconds
     inputs = 0
     while time.monotonic() < ends_at:

@@ -21,10 +21,10 @@ from tests.fuzz.samples import TOPICS
 
 ORDERS, BIG = "orders", "big"
 MANY = 40
-"""Connections of an attack that keeps them busy."""
+"""Connections of an attack that uses them all the time."""
 
 IDLE = 2000
-"""Connections to each port that say nothing."""
+"""Connections to each port that send nothing."""
 
 UNFINISHED_BYTES = 1 << 20
 FRAME_BYTES = 15 << 20
@@ -32,14 +32,14 @@ SMALL_WINDOW = 8 << 10
 
 
 class Address(NamedTuple):
-    """Of a port."""
+    """The address of a port."""
 
     host: str
     port: int
 
 
 class Ports(NamedTuple):
-    """All that listen."""
+    """All ports that listen."""
 
     remoting: Address
     http: Address
@@ -148,7 +148,7 @@ async def unread_answers(ports: Ports, seconds: float) -> int:
 
 
 async def unread_small_answers(ports: Ports, seconds: float) -> int:
-    """As above, but each connection stays below the size from which it is not read any more."""
+    """As above, but each connection stays below the size at which it is no longer read."""
     pull = pull_ext(BIG, 0, 0) | {"maxMsgNums": "10"}
     pulls = request(RequestCode.PULL_MESSAGE, pull) * 12
     return 12 * await _pour(
@@ -174,7 +174,7 @@ async def sends(ports: Ports, seconds: float) -> int:
 
 
 async def new_names(ports: Ports, seconds: float) -> int:
-    """Topics, groups, offsets and counters."""
+    """Requests with new names of topics, groups, offsets and counters."""
     numbers = count()
 
     def make() -> Iterator[bytes]:
@@ -221,7 +221,7 @@ async def filters(ports: Ports, seconds: float) -> int:
 
 
 async def large_batches(ports: Ports, seconds: float) -> int:
-    """Of messages with as many keys as they may have."""
+    """Batches of messages with as many keys as allowed."""
     keys = b"KEYS\x01" + b" ".join(b"%d" % n for n in range(250)) + b"\x02"
     body = batched(keys) * 500
     head = send_ext(ORDERS, 0) | {"m": "true"}
@@ -256,7 +256,7 @@ async def large_heartbeats(ports: Ports, seconds: float) -> int:
 
 
 async def registrations(ports: Ports, seconds: float) -> int:
-    """At the NameServer: brokers, topics, pairs; and everybody's topics are listed."""
+    """Registrations of brokers, topics and pairs at the NameServer, and lists of all topics."""
     numbers = count()
 
     def make() -> Iterator[bytes]:
@@ -279,7 +279,7 @@ async def registrations(ports: Ports, seconds: float) -> int:
 
 
 async def http_bodies(ports: Ports, seconds: float) -> int:
-    """Large ones that do not end, and many that do."""
+    """Large bodies that do not end, and many that do."""
     head = b"POST /topics/orders/messages HTTP/1.1\r\nHost: 127.0.0.1\r\n"
     slow = head + b"Content-Length: 4000000\r\n\r\n" + b'{"body":"' + b"x" * 1_000_000
     whole = b'{"body":"%b"}' % (b"y" * 100_000)
@@ -292,7 +292,7 @@ async def http_bodies(ports: Ports, seconds: float) -> int:
 
 
 async def no_http(ports: Ports, seconds: float) -> int:
-    """What is none, behind a body that nobody wants."""
+    """Bytes that are not HTTP, behind a body that nothing reads."""
     head = b"POST /nowhere HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000000\r\n\r\n"
     data = head + b"x" * (9 << 20)
     return await _pour(ports.http, seconds, _repeated(data), connections=2 * MANY)

@@ -1,4 +1,4 @@
-"""Attacks by what is said: requests and bytes that are nearly right, to every port.
+"""Attacks by contents: requests and bytes that are nearly right, to every port.
 
 Each attack returns how many inputs it sent.
 """
@@ -26,7 +26,7 @@ CLIENTS = 4
 IN_FLIGHT = 32
 ANSWER_SECONDS = 3.0
 STREAMS = 8
-"""Connections at a time that bytes are written to."""
+"""Connections that are written to at the same time."""
 
 INPUTS_IN_STREAM = 20
 READ_SECONDS = 0.05
@@ -102,7 +102,7 @@ async def say_bytes(
 
 
 def frames(requests: Requests) -> Iterator[bytes]:
-    """Of the remoting protocol, half of them broken."""
+    """Frames of the remoting protocol, half of them broken."""
     for number in range(INPUTS_IN_STREAM):
         yield requests.frame(number)
 
@@ -148,7 +148,7 @@ HEADERS = (
 
 
 def http_requests(rng: Random) -> Iterator[bytes]:
-    """Of one connection; a broken one ends it."""
+    """The requests of one connection. A broken one ends it."""
     for _ in range(rng.choice((1, 3, INPUTS_IN_STREAM))):
         body = rng.choice(HTTP_BODIES)
         path = rng.choice(PATHS)
@@ -179,7 +179,7 @@ _SIZE_16, _SIZE_64 = 126, 127
 
 
 def websocket_frame(message: bytes) -> bytes:
-    """With a mask of zeros, as who dials must send it."""
+    """A frame with a mask of zeros, as a client must send it."""
     size = len(message)
     if size < _SIZE_16:
         head = struct.pack(">BB", 0x82, 0x80 | size)
@@ -191,7 +191,7 @@ def websocket_frame(message: bytes) -> bytes:
 
 
 def peer_frames(rng: Random) -> Iterator[bytes]:
-    """Of one connection: a greeting, and then whatever peers say, half of it broken."""
+    """The frames of one connection: a greeting, then messages of peers, half of them broken."""
     yield HANDSHAKE if rng.random() < 0.9 else mutated(rng, HANDSHAKE, PATHS)
     greeting = rng.choice(GREETINGS)
     yield websocket_frame(greeting if rng.random() < 0.8 else mutated(rng, greeting, MESSAGES))

@@ -1,4 +1,4 @@
-"""Inputs that are nearly right: what is known to be right, changed a little."""
+"""Makes inputs that are nearly right: right ones with a few changes."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ WORDS = (
     b"../",
     b"\r\n",
 )
-"""Bytes that mean something to one decoder or another, and edges of numbers."""
+"""Bytes that some decoder treats in a special way, and edges of numbers."""
 
 CHANGES_MAX = 4
 PIECE_MAX = 64
 
 
 def mutated(rng: Random, data: bytes, others: Sequence[bytes]) -> bytes:
-    """``data`` after a few changes; ``others`` are spliced into it now and then."""
+    """``data`` with a few changes. Sometimes a part of ``others`` is put into it."""
     found = bytearray(data)
     for _ in range(rng.randint(1, CHANGES_MAX)):
         at = rng.randint(0, len(found))

@@ -1,4 +1,4 @@
-"""Attacks on running servers, one after the other, and what a steady producer saw meanwhile."""
+"""Attacks running servers in different ways, and reports what a steady producer saw."""
 
 from __future__ import annotations
 
@@ -50,19 +50,19 @@ STOCK_BODY = b"x" * (64 << 10)
 FILES = 16_384
 
 Attack = Callable[[float], Awaitable[int]]
-"""Goes on for so many seconds, and returns how many inputs it sent."""
+"""Runs for a number of seconds. Returns how many inputs it sent."""
 
 
 @dataclass(slots=True)
 class PortResult:
-    """What became of all attacks."""
+    """The result of all attacks."""
 
     inputs: int = 0
     findings: list[str] = field(default_factory=list)
 
 
 class Observer:
-    """Of the processes that are attacked: whether they run, what they log, what they use."""
+    """Watches the attacked processes: whether they run, what they log, what memory they use."""
 
     def __init__(self, cluster: RunningCluster) -> None:
         self._pids = {node: cluster.pid(node) for node in cluster.nodes}
@@ -74,7 +74,7 @@ class Observer:
         self._read = dict.fromkeys(self._logs, 0)
 
     def resident_mib(self) -> int:
-        """Of the largest process, at its peak since the last call; 0 if it has ended."""
+        """The peak memory of the largest process since the last call; 0 if it has ended."""
         peaks = [0]
         for pid in self._pids.values():
             try:
@@ -116,7 +116,7 @@ class WitnessProcess:
         )
 
     def report(self) -> dict[str, Any]:
-        """What it saw since the last report."""
+        """What the producer saw since the last report."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(b"report\n")

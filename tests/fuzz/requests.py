@@ -34,7 +34,7 @@ ADMIN_POWER = frozenset(
         RequestCode.TRANSFER_LEADERSHIP,
     )
 )
-"""With these an admin may stop a broker from taking messages. Who is none cannot."""
+"""With these requests an admin can stop a broker from taking messages. Others cannot."""
 
 TEXTS: Mapping[str, tuple[str, ...]] = {
     "topic": ("orders", "%RETRY%readers", "TBW102", "SCHEDULE_TOPIC_XXXX", "none"),
@@ -55,7 +55,7 @@ TEXTS: Mapping[str, tuple[str, ...]] = {
     "clusterName": ("DefaultCluster",),
     "compressed": ("true", "false"),
 }
-"""Values with which fields begin; ``{}`` becomes a number."""
+"""First values of fields; ``{}`` becomes a number."""
 
 GROUPS = ("readers", "CID_x", "group-{}")
 NUMBERS = ("0", "1", "3", "16", "-1", "1700000000000", "2147483647", "9223372036854775807", "", "x")
@@ -75,7 +75,7 @@ KEPT_VALUES = 32
 
 
 def known_fields() -> list[str]:
-    """The names of fields that any handler reads."""
+    """The names of all fields that handlers read."""
     found: set[str] = set("abcdefghijklm") | set(TEXTS)
     for package in SOURCES:
         for path in Path(package.__path__[0]).glob("*.py"):
@@ -96,7 +96,7 @@ class Requests:
         self._number = 0
 
     def next(self) -> tuple[int, dict[str, str], bytes]:
-        """Code, fields and body of one."""
+        """Code, fields and body of the next request."""
         rng = self._rng
         code = rng.choice(self._codes)
         needed = self._needed[code]
@@ -108,7 +108,7 @@ class Requests:
         return code, {name: self._value(name) for name in names}, body
 
     def frame(self, opaque: int) -> bytes:
-        """One as a frame, in either of the header's forms; now and then a broken one."""
+        """The next request as a frame, in either form of header. Sometimes it is broken."""
         code, ext, body = self.next()
         rng = self._rng
         head = encode_request(
@@ -123,7 +123,7 @@ class Requests:
         return mutated(rng, whole, BODIES) if rng.random() < 0.5 else whole
 
     def learn(self, code: int, answer: Frame) -> None:
-        """From an answer to ``code``."""
+        """Learns from an answer to ``code``."""
         missing = MISSING.search(answer.remark or "")
         if missing and missing[1] not in self._needed[code]:
             self._needed[code].append(missing[1])

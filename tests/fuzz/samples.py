@@ -1,4 +1,4 @@
-"""Inputs that are right, of decoders for which chance alone seldom makes any."""
+"""Right inputs, for decoders for which random bytes are seldom right."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def peer_fields(message: Message) -> bytes:
 
 
 def state() -> bytes:
-    """Of a broker with a topic, a group and an offset."""
+    """The state of a broker with a topic, a group and an offset."""
     broker = BrokerState()
     for command in COMMANDS[:3]:
         broker.apply(command)

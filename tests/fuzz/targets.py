@@ -1,4 +1,4 @@
-"""Every decoder of the product (``tests/linear/decoders.py``), and inputs to begin with."""
+"""Every decoder of the product (``tests/linear/decoders.py``), and its first inputs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNITS = (0, 1, 2, 5, 20)
 
 
 class Target(NamedTuple):
-    """``read`` gets any bytes. It returns, or raises what is a defect."""
+    """``read`` takes any bytes. What it raises is a defect."""
 
     name: str
     read: Callable[[bytes], None]
@@ -22,7 +22,7 @@ class Target(NamedTuple):
 
 
 def target_of(decoder: Decoder) -> Target:
-    """With samples from the shapes of the decoder, and right ones where there are some."""
+    """The target of a decoder, with samples of its shapes, and right inputs if there are any."""
     read_any = decoder.read
 
     def read(data: bytes) -> None:

@@ -27,7 +27,7 @@ BODY = b"x" * 100
 
 
 class Witness:
-    """What was seen since the last report."""
+    """What the producer saw since the last report."""
 
     def __init__(self, address: str, topic: str) -> None:
         self._loop = loop = asyncio.get_running_loop()

@@ -1,1 +1,1 @@
-"""That no decoder takes more than linear time, by counting its steps (no clock)."""
+"""Checks that no decoder takes more than linear time, by counting steps, not by a clock."""

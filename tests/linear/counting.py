@@ -1,11 +1,11 @@
-"""The steps of instrumented code (:mod:`.instrument`): what it does, weighted by what it touches.
+"""Counts the steps of instrumented code (:mod:`.instrument`).
 
-A loop's turn, a call and an operation are a step each. Everything that C does over bytes,
-characters or elements costs a step for each of them: a slice for what it copies, ``+`` and ``%``
-for what they make, ``in`` and ``find`` for what they search, a built-in function for its arguments.
-A regular expression costs what its matcher tries (:mod:`.regexsteps`).
+A turn of a loop, a call and an operation are one step each. Work in C over bytes, characters or
+elements costs a step for each of them: a slice for what it copies, ``+`` and ``%`` for what they
+make, ``in`` and ``find`` for what they search, a built-in function for its arguments. A regular
+expression costs what its matcher tries (:mod:`.regex_steps`).
 
-The work of a built-in function on its arguments is taken to be linear: parsers in C (orjson,
+The work of a built-in function on its arguments is assumed to be linear: parsers in C (orjson,
 msgpack, zlib) are not examined.
 """
 
@@ -20,7 +20,7 @@ from typing import Any
 from tests.linear.regex_steps import regex_steps
 
 INSTRUMENTED = ("broker", "dledger", "store", "tomllib", "tests.linear.samples")
-"""The modules, with those within them, that have their own steps counted."""
+"""The modules whose steps are counted, and all modules in them."""
 
 _COPIED = (bytes, bytearray, str, list, tuple, dict, set, frozenset)
 _TEXT = (bytes, bytearray, str)
@@ -90,7 +90,7 @@ class Steps:
     def __init__(self) -> None:
         self.count = 0
         self.entered: set[str] = set()
-        """The functions that read something, which were called."""
+        """The decoders that were called."""
 
     def enter(self, function: str) -> None:
         self.entered.add(function)
@@ -112,11 +112,11 @@ class Steps:
         return value
 
     def grown(self, value: object) -> None:
-        """After ``+=``: what cannot be changed was copied."""
+        """The steps of ``+=``: an immutable value was copied."""
         self.count += 1 + (_size(value) if isinstance(value, bytes | str | tuple | int) else 0)
 
     def cut(self, value: object) -> None:
-        """Before ``del`` of an element or a slice: what follows it in a list is moved."""
+        """The steps of ``del`` of an element or a slice: what follows in a list is moved."""
         self.count += 1 + (len(value) if isinstance(value, list) else 0)
 
     def equals(self, one: Any, other: Any) -> Any:
@@ -125,7 +125,7 @@ class Steps:
         return one == other
 
     def differs(self, one: Any, other: Any) -> Any:
-        """Of arrays it is an array, and no negation of :meth:`equals`."""
+        """As ``!=``. For arrays that is an array, so it is not the negation of :meth:`equals`."""
         self.equals(one, other)
         return one != other
 
@@ -186,7 +186,7 @@ def _cost_of(function: Callable[..., Any], args: tuple[Any, ...]) -> int | None:
 
 
 def _searched(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[int, int, int]:
-    """Where a search begins and ends, and how long that is which it looks for."""
+    """Where a search begins and ends, and the length of what it looks for."""
     owner: Any = getattr(function, "__self__", b"")
     size = len(owner)
     begin = args[1] if len(args) > 1 else None

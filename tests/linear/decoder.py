@@ -1,4 +1,4 @@
-"""The properties of a decoder that is to be fed, and what it may say of nonsense."""
+"""A decoder to be tested, and the errors that it may raise."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ ROOMS = frozenset(("broker", "dledger", "store"))
 
 
 class Decoder(NamedTuple):
-    """``read`` gets the beginning, so many units, and the end, of each shape."""
+    """``read`` gets an input of each shape: its beginning, a number of units, its end."""
 
     name: str
     read: Callable[[bytes], object]

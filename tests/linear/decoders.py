@@ -398,4 +398,4 @@ ELSEWHERE: dict[str, str] = {
     "broker.remoting.protocol.header_templates.NoTemplate.read": "counts, and reads nothing",
     "store.log.log_reader.LogReader.read_into": "reads bytes, and decodes none",
 }
-"""Functions that are called like decoders and are none, and why."""
+"""Functions that are named like decoders but are none, and why."""

@@ -1,4 +1,4 @@
-"""How bytes are given to each decoder: within a frame, an entry, a heartbeat, or as they are."""
+"""Feeds bytes to each decoder: as they are, or within a frame, an entry or a heartbeat."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def forwarded(data: bytes) -> object:
 
 
 def hold(data: bytes) -> object:
-    """For how long a follower is to hold a client, by what the leader says."""
+    """For how long a follower holds a client, as the leader says."""
     said = data.decode(errors="replace")
     return unpack_hold(Frame(RequestCode.HOLD_CLIENT, 0, ext={"client": said, "ms": said}))
 
@@ -107,7 +107,7 @@ def binary_ext(data: bytes) -> object:
 
 
 def one_frame(size: int, unit: bytes) -> bytes:
-    """The beginning of a frame whose body never ends."""
+    """The beginning of a frame whose body does not end."""
     return whole_frame(b'{"code":1,"opaque":2}', unit * size)[:-1]
 
 
@@ -136,7 +136,7 @@ def send_headers(data: bytes) -> None:
 
 
 def like_sent(data: bytes) -> None:
-    """Requests to send that are like each other, with these bytes for properties."""
+    """Send requests with equal headers, with these bytes as properties."""
     text = data.decode(errors="replace")
     reader = FrameReader()
     for number in range(3):
@@ -190,7 +190,7 @@ def locks(data: bytes) -> None:
 
 
 def registration(data: bytes) -> object:
-    """A compressed one that holds so many topics."""
+    """A compressed registration with a number of topics."""
     version = b"{}"
     topics = data.split(b";")
     body = struct.pack(">i", len(version)) + version + struct.pack(">i", len(topics))
@@ -226,7 +226,7 @@ def produced(data: bytes) -> None:
 
 
 def batch_body(bodies: Sequence[bytes], properties: bytes = b"") -> bytes:
-    """Of an entry with these messages."""
+    """The body of an entry with these messages."""
     staged = [
         make_pending_message("t", body, properties, born_timestamp=0, born_host=bytes(8))
         for body in bodies

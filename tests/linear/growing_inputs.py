@@ -29,7 +29,7 @@ JSON_SHAPES = [
     (b"[", b" " * 7, b"]"),
     (b'{"a":', b"9", b"}"),
 ]
-"""Text that is JSON, or fastjson's, or nearly."""
+"""Text that is JSON, fastjson's JSON, or nearly."""
 
 SQL_SHAPES = [
     (b"a = ", b"0", b""),
@@ -134,4 +134,4 @@ JUNK_SHAPES = [
     (b"", b"\x00\x00\x00\x08\x00\x00\x00\x00", b""),
     (b"", b"1 ", b""),
 ]
-"""For what is read from files, where a made-up beginning is refused at once."""
+"""Shapes for what is read from files, where a made-up beginning is refused at once."""

@@ -1,4 +1,4 @@
-"""Decoders of the gRPC wire, and of the trace that clients write, and how each is fed."""
+"""Decoders of the gRPC wire and of the traces of clients, and how each is fed."""
 
 from __future__ import annotations
 

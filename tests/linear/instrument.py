@@ -20,8 +20,8 @@ _DATA = re.compile(r"\b(?:bytes|Bytes|memoryview|\w*Frame)\b")
 
 
 def is_decoder(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether it reads what may come from outside, by its name and its arguments: what is called
-    ``read`` is no decoder unless it is given bytes or a frame."""
+    """Whether a function reads input from outside, by its name and its arguments: a ``read`` is a
+    decoder only if it gets bytes or a frame."""
     if _READS.match(function.name):
         types = [ast.unparse(arg.annotation) for arg in function.args.args if arg.annotation]
         return any(map(_DATA.search, types))
@@ -29,11 +29,11 @@ def is_decoder(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 
 _PLAIN = frozenset(("super", "locals", "globals", "vars", "dir", "eval", "exec"))
-"""They look at the frame that calls them."""
+"""Functions that look at the frame of their caller, so they are called as they are."""
 
 
 def install(steps: Steps) -> None:
-    """From now on, what is imported counts its steps with ``steps``."""
+    """Modules that are imported from now on count their steps in ``steps``."""
     loaded = [name for name in sys.modules if is_instrumented(name)]
     if loaded:
         raise RuntimeError(f"already imported without counting: {loaded}")
@@ -122,7 +122,7 @@ class _Instrument(ast.NodeTransformer):
         return _step("made", node)
 
     def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.AST:
-        node.value = self.visit(node.value)  # the format itself must stay what it is
+        node.value = self.visit(node.value)  # the format itself must not change
         return node
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
@@ -192,5 +192,5 @@ class _Instrument(ast.NodeTransformer):
 
 
 def _loaded(target: ast.expr) -> ast.expr:
-    """The value of what was assigned to."""
+    """The expression that reads the target of an assignment."""
     return ast.parse(ast.unparse(target), mode="eval").body

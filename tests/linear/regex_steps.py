@@ -1,7 +1,7 @@
-"""How many steps a regular expression takes: a matcher that backtracks as ``re`` does, and counts.
+"""Counts the steps of a regular expression: a matcher that backtracks as ``re`` does.
 
-``re`` tells nobody how much it has tried. This one goes over the same parsed pattern, in the same
-order; where ``re`` skips what cannot begin a match, this one counts a step for it.
+``re`` does not say how much it tries. This matcher uses the same parsed pattern, in the same order.
+Where ``re`` skips what cannot begin a match, it counts one step.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ code = import_module("re._constants")  # typeshed has neither of the two
 parser = import_module("re._parser")
 
 Next: TypeAlias = Callable[[int], int | None]
-"""Goes on behind a position; returns where the match ends, None if there is none."""
+"""Matches the rest from a position on. Returns where the match ends; ``None`` without one."""
 
 Step: TypeAlias = Callable[["_Run", int, Next], int | None]
 
@@ -67,7 +67,7 @@ class _Run:
         return None
 
     def character(self, position: int) -> int:
-        """The one there, as a number; -1 at the end."""
+        """The character at a position, as a number; -1 at the end."""
         self.steps += 1
         if position >= self.end:
             return -1
@@ -123,7 +123,7 @@ def _step(kind: Any, value: Any, flags: int) -> Step:
 
 
 def _character(kind: Any, value: Any, flags: int) -> Callable[[int], bool] | None:
-    """Whether one character passes; None for what is not about one character."""
+    """A test for one character; ``None`` if the item does not match exactly one."""
     if flags & re.IGNORECASE and kind in {code.LITERAL, code.NOT_LITERAL, code.IN}:
         raise NotImplementedError("a regular expression that ignores case")
     if kind is code.LITERAL:

@@ -22,7 +22,7 @@ SIZES = (250, 500, 1000)
 
 def main() -> None:
     """Prints ``{"decoders": {name: {shape: [steps for each size]}}, "entered": [...], ...}``."""
-    sys.setrecursionlimit(100_000)  # the matcher of regular expressions goes as deep as they repeat
+    sys.setrecursionlimit(100_000)  # the matcher recurses once for each repetition
     steps = Steps()
     install(steps)
     samples = importlib.import_module("tests.linear.samples")
@@ -33,7 +33,7 @@ def main() -> None:
         before = steps.count
         try:
             read(data)
-        except Exception as error:  # most of what they are given is nonsense
+        except Exception as error:  # most inputs are nonsense
             if not is_refusal(error):
                 raise
             str(error)

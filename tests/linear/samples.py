@@ -1,4 +1,4 @@
-"""Code that is known to be quadratic or linear: the counter must tell which."""
+"""Functions that are known to be quadratic or linear. The counter must say which."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decoders of what lies on a disk, and how each is fed."""
+"""Decoders of files, and how each is fed."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _FILE = "a file"
 
 
 def by_columns(messages: list[bytes]) -> object:
-    """All messages in one entry, as the check reads it."""
+    """All messages in one entry, as the check reads them."""
     body = batch_body(messages)
     entry = build_entry(EntryKind.DATA, 0, 1, 0, 0, [body])
     return read_columns(entry.data, 0, [entry], TopicNumbers())
@@ -137,4 +137,4 @@ STORED = [
         JUNK_SHAPES,
     ),
 ]
-"""Decoders of the log, of small files, and of what errors show of them."""
+"""Decoders of the log and of small files, and of texts that errors show."""

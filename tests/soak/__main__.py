@@ -35,7 +35,7 @@ def minutes_of(text: str) -> float:
 @click.option("--nodes", type=click.Choice((3, 5)), default=3)
 @click.option("--data", type=DIRECTORY, help="An empty directory, kept; else a temporary one.")
 def main(minutes: float, seed: int | None, nodes: int, data: Path | None) -> int:
-    """Real brokers under faults, and all that clients were told compared."""
+    """Run real brokers under faults, and check all that clients were told."""
     if seed is None:
         seed = SystemRandom().randrange(1 << 31)
         sys.argv += ["--seed", str(seed)]

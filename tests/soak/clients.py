@@ -1,4 +1,4 @@
-"""The clients of a soak: producers, a payer, the members of a group, and readers of raw pulls."""
+"""The clients of a soak: producers, one of transactions, members of a group, raw readers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ READERS = "readers"
 """The consumer group."""
 
 REGISTER = "register"
-"""A group without members, of which one client sets an offset."""
+"""A group without members, whose offset one client sets."""
 
 PRODUCER = ProducerConfig(deadline_seconds=20.0, request_seconds=2.0)
 PAYER = ProducerConfig(group="payers", deadline_seconds=20.0, request_seconds=2.0)
@@ -52,13 +52,13 @@ MEMBER = ConsumerConfig(
 )
 READER = ConsumerConfig(request_seconds=2.0, suspend_seconds=0.5, pull_seconds=4.0)
 READ_SECONDS = 20.0
-"""A queue gives a message of those that it has within this time."""
+"""Within this time, a queue with messages gives one."""
 
 FILLER_MAX = 700
 IN_FLIGHT_MAX = 16
 BATCH_MAX = 6
 MEMBER_SECONDS = (8.0, 40.0)
-"""Between these a member of the group lives until it leaves, and another comes."""
+"""Shortest and longest life of a member of the group."""
 
 
 class Clients:
@@ -74,7 +74,7 @@ class Clients:
         self._payer: TransactionProducer | None = None
 
     def start(self) -> None:
-        """Begins to send and to read."""
+        """Starts all clients."""
         begin = asyncio.get_running_loop().create_task
         self._senders = [
             begin(self._send_one_by_one("one")),
@@ -91,7 +91,7 @@ class Clients:
         ]
 
     async def stop_sending(self) -> None:
-        """Returns when every send has ended. The payer goes on answering what it is asked."""
+        """Returns when every send has ended. Check-backs are still answered."""
         self._sending = False
         await asyncio.gather(*self._senders)
 
@@ -104,7 +104,7 @@ class Clients:
                 raise result
 
     def check_running(self) -> None:
-        """Raises what ended a client that ought to go on."""
+        """Raises the error of a client that has ended although it should run."""
         for task in (*self._senders, *self._others):
             if task.done() and not task.cancelled():
                 task.result()
@@ -118,7 +118,7 @@ class Clients:
         )
 
     async def _send_one_by_one(self, client: str) -> None:
-        """Waits for each answer: then the order of its messages in each queue is promised."""
+        """Waits for each answer, so the order of its messages in each queue is promised."""
         number = 0
         async with Producer(self._namesrv, PRODUCER) as producer:
             while self._sending:
@@ -128,7 +128,7 @@ class Clients:
                 await asyncio.sleep(self._rng.uniform(0.0, 0.01))
 
     async def _send_many(self, client: str) -> None:
-        """Many sends are under way at a time, some of them batches."""
+        """Has many sends in flight, some of them batches."""
         number = 0
         waiting: set[asyncio.Task[None]] = set()
         async with Producer(self._namesrv, PRODUCER) as producer:
@@ -176,7 +176,7 @@ class Clients:
                     number += 1
 
     async def _transaction(self, producer: TransactionProducer, body: bytes) -> None:
-        """Decided by a word, or only when the broker asks."""
+        """Decides a transaction at once, or only when the broker asks."""
         decisions = self._record.decisions
         self._record.send(PAYMENTS, body)
         decisions[body] = None
@@ -225,7 +225,7 @@ class Clients:
             self._record.find(f"{member} is given a damaged record: {error}")
 
     async def _read_raw(self, name: str, *, at_leader: bool) -> None:
-        """Reads each queue from its beginning on, without a gap."""
+        """Reads each queue from its beginning, without a gap."""
         offsets: dict[MessageQueue, int] = {}
         async with Puller(self._namesrv, f"raw-{name}") as puller:
             while True:
@@ -289,7 +289,7 @@ class Puller:
         await self._remoting.close()
 
     async def queues(self, topic: str) -> list[MessageQueue]:
-        """Those that can be read; none while that is not known."""
+        """The queues that can be read; none while the route is unknown."""
         try:
             return list((await self._routes.get(topic)).read_queues)
         except (ClientError, CallError):
@@ -324,7 +324,7 @@ class Puller:
         return bodies
 
     async def commit(self, queue: MessageQueue, offset: int) -> bool:
-        """Whether the leader said that it is committed."""
+        """Commits an offset. Returns whether the leader confirmed it."""
         try:
             await self._routes.get(queue.topic)
             await self._requests.commit_offset(self._routes.leader(queue), queue, offset)
@@ -344,7 +344,7 @@ class Puller:
         return True, offset
 
     async def end(self, queue: MessageQueue) -> int | None:
-        """The offset of the next message, by the leader; None if it does not say."""
+        """The offset of the next message, by the leader; ``None`` without an answer."""
         try:
             await self._routes.get(queue.topic)
             return await self._requests.max_offset(self._routes.leader(queue), queue)
@@ -364,7 +364,7 @@ async def read_all(namesrv: str, record: Record) -> dict[Place, bytes]:
         for topic in TOPICS:
             ends_at = loop.time() + READ_SECONDS
             while not (queues := await puller.queues(topic)) and loop.time() < ends_at:
-                pass  # it waits for a moment itself
+                pass  # the pull waits for a moment itself
             for queue in queues:
                 ends_at, offset = loop.time() + READ_SECONDS, 0
                 while (end := await puller.end(queue)) is None and loop.time() < ends_at:

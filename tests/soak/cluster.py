@@ -1,4 +1,4 @@
-"""The group of brokers that a soak runs against, and what can be done to its processes."""
+"""The group of brokers of a soak, and faults of its processes."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ SETTINGS = {
     "max_message_size": SEGMENT_SIZE // 4,
     "checkpoint_seconds": 5,
     "scrub_pass_seconds": 5,
-    # Messages are compared at the end: none may expire, however full a disk is.
+    # Messages are compared at the end, so none may expire, even on a full disk.
     "file_reserved_hours": 0,
     "disk_enough_bytes": 0,
-    # A transaction that nobody decides is asked about soon, and never given up.
+    # The broker soon asks about an open transaction, and never gives it up.
     "transaction_timeout_ms": 2_000,
     "transaction_check_interval_ms": 1_000,
     "transaction_check_max": 1_000,
@@ -43,26 +43,26 @@ HEALTHY_SECONDS = 90.0
 LOOK_AGAIN_SECONDS = 0.2
 KEPT_WHEN_WIPED = ("node.toml", "log")
 ROOM_BYTES = 64 << 30
-"""Size of a disk with room: a limit, of which only what is used takes memory."""
+"""Size of a disk with room. Only what is used takes memory."""
 
 FILL_TRIES = 100
 SIGNS_OF_A_DEFECT = ("Traceback", "InvariantError")
 
 
 class SoakCluster:
-    """Nodes are numbered from 0; a number is never given to another node."""
+    """Nodes are numbered from 0. A number is not used again."""
 
     def __init__(self, directory: Path, network: Network, *, nodes: int) -> None:
         self.directory = directory
         self.network = network
         self.nodes: dict[int, LocalNode] = {}
         self.running: set[int] = set()
-        """Those whose process ought to run."""
+        """The nodes whose process should run."""
         self._target: int | None = None
         self._members = {f"n{number}": network.member(number) for number in range(nodes)}
         self._numbers = iter(range(nodes, 10_000))
         configs = [self._config(number) for number in range(nodes)]
-        # Namespaces are machines of their own, and nothing else reaches them.
+        # Each namespace is like a machine of its own, which nothing else reaches.
         settings = directory / "namesrv" / "namesrv.toml"
         settings.parent.mkdir(parents=True, exist_ok=True)
         settings.write_text("insecure = true\n")
@@ -86,14 +86,14 @@ class SoakCluster:
     # --- processes
 
     def start_all(self) -> None:
-        """Starts the NameServer, and the nodes that do not run."""
+        """Starts the NameServer, and all nodes that do not run."""
         if self._raft_log.namesrv_process.pid is None:
             self._raft_log.namesrv_process.start()
         for number in self.nodes:
             self.start(number)
 
     def start(self, number: int) -> None:
-        """Starts a node that does not run; returns at once."""
+        """Starts a node that does not run. Returns at once."""
         if number in self.nodes and number not in self.running:
             self.nodes[number].process.start(self.network.starter(number))
             self.running.add(number)
@@ -104,19 +104,19 @@ class SoakCluster:
         end_processes([self.nodes[number].process for number in numbers], kill=kill)
 
     def restart_namesrv(self) -> None:
-        """Kills the NameServer, which forgets all, and starts it."""
+        """Kills the NameServer, which forgets all routes, and starts it again."""
         end_processes([self._raft_log.namesrv_process], kill=True)
         self._raft_log.namesrv_process.start()
 
     def signal(self, number: int, sig: signal.Signals) -> None:
-        """To the node's process, where it runs."""
+        """Sends a signal to the node's process, if it runs."""
         pid = self.nodes[number].process.pid
         if pid is not None:
             with suppress(ProcessLookupError):
                 os.kill(pid, sig)
 
     def wipe(self, number: int) -> None:
-        """Removes all that a node which does not run has written, but its settings and its log."""
+        """Removes the data of a node that does not run. Its settings and its log file stay."""
         for path in Path(self.nodes[number].config.data).iterdir():
             if path.name in KEPT_WHEN_WIPED:
                 continue
@@ -136,7 +136,7 @@ class SoakCluster:
     # --- members
 
     def leader(self) -> int | None:
-        """The number of the node that leads, as far as anybody says."""
+        """The number of the leader, as far as the nodes say."""
         with suppress(CommandError):
             leader = self.view().leader
             return None if leader is None else int(leader.rpartition("n")[2])
@@ -208,8 +208,8 @@ class SoakCluster:
         return found
 
     def _obstacle(self) -> str | None:
-        """The reason why the group is not whole; None if every node serves, and has applied what
-        the log held when all of them were seen first: clients go on, so no two are ever level."""
+        """Why the group is not healthy; ``None`` if every node serves, and has applied what the log
+        held at the first look. Clients go on, so two nodes are never equal."""
         for number in self.running:
             if self.nodes[number].process.pid is None:
                 return f"n{number} does not run"
@@ -234,7 +234,7 @@ class SoakCluster:
         return None
 
     def wait_until_healthy(self) -> float:
-        """How long it took until the group was whole, in seconds. Raises :class:`CommandError`."""
+        """Waits until the group is healthy. Returns the seconds. Raises :class:`CommandError`."""
         began = time.monotonic()
         self._target = None
         while (obstacle := self._obstacle()) is not None:
@@ -244,13 +244,13 @@ class SoakCluster:
         return time.monotonic() - began
 
     def ended_by_themselves(self) -> list[str]:
-        """The processes that nobody ended, and how they ended."""
+        """The processes that ended by themselves, and how."""
         gone = [number for number in sorted(self.running) if self.nodes[number].process.pid is None]
         self.running -= set(gone)
         return [self.nodes[number].process.describe_end() for number in gone]
 
     def defects_logged(self) -> list[str]:
-        """Lines of the nodes' logs that only a defect writes."""
+        """Lines of the nodes' logs that mean a defect."""
         return [
             f"{path.parent.parent.name} logged: {line:.200}"
             for path in sorted(self.directory.glob("*/*/log/*.log*"))
@@ -265,7 +265,7 @@ class SoakCluster:
     # --- a disk that fills
 
     def mount_disk(self, number: int) -> str | None:
-        """Puts a node that has not run yet on a file system of its own. Why not, or None."""
+        """Puts a node that has not run yet on a file system of its own; returns why not."""
         home = self.nodes[number].config.data
         done = _mount("-t", "tmpfs", "-o", f"size={ROOM_BYTES}", "dledger-soak", home)
         if done.returncode != 0:
@@ -274,19 +274,19 @@ class SoakCluster:
         return None
 
     def unmount_disks(self) -> None:
-        """Those that are still there."""
+        """Unmounts the disks that are still mounted."""
         for home in self.directory.glob("*/*"):
             if home.is_mount():
                 subprocess.run(["umount", "-l", str(home)], check=True)
 
     @contextmanager
     def full_disk(self, number: int) -> Iterator[None]:
-        """The node's disk is full meanwhile: it has the size of what is on it."""
+        """While it is open, the node's disk is full: its size is what is on it."""
         home = self.nodes[number].config.data
         for _ in range(FILL_TRIES):
             space = os.statvfs(home)
             used = (space.f_blocks - space.f_bfree) * space.f_frsize
-            # The node may write between the two: less than what is used cannot be.
+            # The node may write in between, and the size cannot be less than what is used.
             done = _mount("-o", f"remount,size={used}", home)
             if done.returncode == 0:
                 break

@@ -1,8 +1,8 @@
 """Faults for a group while clients use it, drawn from a seed.
 
-Faults that take copies away (a wiped disk, a change of the members) begin only in a whole group:
-then the others have everything. The operating system's decisions are not in the seed: the same seed
-gives the same faults in the same order, not the same run.
+Faults that remove copies of data (a wiped disk, a change of the members) begin only in a healthy
+group, where the others have everything. The seed does not decide what the operating system does:
+the same seed gives the same faults in the same order, not the same run.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Fault = Callable[[], Awaitable[None]]
 
 REST_SECONDS = 2.5
 CALM_SHARE = 0.3
-"""Of the rounds end with a look whether the group becomes whole by itself."""
+"""Share of the rounds after which the group must become healthy by itself."""
 COPIES_SHARE = 0.25
-"""Of the rounds have a fault that takes copies away."""
+"""Share of the rounds with a fault that removes copies of data."""
 BURSTS = 12
 
 
 class Faults:
-    """Runs faults one round after the other until it is cancelled or told to stop."""
+    """Runs rounds of faults until it is cancelled or stopped."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Faults:
     ) -> None:
         self.counts: dict[str, int] = {}
         self.whole_again: list[float] = []
-        """How long the group took each time, in seconds."""
+        """How long the group took to become healthy each time, in seconds."""
         self._cluster = cluster
         self._record = record
         self._rng = rng
@@ -49,10 +49,10 @@ class Faults:
         self._stopped = False
         self._links_used = asyncio.Lock()
         self._free: set[int] = set()
-        """Nodes to which nothing is being done."""
+        """Nodes without a fault at the moment."""
 
     def stop(self) -> None:
-        """The present round is the last."""
+        """Makes the present round the last one."""
         self._stopped = True
 
     async def run(self) -> None:
@@ -77,7 +77,7 @@ class Faults:
                 return
 
     async def become_whole(self) -> bool:
-        """Without a fault the group becomes whole by itself; it is a finding if not."""
+        """Without a fault the group must become healthy by itself; if not, it is a finding."""
         self._note("look whether the group becomes whole")
         try:
             seconds = await asyncio.to_thread(self._cluster.wait_until_healthy)
@@ -101,7 +101,7 @@ class Faults:
         self._note(f"{kind} {target}".rstrip())
 
     def _take(self, number: int | None = None) -> int | None:
-        """A node to which nothing is being done, by preference that one."""
+        """A node without a fault, if possible ``number``."""
         free = sorted(self._free)
         if not free:
             return None
@@ -219,7 +219,7 @@ class Faults:
             await asyncio.to_thread(self._cluster.start, chosen)
 
     async def _exchange_member(self) -> None:
-        """A new node is added, and then one of the others removed."""
+        """Adds a new node, then removes one of the others."""
         old = self._take()
         if old is None or old == self._disk_that_fills:
             return

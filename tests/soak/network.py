@@ -1,9 +1,9 @@
-"""Where the nodes of a soak live: network namespaces with links that can be cut, or loopback.
+"""The network of a soak: network namespaces with links that can be cut, or loopback.
 
-Each node has a namespace of its own and one link to this process's namespace, which forwards
-between them. A rule drops what comes in by one node's link for another one's address. So it cuts
-one direction and nothing else, and the sender hears nothing, as on a real network. All of it is
-made inside namespaces that the run was started in, and ends with them.
+Each node has a namespace of its own, and a link to the namespace of this process, which forwards
+between them. A rule drops what comes in by one node's link for the address of another. So it cuts
+only one direction, and the sender gets no error, as on a real network. All is made inside
+namespaces in which the run was started, and ends with them.
 """
 
 from __future__ import annotations
@@ -22,48 +22,48 @@ from broker.config.node_addresses import Member
 from dledger.wire.endpoint import Endpoint
 
 ISOLATED = "DLEDGER_SOAK_ISOLATED"
-"""In the environment of a run that was restarted in namespaces of its own."""
+"""Set in the environment of a run that was restarted in namespaces of its own."""
 
 UNSHARE = ("unshare", "--net", "--mount", "--pid", "--mount-proc", "--fork", "--kill-child")
-"""With the first process of a namespace of processes all others end, however it ends."""
+"""All processes of a process namespace end with its first one."""
 NETWORK = "10.213.0"
 OWN_ADDRESS = f"{NETWORK}.254"
 PORTS = (10915, 10911, 8080)
-"""Of each node for its peers, clients and HTTP."""
+"""The ports of each node for peers, clients and HTTP."""
 NODES_MAX = 200
 FORWARDING = "/proc/sys/net/ipv4/ip_forward"
 READY_SECONDS = 5.0
 
 
 class Network(Protocol):
-    """How nodes are reached and cut off. Nodes are numbered from 0."""
+    """The network of the nodes, whose links can be cut. Nodes are numbered from 0."""
 
     missing: str | None
-    """Why links cannot be cut here; None if they can."""
+    """Why links cannot be cut; ``None`` if they can."""
 
     def namesrv(self) -> Endpoint:
-        """Where the NameServer listens."""
+        """The address of the NameServer."""
 
     def member(self, number: int) -> Member:
         """The addresses of a node, which may be new."""
 
     def starter(self, number: int) -> Starter:
-        """The command that starts the node's process in its place."""
+        """The words before a command that run it at the node's place."""
 
     def cut(self, sender: int, receiver: int) -> None:
-        """Nothing that ``sender`` sends reaches ``receiver`` any more."""
+        """Cuts one direction: nothing from ``sender`` reaches ``receiver``."""
 
     def mend(self, sender: int, receiver: int) -> None:
-        """It does again."""
+        """Undoes :meth:`cut`."""
 
     def unplug(self, number: int) -> None:
-        """The node reaches nobody, not even clients, and nobody reaches it."""
+        """Cuts a node off from all others, and from clients."""
 
     def plug(self, number: int) -> None:
-        """It does again."""
+        """Undoes :meth:`unplug`."""
 
     def close(self) -> None:
-        """Ends what the network needed."""
+        """Ends the network."""
 
 
 def isolate() -> None:
@@ -83,7 +83,7 @@ def isolate() -> None:
 
 
 def open_network() -> Network:
-    """Namespaces where they can be had, else loopback, which says why."""
+    """Namespaces if they are allowed; else loopback, which says why."""
     if ISOLATED not in os.environ:
         return Loopback("the machine allows no network namespaces of one's own")
     try:
@@ -93,7 +93,7 @@ def open_network() -> Network:
 
 
 class Loopback:
-    """All nodes on 127.0.0.1; no link can be cut."""
+    """All nodes are on 127.0.0.1. No link can be cut."""
 
     def __init__(self, missing: str) -> None:
         self.missing: str | None = missing
@@ -131,7 +131,7 @@ class Namespaces:
     def __init__(self) -> None:
         self.missing: str | None = None
         self._holders: dict[int, subprocess.Popen[bytes]] = {}
-        """The processes that keep the namespaces, by node."""
+        """By node, the process that keeps its namespace."""
         _ip("link set lo up")
         _ip(f"addr add {OWN_ADDRESS}/32 dev lo")
         Path(FORWARDING).write_text("1")
@@ -169,7 +169,7 @@ class Namespaces:
             holder.wait()
 
     def _enter(self, number: int) -> list[str]:
-        """The command that runs another in the namespace of a node, which is made if need be."""
+        """The words that run a command in the namespace of a node, which is made if needed."""
         assert number < NODES_MAX
         if number not in self._holders:
             holder = self._holders[number] = subprocess.Popen(["unshare", "--net", "sleep", "inf"])
@@ -199,7 +199,7 @@ def _nsenter(holder: subprocess.Popen[bytes]) -> list[str]:
 
 
 def _wait_until_apart(holder: subprocess.Popen[bytes]) -> None:
-    """``unshare`` has left our namespace: a link must not be put into the wrong one."""
+    """Waits until ``unshare`` has left our namespace: the link must get into the new one."""
     own = os.readlink("/proc/self/ns/net")
     ends_at = time.monotonic() + READY_SECONDS
     while os.readlink(f"/proc/{holder.pid}/ns/net") == own:

@@ -1,8 +1,7 @@
-"""The requests of a soak's clients and their answers, and what of them breaks a promise of
-docs/safety.md.
+"""Records requests and answers of a soak's clients, and finds broken promises of docs/safety.md.
 
-Bodies are ``client number`` and filler, so that every message of a topic is known by its body. A
-send that got no answer stays unknown: it may be in the log, once, or never.
+A body is ``client number`` and filler, so a message of a topic is known by its body. A send without
+an answer is unknown: the message may be in the log, once, or never.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ Place = tuple[str, int, int]
 """Topic, queue id, offset."""
 
 FINDINGS_MAX = 200
-"""More are counted, and not told."""
+"""More findings are only counted."""
 
 
 @dataclass(slots=True)
@@ -24,9 +23,9 @@ class Send:
     topic: str
     body: bytes
     lane: str
-    """Sends of one lane wait for each other; empty if they do not."""
+    """Sends of one lane wait for each other; empty for no lane."""
     place: Place | None = None
-    """Where it is, as the producer was told."""
+    """Where it is stored, as the producer was told."""
 
 
 @dataclass(slots=True)
@@ -39,7 +38,7 @@ class Silence:
 
 @dataclass(slots=True)
 class Record:
-    """Fed by the clients on one event loop; ``now`` counts seconds since the start."""
+    """The record. Clients write it on one event loop. ``now``: seconds since the start."""
 
     now: Callable[[], float]
     findings: list[str] = field(default_factory=list)
@@ -50,14 +49,14 @@ class Record:
     acknowledged: int = 0
     delivered: int = 0
     decisions: dict[bytes, bool | None] = field(default_factory=dict)
-    """Of each transaction: committed, rolled back, or (None) not decided yet."""
+    """By transaction: committed, rolled back, or ``None`` if not decided yet."""
     begun: set[bytes] = field(default_factory=set)
     """Transactions whose half message was acknowledged."""
     silence: Silence = field(default_factory=Silence)
     bodies: dict[Place, bytes] = field(default_factory=dict)
-    """Each place that a producer, a consumer or a reader was told of."""
+    """By place, the body that a producer, a consumer or a reader was told of."""
     given: dict[str, set[Place]] = field(default_factory=dict)
-    """The messages that members of each group got."""
+    """By group, the messages that its members got."""
     last_acknowledged_at: float = 0.0
     _sent_up_to: dict[tuple[str, str, int], int] = field(default_factory=dict)
     _given_up_to: dict[tuple[str, str, int], int] = field(default_factory=dict)
@@ -66,7 +65,7 @@ class Record:
     _offsets_unknown: set[int] = field(default_factory=set)
 
     def find(self, what: str) -> None:
-        """A promise is broken."""
+        """Notes a broken promise."""
         if len(self.findings) < FINDINGS_MAX:
             self.findings.append(f"{self.now():8.2f} s: {what}")
         else:
@@ -75,7 +74,7 @@ class Record:
     # --- producers
 
     def send(self, topic: str, body: bytes, lane: str = "") -> Send:
-        """A client hands a message to its producer."""
+        """A client gives a message to its producer."""
         sent = self.sends[body] = Send(topic, body, lane)
         return sent
 
@@ -109,13 +108,13 @@ class Record:
     # --- consumers and readers
 
     def deliver(self, group: str, member: str, place: Place, body: bytes) -> None:
-        """A member of a group was given a message. In one life of a member a queue only goes on."""
+        """A member of a group got a message. In its life, offsets of a queue only rise."""
         self.delivered += 1
         self.given.setdefault(group, set()).add(place)
         self.read(member, place, body)
 
     def read(self, reader: str, place: Place, body: bytes) -> None:
-        """A reader was given a message; its queue only goes on."""
+        """A reader got a message. Offsets of its queue only rise."""
         topic, queue_id, offset = place
         before = self._given_up_to.get((reader, topic, queue_id), -1)
         if offset <= before:
@@ -124,20 +123,22 @@ class Record:
         self._see(reader, place, body)
 
     def write_offset(self, offset: int) -> None:
-        """The only writer of an offset asks for it to be committed; it never asks for less."""
+        """The only writer of an offset asks to commit it. Its offsets only rise."""
         if self._offset_asked != self._offset_written:
             self._offsets_unknown.add(self._offset_asked)
         self._offset_asked = offset
 
     def wrote_offset(self) -> None:
-        """It was told that this is done."""
+        """The writer was told that its offset is committed."""
         self._offset_written = self._offset_asked
 
     def read_offset(self, offset: int | None) -> None:
-        """Later, the leader says where the offset is."""
+        """The leader says which offset is committed."""
         least, most = self._offset_written, self._offset_asked
         known = least <= (-1 if offset is None else offset) <= most
-        if not known and offset not in self._offsets_unknown:  # which may happen at any later time
+        if (
+            not known and offset not in self._offsets_unknown
+        ):  # it may be committed at any later time
             self.find(f"an offset was set to {least}, then perhaps to {most}, and is {offset}")
 
     def _see(self, who: str, place: Place, body: bytes) -> None:
@@ -170,12 +171,12 @@ class Record:
                 self.find(f"transaction {_name(body)} was not committed, and is published")
 
     def check_given(self, group: str, stored: Mapping[Place, bytes]) -> None:
-        """Every message has come to some member of the group."""
+        """Checks that every message has come to some member of the group."""
         missing = stored.keys() - self.given.get(group, set())
         for place in sorted(missing):
             self.find(f"{_name(stored[place])} at {place} never came to a member of {group}")
 
 
 def _name(body: bytes) -> str:
-    """The beginning of a body; the rest of it is filler."""
+    """The beginning of a body, without the filler."""
     return repr(body[:24].rstrip(b".").decode(errors="replace"))

@@ -1,4 +1,4 @@
-"""One run: a group starts, clients use it under faults, the faults stop, and all is compared."""
+"""One run: a group starts, clients use it under faults, the faults stop, all is checked."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.soak.record import Place, Record
 
 TOPIC_QUEUES = "4"
 QUIET_SECONDS = 60.0
-"""How long the last transactions and deliveries may take once there are no faults."""
+"""How long the last transactions and deliveries may take after the faults."""
 LOOK_AGAIN_SECONDS = 0.5
 
 
@@ -37,7 +37,7 @@ class Summary:
     stored: int = 0
 
     def lines(self) -> list[str]:
-        """For people."""
+        """The summary as text."""
         record = self.record
         committed = sum(1 for decision in record.decisions.values() if decision)
         silence = record.silence
@@ -65,7 +65,7 @@ class Summary:
 async def run(
     directory: Path, *, minutes: float, seed: int, nodes: int, note: Callable[[str], None]
 ) -> Summary:
-    """Runs in a directory that is empty. Every process has ended when it returns."""
+    """Runs in an empty directory. Every process has ended when it returns."""
     began = time.monotonic()
     record = Record(lambda: time.monotonic() - began)
     summary = Summary(seed, minutes, record)
@@ -140,7 +140,7 @@ async def _compare(cluster: SoakCluster, record: Record, summary: Summary) -> No
 
 
 def _verify(cluster: SoakCluster, record: Record) -> None:
-    """The replicas of the stopped group, by the product's own checker."""
+    """Checks the replicas of the stopped group with ``dledger verify``."""
     done = _dledger(cluster, "verify", *map(str, cluster.replicas()))
     if done.returncode != 0:
         told = done.stdout.splitlines() + done.stderr.splitlines()

@@ -1,4 +1,4 @@
-"""One Spark session for all tests: starting it costs more than all that they do."""
+"""One Spark session for all tests: its start takes longer than all of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT = str(Path(__file__).parents[2])
 
 @pytest.fixture(scope="session")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Two executors in processes of their own, one core each, as on a cluster of two machines."""
+    """A session with two executor processes of one core each, as on a cluster of two machines."""
     settings = {"PYTHONPATH": ROOT, "SPARK_WORKER_DIR": str(tmp_path_factory.mktemp("workers"))}
     interrupt = signal.getsignal(signal.SIGINT)
     with mock.patch.dict(os.environ, settings):
@@ -38,7 +38,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             .config("spark.log.level", "ERROR")
             .getOrCreate()
         )
-        signal.signal(signal.SIGINT, interrupt)  # Spark leaves one of its own
+        signal.signal(signal.SIGINT, interrupt)  # Spark leaves its own
         spark.register(started)
         yield started
         started.stop()
@@ -46,7 +46,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def group(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Whole snapshots of three replicas; not to be changed."""
+    """Intact snapshots of three replicas. Tests must not change them."""
     root = tmp_path_factory.mktemp("group")
     write_group(root)
     return root

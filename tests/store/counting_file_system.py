@@ -1,4 +1,4 @@
-"""A file system that counts what is asked of it, as requests to an object store would cost."""
+"""A file system that counts the requests that an object store would get."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LISTS, OPENS, READS, BYTES = "lists", "opens", "reads", "bytes"
 
 
 class CountingFileSystem:
-    """Counts lists (looks for a name among them), opens, reads and their bytes."""
+    """Counts lists (also for the existence of a name), opens, reads, and bytes read."""
 
     def __init__(self, below: ReadableFileSystem) -> None:
         self._below = below
@@ -22,7 +22,7 @@ class CountingFileSystem:
 
     @contextmanager
     def counted(self) -> Iterator[Counter[str]]:
-        """The requests meanwhile."""
+        """The requests while it is open."""
         before = Counter(self.counts)
         found: Counter[str] = Counter()
         yield found
@@ -46,7 +46,7 @@ class CountingFileSystem:
 
 
 class CountingFile:
-    """One of its files."""
+    """A file of :class:`CountingFileSystem`."""
 
     def __init__(self, file: ReadableFile, counts: Counter[str]) -> None:
         self._file = file

@@ -1,4 +1,4 @@
-"""A simulated disk's writes that nobody waits for, ended by hand."""
+"""Asynchronous writes of a simulated disk, which a test ends."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from simulator.engine.disk_file import SimulatedFile
 
 
 class HandWrites:
-    """Ends the write that was begun when the test says so, and as it says."""
+    """Ends the write that was begun when the test says it, with the result that it says."""
 
     def __init__(self) -> None:
         self.under_way: list[tuple[SimulatedFile, bytes, int, Callable[[OSError | None], None]]]

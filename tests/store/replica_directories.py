@@ -1,6 +1,6 @@
-"""Three replicas as real directories: one of a stopped node, two snapshots. And ways to alter one.
+"""Three replicas as real directories, one of a stopped node and two snapshots, and changes to them.
 
-Names of files and bytes behind right CRCs can be anything: what a check must not fall over.
+A name may be anything, and bytes with right CRCs may be nonsense. A check must not fail on that.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def make_loop(path: Path) -> None:
 
 
 def make_huge(path: Path) -> None:
-    """Zeros behind what it has, of which no disk could hold as many."""
+    """A sparse file, larger than any disk."""
     os.truncate(path, HUGE)
 
 
@@ -165,7 +165,7 @@ def edit_checkpoint(path: Path, place: int, value: object) -> None:
 
 
 def edit_machine(path: Path, place: int, value: object) -> None:
-    """A field of the state within a checkpoint."""
+    """Changes a field of the state in a checkpoint."""
     fields = checkpoint_fields(path)
     state = msgpack.unpackb(fields[6])
     state[place] = value
@@ -174,7 +174,7 @@ def edit_machine(path: Path, place: int, value: object) -> None:
 
 
 def write_format(path: Path, lines: dict[str, str]) -> None:
-    """Lines of ``state/format`` that take the place of its own."""
+    """Replaces lines of ``state/format``."""
     found = [line.split(" ", 1) for line in path.read_text().splitlines()[1:-1]]
     values = {**dict(found), **lines}
     covered = "dledger data format 1\n" + "".join(
@@ -192,13 +192,13 @@ def write_manifest(path: Path, **fields: object) -> None:
 
 
 def write_keys(path: Path, rows: bytes, fields: tuple[int, int, int, int]) -> None:
-    """A file of the key index: lowest and highest position, lowest and highest second."""
+    """Writes a key file. ``fields``: lowest and highest position, lowest and highest second."""
     header = KEY_HEADER.pack(KEY_MAGIC, 1, *fields, len(rows) // 16, crc32c(rows))
     path.write_bytes(header + rows)
 
 
 def write_body(segment: Path, body: bytes) -> None:
-    """Another body in the first entry of the log, of as many bytes, its CRCs right."""
+    """Replaces the body of the first entry of the log by one of equal size, with right CRCs."""
     data = bytearray(segment.read_bytes())
     magic, size, index, term, position, _, _, _, length = HEADER.unpack_from(data)
     body = body[:length].ljust(length, b"\0")

@@ -1,4 +1,4 @@
-"""A small replica with messages, as a broker leaves it, for the tests of its verification."""
+"""Makes a small replica with messages, as a broker does, for the tests of the checker."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STORED_MS = 1_700_000_000_001
 
 
 def message(number: int, topic: str = "orders", size: int = 20) -> PendingMessage:
-    """A message with a tag and two keys, all from its number."""
+    """A message with a tag and two keys, which follow from its number."""
     properties = f"TAGS\x01tag{number % 3}\x02KEYS\x01k{number} all\x02UNIQ_KEY\x01u{number}\x02"
     return make_pending_message(
         topic,
@@ -40,7 +40,7 @@ def message(number: int, topic: str = "orders", size: int = 20) -> PendingMessag
 
 
 class Replica:
-    """A replica in the making: what is committed is applied at once."""
+    """An open replica. Committed entries are applied at once."""
 
     def __init__(self, fs: FileSystem, node: str = "n0", incarnation: int = 0) -> None:
         self.fs = fs
@@ -65,7 +65,7 @@ class Replica:
         self.stored_ms = 0
         self.broker = BrokerState()
         self.broker_bytes: bytes | None = None
-        """The state of checkpoints, for a test that wants another one."""
+        """The broker state of checkpoints; a test may change it."""
         self.configuration = b""
         self.term = max(1, self.store.recovered.term)
         self.store.save_hard_state(self.term, "n0")
@@ -85,7 +85,7 @@ class Replica:
         return entry
 
     def take(self, entry: Entry) -> None:
-        """Appends an entry made here or elsewhere."""
+        """Appends an entry."""
         self.store.append([entry])
         self.store.sync()
         self.entries.append(entry)
@@ -158,7 +158,7 @@ class Replica:
                 self.keys.release(command[1])
 
     def flush(self) -> None:
-        """Writes the derived files, as for a checkpoint that is then not saved."""
+        """Writes the derived files, as for a checkpoint, but saves no checkpoint."""
         for flush in (self.queues.begin_flush(), self.keys.begin_flush()):
             if flush is not None:
                 flush.run()
@@ -168,7 +168,7 @@ class Replica:
         return [QueueLength(*length) for length in self.queues.lengths()]
 
     def checkpoint(self, queues: list[QueueLength] | None = None) -> None:
-        """Saves a checkpoint of all there is."""
+        """Saves a checkpoint of the last entry."""
         self.flush()
         entry = self.entries[-1]
         starts: list[tuple[int, int]] = []

@@ -1,4 +1,4 @@
-"""Building small logs for the tests of the store."""
+"""Builds small logs for the tests of the store."""
 
 from __future__ import annotations
 

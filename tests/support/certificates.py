@@ -1,4 +1,4 @@
-"""Certificates for tests, each made once in a run."""
+"""Certificates for tests. Each is made once in a run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def write_tls_files(
     trusts: str = "ours",
     days: int = 9,
 ) -> TlsFiles:
-    """Files of who is certified as ``identity``."""
+    """Writes the files of a peer with a certificate for ``identity``."""
     directory.mkdir(parents=True, exist_ok=True)
     certificate, key = issued(by, identity, days)
     paths = [directory / name for name in ("ca.pem", "node.pem", "node-key.pem")]

@@ -1,4 +1,4 @@
-"""The command reference, made from the commands themselves: ``docs/commands.md``.
+"""Makes the command reference, ``docs/commands.md``, from the commands themselves.
 
 ``python -m tests.support.command_reference`` writes it.
 """
@@ -67,7 +67,7 @@ def reference() -> str:
 
 
 def commands_of(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
-    """The command with the words that call it, and all below it."""
+    """The command and all its subcommands, each with the words that call it."""
     yield name, command
     if isinstance(command, click.Group):
         for word, child in command.commands.items():

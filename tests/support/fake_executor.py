@@ -11,8 +11,11 @@ T = TypeVar("T")
 
 
 class FakeExecutor:
-    """Works at once, after some ``seconds``, or when the test says so. Answers in the next turn of
-    the loop, after ``seconds`` with the work, or at once where there is no loop."""
+    """Does work at once, after ``seconds``, or when the test says it.
+
+    It answers in the next turn of the loop; after ``seconds`` together with the work; or at once
+    without a loop.
+    """
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop | None = None, *, seconds: float = 0.0
@@ -45,23 +48,23 @@ class FakeExecutor:
             job()
 
     def hold(self) -> None:
-        """From now on nothing is done."""
+        """From now on work is held back."""
         self._holds = True
 
     def work(self, jobs: int) -> None:
-        """The first of what was held back is done."""
+        """Does the first jobs that were held back."""
         for _ in range(jobs):
             self._held.popleft()()
 
     def drain(self) -> None:
-        """All that was held back is done, and then what came of it, in order."""
+        """Does all that was held back, and what comes of it, in order."""
         while self._held:
             self.work(1)
 
     def release(self) -> None:
-        """All that was held back is done, and what comes from now on at once."""
+        """Does all that was held back. New work is done at once."""
         self._holds = False
         self.work(len(self._held))
 
     def close(self) -> None:
-        """Nothing to stop."""
+        """Does nothing."""

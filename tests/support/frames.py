@@ -1,4 +1,4 @@
-"""Whole frames of the remoting protocol, for tests that have one."""
+"""Decodes whole frames of the remoting protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Imports of the files of a package, as written: also for types alone and in functions."""
+"""Finds the imports of the files of a package, including those for types and in functions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _imported(path: Path) -> set[str]:
 
 
 def _file_of(name: str) -> str | None:
-    """The file of a module, if it is one of this repository. Of a package, what it holds itself."""
+    """The file of a module, if it is one of this repository; for a package, its ``__init__.py``."""
     place = ROOT / name.replace(".", "/")
     for file in (place.with_suffix(".py"), place / "__init__.py"):
         if file.exists():
@@ -43,7 +43,7 @@ def _file_of(name: str) -> str | None:
 
 
 def circles(imports: dict[str, frozenset[str]]) -> list[list[str]]:
-    """Files that import each other, directly or by way of others; each circle once."""
+    """Files that import each other, directly or through others. Each circle comes once."""
     reached: dict[str, set[str]] = {}
     for start in imports:
         seen: set[str] = set()
@@ -63,5 +63,5 @@ def circles(imports: dict[str, frozenset[str]]) -> list[list[str]]:
 
 
 def room_of(file: str) -> str:
-    """The folder that a file lies in."""
+    """The folder of a file."""
     return file.rpartition("/")[0]

@@ -1,4 +1,4 @@
-"""Other things in the place of a small file that a program reads."""
+"""Makes other things in the place of a small file."""
 
 from __future__ import annotations
 

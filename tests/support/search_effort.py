@@ -1,8 +1,8 @@
-"""How long random tests search: briefly in ``make test``, long where somebody asks for it.
+"""How long random tests search: briefly in ``make test``, longer on request.
 
     DLEDGER_EFFORT=50 python -m pytest tests/store/test_replica_model.py
 
-searches fifty times as many examples. Failures are shrunk, and told with what repeats them.
+searches fifty times as many examples. A failure is shrunk, and printed with what repeats it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 
 
 def searching(examples: int, steps: int = 50) -> settings:
-    """Settings of a test that tries so many examples, of so many steps, at an effort of 1."""
+    """Settings of a test with this many examples and steps, at an effort of 1."""
     effort = float(os.environ.get("DLEDGER_EFFORT", "1"))
     return settings(
         max_examples=max(1, round(examples * effort)),

@@ -13,7 +13,7 @@ Factory = Callable[[], asyncio.BaseProtocol]
 
 
 class MemoryTransport(asyncio.Transport):
-    """One end of a connection; what is written arrives in a later turn of the loop."""
+    """One end of a connection. What is written arrives in a later turn of the loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, host: str, port: int) -> None:
         super().__init__({"peername": (host, port)})
@@ -94,11 +94,11 @@ class _Server:
 
 
 class NetworkedLoop(VirtualLoop):
-    """Connections between its own servers and clients; an address nobody listens on refuses."""
+    """A loop with connections between its servers and clients. Other addresses refuse."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.now = 1000.0  # as a machine that has been up for some time
+        self.now = 1000.0  # as on a machine that has run for some time
         self.listening: dict[int, Factory] = {}
         self.unreachable: set[int] = set()
         """Ports to which a connection attempt hangs."""
@@ -109,17 +109,17 @@ class NetworkedLoop(VirtualLoop):
     def run_in_executor(  # type: ignore[override]  # nobody gives an executor
         self, executor: None, func: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:
-        """Does the work at once: virtual time would not wait for a thread."""
+        """Does the work at once, because virtual time does not wait for a thread."""
         del executor
         done: asyncio.Future[T] = self.create_future()
         done.set_result(func(*args))
         return done
 
     def stall(self, seconds: float) -> None:
-        """As if the present turn of the loop took so long."""
+        """Lets the present turn of the loop take this long."""
         self.now += seconds
 
-    # Of asyncio's many arguments these few are used.
+    # Only these of asyncio's arguments are used.
     async def create_server(  # type: ignore[override]  # of its overloads one is used
         self, factory: Factory, host: str, port: int, *, backlog: int
     ) -> _Server:
@@ -139,7 +139,7 @@ class NetworkedLoop(VirtualLoop):
             try:
                 await self.create_future()
             finally:
-                transport.close()  # as asyncio does where who asked has given up
+                transport.close()  # as asyncio does if the caller was cancelled
         return transport, protocol
 
     def join(
@@ -158,7 +158,7 @@ class NetworkedLoop(VirtualLoop):
 
 
 def run_in_virtual_time(scenario: Callable[[NetworkedLoop], Coroutine[Any, Any, T]]) -> T:
-    """For what runs more often than once a test: examples of a property, a measurement."""
+    """Runs a scenario in a new loop, for examples of a property and for measurements."""
     loop = NetworkedLoop()
     try:
         return loop.run_until_complete(scenario(loop))
@@ -167,6 +167,6 @@ def run_in_virtual_time(scenario: Callable[[NetworkedLoop], Coroutine[Any, Any, 
 
 
 async def turns(count: int = 5) -> None:
-    """Lets the loop turn, without time passing."""
+    """Runs turns of the loop. No time passes."""
     for _ in range(count):
         await asyncio.sleep(0)

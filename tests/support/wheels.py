@@ -1,4 +1,4 @@
-"""Wheels of this project, built and installed for a test where no checkout is."""
+"""Builds and installs wheels of this project, for tests without a checkout."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("broker", "dledger", "simulator", "spark", "store")
 FILES = ("LICENSE", "README.md", "pyproject.toml")
-"""What a wheel is made of."""
+"""The sources of a wheel."""
 
 COMMAND_SECONDS = 180.0
 
 
 def run(*command: str | Path, cwd: Path, stdin: str = "") -> str:
-    """The output of a program that sees no Python path of ours and has to end well."""
+    """The output of a program. It does not see our Python path, and must succeed."""
     environ = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
     done = subprocess.run(
         command,
@@ -36,14 +36,14 @@ def run(*command: str | Path, cwd: Path, stdin: str = "") -> str:
 
 
 def build_wheel(source: Path) -> Path:
-    """Of the project in ``source``, which gets directories that a build leaves."""
+    """Builds the wheel of the project in ``source``. The build leaves directories there."""
     _pip("wheel", "--no-deps", "--no-build-isolation", "--no-index", "-w", "dist", ".", cwd=source)
     (found,) = (source / "dist").iterdir()
     return found
 
 
 def build_present_wheel(source: Path) -> Path:
-    """Built of a copy: what an earlier build left in the checkout gets into no wheel."""
+    """Builds the wheel from a copy, so that it has no remains of an earlier build."""
     for package in PACKAGES:
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / package, source / package, ignore=ignored)

@@ -1,4 +1,4 @@
-"""Planted bugs N, pending messages of a leader: numbers, terms, answers."""
+"""Planted bugs N of a leader's pending messages: offsets, terms, answers."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def due_messages_early(patch: Patch) -> None:
 
 
 class _Ahead:
-    """A batcher whose clock is fast."""
+    """A batcher whose clock is ahead."""
 
     def __init__(self, batcher: Batcher) -> None:
         self._batcher = batcher

@@ -86,7 +86,7 @@ def cut_left_out_of_a_write_without_a_thread(patch: Patch) -> None:
     @patch.around(LogWriter, "_begin")
     def partial(begin: Original[bool], writer: LogWriter) -> bool:
         for each in writer._under_way:
-            each.truncate_from = None  # or the log thread would cut, once the store has refused
+            each.truncate_from = None  # otherwise the log thread would cut when the store refuses
         return begin(writer)
 
 

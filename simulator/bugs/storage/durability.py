@@ -173,7 +173,7 @@ def failed_write_ignored(patch: Patch) -> None:
         if error is None:
             written(writer, result, error)
 
-    # Housekeeping would notice too: nothing can be saved any more.
+    # Otherwise housekeeping would notice: nothing can be saved any more.
     patch.set(Checkpointer, "_failed", lambda _checkpointer, error: error is not None)
 
 

@@ -1,1 +1,1 @@
-"""Files that may be damaged, as the check reads them."""
+"""Reads files that may be damaged."""

@@ -1,8 +1,8 @@
-"""Files of replicas for reading. An error of the file system becomes a finding.
+"""Reads files of replicas, and makes findings of the errors of the file system.
 
-The check reads everything but the small files through an :class:`AuditFiles`. A file that cannot be
-opened reads as an empty one, and an unreadable block as the end of its file. So the check goes on
-and tells what is missing. :attr:`AuditFiles.unread` has the reasons.
+The check reads all but the small files through an :class:`AuditFiles`. A file that cannot be opened
+reads as an empty one. A file with an unreadable block ends before that block. So the check goes on,
+and reports what is missing. :attr:`AuditFiles.failures` has the reasons.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OTHER_THINGS = frozenset(
         errno.ENXIO,
     }
 )
-"""Errors that tell of something else in the place of a file or directory."""
+"""Errors that mean that the name is something else than a file or directory."""
 
 _KINDS = {
     "commitlog": FindingKind.SEGMENT,
@@ -48,9 +48,8 @@ class AuditFiles:
     ) -> None:
         self.below = below
         self._listing = listing or {}
-        self.unread: dict[str, tuple[int, str, bool]] = {}
-        """By path: the first unreadable byte, the reason, and whether the right file may be there.
-        """
+        self.failures: dict[str, tuple[int, str, bool]] = {}
+        """By path: the first unreadable byte, the reason, and whether the bytes may be right."""
         self._names: dict[str, frozenset[str]] = {}
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> ReadableFile:  # noqa: ARG002 - nothing is written
@@ -60,9 +59,9 @@ class AuditFiles:
         except FileNotFoundError:
             if not self._is_listed(path):
                 raise
-            self.note(path, 0, DANGLING)
+            self.note(path, 0, None)
         except (OSError, ValueError) as error:
-            self._note(self._culprit(path), 0, error)
+            self.note(self._highest_unreadable(path), 0, error)
         return _EmptyFile(path)
 
     def exists(self, path: str) -> bool:
@@ -72,10 +71,10 @@ class AuditFiles:
             if self.below.exists(path):
                 return True
         except (OSError, ValueError) as error:
-            self._note(path, 0, error)
+            self.note(path, 0, error)
             return False
         if self._is_listed(path):
-            self._note(path, 0, self._why(path))
+            self.note(path, 0, self._open_error(path))
         return False
 
     def list_directory(self, path: str) -> list[str]:
@@ -89,49 +88,46 @@ class AuditFiles:
         except FileNotFoundError:
             if not self._is_listed(path):
                 raise
-            self.note(path, 0, DANGLING)
+            self.note(path, 0, None)
         except (OSError, ValueError) as error:
-            self._note(self._culprit(path), 0, error)
+            self.note(self._highest_unreadable(path), 0, error)
         return []
 
     def identify(self, path: str) -> str:
         return self.below.identify(path)
 
-    def note(self, path: str, position: int, why: str, *, hidden: bool = False) -> None:
-        """Notes that a file cannot be read from ``position`` on. ``hidden``: it may be right."""
-        known = self.unread.get(path)
+    def note(self, path: str, position: int, error: Exception | None) -> None:
+        """Notes why a file cannot be read from ``position`` on; ``None`` for a dangling link."""
+        known = self.failures.get(path)
         if known is None or position < known[0]:
-            self.unread[path] = (position, why, hidden)
-
-    def _note(self, path: str, position: int, error: Exception | None) -> None:
-        why = DANGLING if error is None else reason(error)
-        self.note(path, position, why, hidden=error is not None and is_hidden(error))
+            why = DANGLING if error is None else reason(error)
+            self.failures[path] = (position, why, error is not None and may_be_right(error))
 
     def findings(self, names: Mapping[str, str]) -> list[Finding]:
         """A finding for each path that could not be read. ``names``: replicas by directory."""
         found: list[Finding] = []
-        for path, (position, why, hidden) in sorted(self.unread.items()):
+        for path, (position, why, unread) in sorted(self.failures.items()):
             directory = next((one for one in names if path.startswith(f"{one}/")), None)
             if directory is None:
                 continue
             part = path.removeprefix(f"{directory}/").partition("/")[0]
             kind = _KINDS.get(part, FindingKind.FORMAT)
             log = FindingLog(names[directory])
-            log.add(kind, path, position, READABLE, f"cannot be read: {why}", unread=hidden)
+            log.add(kind, path, position, READABLE, f"cannot be read: {why}", unread=unread)
             found += log.findings
         return found
 
-    def _culprit(self, path: str) -> str:
+    def _highest_unreadable(self, path: str) -> str:
         """The highest directory that cannot be listed above ``path``, else ``path``."""
         parent = path.rpartition("/")[0]
         try:
             self.below.list_directory(parent)
         except (OSError, ValueError):
-            return self._culprit(parent) if parent else path
+            return self._highest_unreadable(parent) if parent else path
         return path
 
-    def _why(self, path: str) -> Exception | None:
-        """Why a name cannot be opened, ``None`` for a link that leads nowhere."""
+    def _open_error(self, path: str) -> Exception | None:
+        """Why a name cannot be opened; ``None`` for a dangling link."""
         try:
             self.below.open(path, writable=False).close()
         except FileNotFoundError:
@@ -167,8 +163,7 @@ class _AuditFile:
         except OSError as failure:
             data, error = b"", failure
         if error is not None:
-            why, hidden = reason(error), is_hidden(error)
-            self._files.note(self.path, position + len(data), why, hidden=hidden)
+            self._files.note(self.path, position + len(data), error)
         return data
 
     def pread_into(self, buffer: memoryview, position: int) -> int:
@@ -183,7 +178,7 @@ class _AuditFile:
         try:
             return self._file.size()
         except OSError as error:
-            self._files.note(self.path, 0, reason(error), hidden=is_hidden(error))
+            self._files.note(self.path, 0, error)
             return 0
 
     def close(self) -> None:
@@ -191,7 +186,7 @@ class _AuditFile:
 
 
 class _EmptyFile:
-    """Stands for a file that cannot be opened."""
+    """A file that cannot be opened: it reads as empty."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -217,11 +212,11 @@ def listed_names(fs: ReadableFileSystem, directory: str) -> frozenset[str]:
         return frozenset()
 
 
-def is_hidden(error: Exception) -> bool:
-    """Whether the error says nothing about the file: it may be right."""
+def may_be_right(error: Exception) -> bool:
+    """Whether the file may be right, because the error says nothing about it."""
     return isinstance(error, OSError) and error.errno not in _OTHER_THINGS
 
 
 def reason(error: Exception) -> str:
-    """Why a call failed, without the path: a finding has it anyway."""
+    """Why a call failed, without the path, which a finding has anyway."""
     return getattr(error, "strerror", None) or str(error) or type(error).__name__

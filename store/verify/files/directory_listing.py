@@ -1,7 +1,7 @@
-"""The names below a replica's directory, listed once for all tasks.
+"""Lists the names below a replica's directory once, for all tasks.
 
-An object store lists a whole tree in one request. Without the listing, each task would list the
-directories of all queues again, a request each.
+An object store lists a whole tree in one request. Without the listing, each task would need a
+request for the directory of each queue.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from store.verify.files.audit_files import AuditFiles, listed_names
 Listing: TypeAlias = Mapping[str, tuple[str, ...] | None]
 """By directory: the names in it, ``None`` if it is missing.
 
-Directories that cannot be listed are left out: the next use tells why.
+Directories that cannot be listed are left out: their next use reports why.
 """
 
 LOG_DIRECTORIES = ("commitlog", "index", "keyindex")
@@ -29,11 +29,11 @@ class ListsTrees(Protocol):
     """A file system that lists all directories below one at once."""
 
     def list_tree(self, path: str) -> dict[str, tuple[str, ...]]:
-        """Names by directory, ``path`` and all below; raises ``OSError``."""
+        """The names in ``path`` and in each directory below it. Raises ``OSError``."""
 
 
 def list_replica(files: AuditFiles, directory: str) -> dict[str, tuple[str, ...] | None]:
-    """All directories that a check reads."""
+    """The listing of all directories that a check reads."""
     found: dict[str, tuple[str, ...] | None] = {}
     if isinstance(files.below, ListsTrees):
         with suppress(OSError, ValueError):
@@ -49,14 +49,14 @@ def list_replica(files: AuditFiles, directory: str) -> dict[str, tuple[str, ...]
 
 
 def names_in(fs: ReadableFileSystem, directory: str, listing: Listing) -> frozenset[str]:
-    """The names in a directory, listed before or now, none if it cannot be listed."""
+    """The names in a directory, by the listing if it has them; none if it cannot be listed."""
     if directory in listing:
         return frozenset(listing[directory] or ())
     return listed_names(fs, directory)
 
 
 def without_queues(listing: Listing) -> dict[str, tuple[str, ...] | None]:
-    """The part of a listing that the check of the log needs."""
+    """The part of a listing that the check of a range needs."""
     return {
         path: names
         for path, names in listing.items()
@@ -67,10 +67,10 @@ def without_queues(listing: Listing) -> dict[str, tuple[str, ...] | None]:
 def _list(
     files: AuditFiles, path: str, found: dict[str, tuple[str, ...] | None]
 ) -> tuple[str, ...]:
-    told = len(files.unread)
+    failed_before = len(files.failures)
     names: tuple[str, ...] | None = None
     with suppress(FileNotFoundError):
         names = tuple(files.list_directory(path))
-    if len(files.unread) == told:
+    if len(files.failures) == failed_before:
         found[path] = names
     return names or ()

@@ -1,7 +1,7 @@
 """Reused memory for reading.
 
-A read into memory that is mapped already is faster than a mapping of the file. A mapping would also
-end the process if a file is cut short.
+A read into memory that is in use already is faster than a mapping of the file. A mapping would also
+end the process if a file becomes shorter.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class Buffer:
         self._address = int(np.frombuffer(self.octets, np.uint8).__array_interface__["data"][0])
 
     def place(self, position: int) -> int:
-        """The place in ``octets`` for bytes from ``position`` of a file on.
+        """Where in ``octets`` to put bytes from ``position`` of a file on.
 
-        It lies half a page apart from their place in the page cache. Processors with fast short
-        copies take six times as long (seen on Zen 3) if the target lies 1 to 31 bytes further in
-        its page than the source.
+        The place in its memory page is half a page away from that in the page cache. Processors
+        with fast short copies take six times as long (seen on Zen 3) if the target lies 1 to 31
+        bytes further in its page than the source.
         """
         return (position + PAGE_SIZE // 2 - self._address) % PAGE_SIZE
 

@@ -9,7 +9,7 @@ from store.log.layout import parse_segment_name, segment_name
 
 
 class RowFiles:
-    """The files of one directory, of whatever sizes."""
+    """The files of one directory. They may have any size."""
 
     def __init__(self, fs: ReadableFileSystem, directory: str, row_size: int) -> None:
         self._fs = fs
@@ -24,7 +24,7 @@ class RowFiles:
         self._sizes: dict[int, int] = {}
 
     def read(self, first: int, count: int) -> bytes:
-        """Rows from row ``first`` on. Fewer if the files end, zeros in place of a missing file."""
+        """Rows from row ``first`` on: fewer if the files end, zeros for a missing file."""
         parts: list[bytes] = []
         byte, end = first * self.row_size, (first + count) * self.row_size
         while byte < end:
@@ -44,14 +44,14 @@ class RowFiles:
         return data[: len(data) - len(data) % self.row_size]
 
     def locate(self, row: int) -> tuple[str, int]:
-        """The file in which a row lies or should lie, and the byte in it."""
+        """The path of the file that has or should have a row, and the byte of the row in it."""
         byte = row * self.row_size
         place = bisect_right(self.starts, byte) - 1
         start = self.starts[place] if place >= 0 else 0
         return f"{self.directory}/{segment_name(start)}", byte - start
 
     def size(self, start: int) -> int:
-        """The size in bytes of the file that begins with byte ``start``, asked for once."""
+        """The bytes of the file that begins with byte ``start``. It is asked for once."""
         if start not in self._sizes:
             self._sizes[start] = self._size(start)
         return self._sizes[start]
@@ -72,7 +72,7 @@ class RowFiles:
 
 
 def is_torn(found: bytes, expected: bytes) -> bool:
-    """Whether ``found`` can be the remains of an interrupted write of ``expected``.
+    """Whether an interrupted write of ``expected`` can have left ``found``.
 
     Sectors that did not reach the disk read as zeros.
     """

@@ -1,4 +1,4 @@
-"""Reads small files. Their names may lead to anything: a directory, a pipe, a huge file."""
+"""Reads small files. Their names may be anything: a directory, a pipe, a huge file."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from store.state.checkpoint import (
     Checkpoint,
     decode_checkpoint,
 )
-from store.verify.files.audit_files import DANGLING, is_hidden, listed_names, reason
+from store.verify.files.audit_files import DANGLING, listed_names, may_be_right, reason
 
 SMALL_MAX = 64 << 10
-"""Bytes. Format file and manifest have some hundred."""
+"""Bytes. Format file and manifest have a few hundred."""
 PIECE_SIZE = 1 << 20
 
 
@@ -32,7 +32,7 @@ def read_small(fs: ReadableFileSystem, path: str) -> bytes:
 
 
 def read_head(fs: ReadableFileSystem, path: str, size: int) -> bytes:
-    """The first bytes of a file, fewer if it ends. Raises as :func:`read_small`."""
+    """The first ``size`` bytes of a file, or all of them. Raises as :func:`read_small`."""
     try:
         file = fs.open(path, writable=False)
         try:
@@ -78,5 +78,5 @@ def _unreadable(fs: ReadableFileSystem, path: str, error: Exception) -> Exceptio
         if name not in listed_names(fs, directory):
             return error
         why = DANGLING
-    made = UnreadableError if is_hidden(error) else DamagedError
+    made = UnreadableError if may_be_right(error) else DamagedError
     return made(path, 0, f"cannot be read: {why}")

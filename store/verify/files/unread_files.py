@@ -1,7 +1,7 @@
-"""The difference between wrong and unread.
+"""Tells wrong from unread.
 
-If a file cannot be read, a comparison misses its content. Such a finding depends on the file, and
-tells of nothing wrong.
+If a file cannot be read, a comparison misses its contents. Such a finding only repeats that the
+file is unread.
 """
 
 from __future__ import annotations
@@ -20,34 +20,36 @@ EXIT_FOUND = 1
 EXIT_UNREAD = 2
 
 ROW_SIZE_MAX = 32
-"""Bytes. A row that holds a byte begins at most so many before it."""
+"""Bytes of the largest row."""
 
 
 def exit_code(findings: Sequence[Finding]) -> int:
-    """The exit code of a check: 1 if something is wrong, else 2 if something is unread."""
+    """The exit code of a check: 1 if something is wrong; else 2 if something is unread; else 0."""
     if any(not finding.unread for finding in findings):
         return EXIT_FOUND
     return EXIT_UNREAD if findings else EXIT_CONSISTENT
 
 
-def hang_on_unread(
+def mark_unread(
     fs: ReadableFileSystem, findings: Sequence[Finding], others: Sequence[Finding] = ()
 ) -> list[Finding]:
-    """The findings. Those that only miss the content of an unread file are marked as unread.
+    """The findings; those that only miss the contents of an unread file are marked as unread.
 
-    ``others`` are more findings about unread files.
+    ``others``: more findings about unread files.
     """
     hidden = {(one.replica, one.path, one.position) for one in (*findings, *others) if one.unread}
     return [
         replace(finding, unread=True)
-        if not finding.unread and any(_hangs_on(fs, finding, *each) for each in hidden)
+        if not finding.unread and any(_lacks_bytes(fs, finding, *each) for each in hidden)
         else finding
         for finding in findings
     ]
 
 
-def _hangs_on(fs: ReadableFileSystem, finding: Finding, replica: str, path: str, byte: int) -> bool:
-    """Whether a finding misses bytes of that file or directory from that byte on."""
+def _lacks_bytes(
+    fs: ReadableFileSystem, finding: Finding, replica: str, path: str, byte: int
+) -> bool:
+    """Whether the finding misses bytes of ``path``, which cannot be read from ``byte`` on."""
     if finding.replica != replica:
         return False
     if finding.path != path:

@@ -1,1 +1,1 @@
-"""The check of what is made from the log."""
+"""The check of derived files."""

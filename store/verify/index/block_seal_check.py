@@ -1,7 +1,7 @@
 """The check of the checksums of ConsumeQueues: seals of blocks, and ``state/tails``.
 
-Seals are compared with their rows, so they are findings only if no row of the queue is wrong. A
-block without a seal is no finding.
+Seals are compared with the rows in the files. So they are findings only if no row of the queue is
+wrong. A block without a seal is no finding.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ def check_seals(
 ) -> None:
     """Compares the seals of blocks with their rows.
 
-    The blocks begin in ``bytes_of_rows``, and lie within ``offsets``: first, end. ``fs`` notes what
-    it cannot read.
+    ``bytes_of_rows``: the blocks begin from the first to before the second of these bytes.
+    ``offsets``: first and end offset, between which the blocks lie. ``fs`` notes what it cannot
+    read.
     """
     low, high = bytes_of_rows
     first, end = offsets
@@ -73,7 +74,7 @@ def check_seals(
 
 
 def _wrong_seal(data: bytes, rows: bytes, *, whole: bool) -> str:
-    """What is wrong with a seal, if anything. ``whole``: no record of the block has expired."""
+    """What is wrong with a seal, or "". ``whole``: no record of the block has expired."""
     try:
         seal = unpack_seal(data)
     except ValueError as error:
@@ -89,7 +90,7 @@ def _wrong_seal(data: bytes, rows: bytes, *, whole: bool) -> str:
 def check_tail(files: QueueFiles, tail: Tail, first: int, path: str, log: FindingLog) -> None:
     """Compares the tail of a queue in ``state/tails`` with its rows, if the files have all of them.
 
-    ``first`` is the first offset of the queue. If all rows have expired, nothing reads them.
+    ``first`` is the first offset of the queue. Expired rows are not compared.
     """
     if tail.end <= first:
         return

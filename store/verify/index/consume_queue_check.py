@@ -1,8 +1,8 @@
 """The check of ConsumeQueues against the log.
 
-A checkpoint says which rows each queue had. The files must have them, equal to the rows in the
-log. Later rows in a file belong to a flush whose checkpoint was never saved. The next start cuts
-them. They may be torn, but they must be of that flush.
+A checkpoint says which rows each queue had. The files must have these rows, equal to those in the
+log. Later rows in a file belong to a flush whose checkpoint was never saved. The next start removes
+them. They may be torn, but they must belong to that flush.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ OFFSETS = "a broker gave an offset twice or left one out; report it"
 
 
 class QueueCheck:
-    """Takes the rows of a range in order, and digests them.
+    """Takes the rows of a range in order, and makes digests of them.
 
-    A second one absorbs the results of all ranges, and tells what is wrong with the whole.
+    A second object absorbs the results of all ranges, and reports what is wrong over all of them.
     """
 
     def __init__(
@@ -68,14 +68,14 @@ class QueueCheck:
     # --- one range
 
     def take(self, runs: Sequence[QueueRowRun], *, covered: bool) -> None:
-        """Takes rows of entries. ``covered``: the checkpoint includes these."""
+        """Takes rows of entries. ``covered``: the checkpoint covers these entries."""
         for run in runs:
             queue = self._queues.get(run.key)
             if queue is None:
                 queue = self._queues[run.key] = TakenQueue(run.first_offset)
                 queue.first = (run.first_offset, not self._uncertain, *run.entry)
             if queue.end_known and run.first_offset != queue.end:
-                self._tell_offset(run.entry, run.key, queue.end, run.first_offset)
+                self._report_offset(run.entry, run.key, queue.end, run.first_offset)
             queue.end_known = True
             queue.end = run.end_offset
             first_offset, rows = run.first_offset, run.rows
@@ -83,7 +83,7 @@ class QueueCheck:
                 queue.covered_end = queue.end
                 if queue.begin is None:
                     queue.begin = self._first_kept(first_offset, rows)
-            # Rows that are given up get a digest of their own. The files need not have them.
+            # Expired rows get a digest of their own, because the files need not have them.
             size = (self._begin(run.key, queue.begin) - first_offset) * ROW_SIZE
             if 0 < size < len(rows):
                 queue.digest(first_offset, rows[:size])
@@ -91,19 +91,19 @@ class QueueCheck:
             queue.digest(first_offset, rows)
 
     def _begin(self, key: QueueKey, begin: int | None) -> int:
-        """Where a queue begins by what has expired, or later by the newest checkpoint: its topic
-        may keep messages for less time than the log does."""
+        """The first offset of a queue: by what has expired from the log, or by the newest
+        checkpoint if that is later, because its topic keeps messages for less time."""
         length = self._lengths.get(key)
         return max(begin or 0, 0 if length is None else length.first_offset)
 
-    def lose(self) -> None:
-        """Entries could not be read: where a queue goes on is unknown until its next message."""
+    def lose_entries(self) -> None:
+        """Entries could not be read: the next offset of each queue is unknown from here on."""
         self._uncertain = True
         for queue in self._queues.values():
             queue.end_known = False
 
     def empty(self, topic: str, *, covered: bool) -> None:
-        """A topic was deleted. Its queues stay, empty: an offset is never used again."""
+        """A topic was deleted. Its queues stay empty, because offsets are never used again."""
         if covered:
             self._emptied.add(topic)
             for (name, _queue_id), queue in self._queues.items():
@@ -112,7 +112,7 @@ class QueueCheck:
                     queue.cut = True
 
     def trim(self, command: QueueTrim, *, covered: bool) -> None:
-        """The retention of a topic has given up what is before an offset of a queue."""
+        """The retention of a topic has removed the messages of a queue before an offset."""
         if covered:
             key = command.topic, command.queue_id
             self._trimmed[key] = max(self._trimmed.get(key, 0), command.offset)
@@ -149,8 +149,8 @@ class QueueCheck:
 
     # --- all ranges
 
-    def absorb(self, queues: RangeQueues, number: int = 0, *, told: bool = False) -> None:
-        """Takes the next range, in order. ``told``: wrong offsets are findings already."""
+    def absorb(self, queues: RangeQueues, number: int = 0, *, reported: bool = False) -> None:
+        """Takes the next range, in order. ``reported``: wrong offsets are findings already."""
         seen = set()
         for span in queues.spans:
             seen.add(span.key)
@@ -159,9 +159,9 @@ class QueueCheck:
                 known = self._whole_log and not self._uncertain and span.first_known
                 queue = self._queues[span.key] = TakenQueue(0 if known else span.first_offset)
             wrong_offset = span.first_offset != queue.end
-            if queue.end_known and span.first_known and wrong_offset and not told:
+            if queue.end_known and span.first_known and wrong_offset and not reported:
                 entry = (span.index, span.position)
-                self._tell_offset(entry, span.key, queue.end, span.first_offset)
+                self._report_offset(entry, span.key, queue.end, span.first_offset)
             queue.end, queue.end_known = span.end, span.end_known
             queue.digests += [(number, digest) for digest in span.digests]
             if span.covered_end is not None:
@@ -184,7 +184,7 @@ class QueueCheck:
             first = 0 if length is None else length.first_offset
             covered_end = end = 0 if length is None else length.end_offset
             if queue is not None:
-                # If the last messages could not be read, their rows are not too many.
+                # If the last messages could not be read, the files may have their rows.
                 end = queue.end if queue.end_known else max(queue.end, end)
             digests = () if queue is None else tuple(queue.digests)
             yield ExpectedQueue(key, first, end, digests, covered_end)
@@ -200,15 +200,15 @@ class QueueCheck:
         files: Mapping[QueueKey, QueueFindings],
         wrong: Mapping[QueueKey, Sequence[WrongRows]],
     ) -> None:
-        """Tells what is wrong with the whole.
+        """Reports what is wrong over all ranges.
 
-        ``log_end`` is where the log ends, ``files`` has findings about the files of each queue,
-        ``wrong`` the rows that differ from the log.
+        ``log_end``: the position at which the log ends. ``files``: findings about the files of each
+        queue. ``wrong``: the rows that differ from the log.
         """
         for key in self._keys:
             self._check_length(key)
             for rows in wrong.get(key, ()):
-                self._tell_wrong(key, rows)
+                self._report_wrong(key, rows)
             found = files.get(key, QueueFindings())
             self._log.findings += found.shape
             if key not in wrong:
@@ -232,8 +232,8 @@ class QueueCheck:
                 is_right = queue.covered_end <= 0 or queue.begin is None
             else:
                 begins_right = not begins or length.first_offset == begin
-                # If more has expired since the checkpoint, or the replica began from a snapshot,
-                # the log has less of the queue than the checkpoint.
+                # The log has less of the queue than the checkpoint, if more has expired since, or
+                # if the replica began from a snapshot.
                 if self._first_position > self._expired_position:
                     begins_right |= length.first_offset < begin
                 is_right = begins_right and length.end_offset == queue.covered_end
@@ -241,7 +241,7 @@ class QueueCheck:
             said = f"queue {key[0]}/{key[1]}: {expected}"
             self._log.add(FindingKind.CHECKPOINT, self._checkpoint_path, 16, said, found, ADVICE)
 
-    def _tell_offset(
+    def _report_offset(
         self, entry: tuple[int, int], key: QueueKey, expected: int, found: int
     ) -> None:
         index, position = entry
@@ -250,7 +250,7 @@ class QueueCheck:
         kind = FindingKind.QUEUE_OFFSET
         self._log.add(kind, path, byte, said, f"offset {found}", OFFSETS, first=index)
 
-    def _tell_wrong(self, key: QueueKey, wrong: WrongRows) -> None:
+    def _report_wrong(self, key: QueueKey, wrong: WrongRows) -> None:
         offsets = _offsets(wrong.offset_first, wrong.offset_last + 1)
         self._log.add(
             FindingKind.CONSUME_QUEUE,
@@ -273,7 +273,7 @@ def _offsets(first: int, end: int) -> str:
 def open_queue_check(
     fs: ReadableFileSystem, state: StateFiles, directory: str, log: FindingLog
 ) -> QueueCheck:
-    """The check of a replica's ConsumeQueues, by its small files."""
+    """The check of a replica's ConsumeQueues. ``state`` has its small files."""
     machine = state.machine
     return QueueCheck(
         fs,

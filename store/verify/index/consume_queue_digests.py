@@ -1,7 +1,7 @@
-"""What the log says of a ConsumeQueue: CRCs of its rows in place of the rows.
+"""Digests of the ConsumeQueue rows in the log: CRCs of the rows of each queue.
 
-A range of the log has rows of any number of queues, and each queue has files of its own. So a
-range opens none of them. Tasks compare the files later, each once, with the CRCs of all ranges
+A range of the log has rows of many queues, and each queue has files of its own. So the check of a
+range opens none of these files. Later, tasks compare each file once with the CRCs of all ranges
 (:mod:`store.verify.index.file_tasks`).
 """
 
@@ -26,7 +26,7 @@ def row_crcs(rows: Bytes, before: tuple[int, int] = (0, 0)) -> tuple[int, int]:
 class ExpectedQueue(NamedTuple):
     """What the files of a queue must hold, from ``first_offset`` to before ``end_offset``.
 
-    ``digests`` has the rows of each range, with its number. The checkpoint covers those before
+    ``digests``: number of a range, and digest of its rows. The checkpoint covers the rows before
     ``covered_end``. ``tail`` is from ``state/tails``.
     """
 
@@ -39,34 +39,38 @@ class ExpectedQueue(NamedTuple):
 
 
 class QueueFindings(NamedTuple):
-    """Findings about the files of a queue. ``behind`` counts only if no row is wrong."""
+    """Findings about the files of a queue.
+
+    ``shape``: about names and sizes. ``behind``: about seals, the tail, and rows behind the end;
+    they count only if no row is wrong.
+    """
 
     shape: tuple[Finding, ...] = ()
     behind: tuple[Finding, ...] = ()
 
 
 class TakenQueue:
-    """One queue as the log gives it."""
+    """One queue, by the entries taken so far."""
 
     __slots__ = ("begin", "covered_end", "cut", "digests", "end", "end_known", "first")
 
     def __init__(self, first_offset: int) -> None:
         self.first: tuple[int, bool, int, int] = (first_offset, False, -1, 0)
-        """The first offset, whether all entries before it were read, and index and position of
-        its entry."""
+        """The first offset; whether all entries before it were read; index and position of its
+        entry."""
         self.end = first_offset
         self.end_known = True
         """False behind entries that could not be read."""
         self.begin: int | None = None
-        """The first offset that is neither deleted nor expired, if the log has come to it."""
+        """The first offset that is neither deleted nor expired, once it was taken."""
         self.covered_end = first_offset
         self.digests: list[tuple[int, RowsDigest]] = []
-        """With the number of the range; 0 in the range at hand."""
+        """Number of the range (0 while a range is checked), and digest of rows."""
         self.cut = False
         """Whether the next rows begin a digest of their own."""
 
     def digest(self, first_offset: int, rows: bytes) -> None:
-        """Takes rows. Those that follow the last ones continue its digest."""
+        """Takes rows. Rows that follow the last ones continue their digest."""
         number, crcs = 0, (0, 0)
         end_offset = first_offset + len(rows) // ROW_SIZE
         if self.digests and not self.cut and self.digests[-1][1].end_offset == first_offset:

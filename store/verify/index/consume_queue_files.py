@@ -1,4 +1,4 @@
-"""The files of one ConsumeQueue, and rows in them that the log does not have."""
+"""The files of one ConsumeQueue: names, sizes, rows, and rows behind the end of the queue."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EXTRA = "the next start removes it"
 
 
 class QueueFiles:
-    """Reads rows ahead, so that one read serves many runs."""
+    """The files of one queue. It reads ahead, so that one read serves many runs."""
 
     def __init__(
         self, fs: ReadableFileSystem, directory: str, *, read_ahead: int = READ_AHEAD_ROWS
@@ -77,7 +77,7 @@ class QueueFiles:
         }
         for start, size in sizes.items():
             if size > FILE_SIZE_MAX:
-                self._tell_size(start, FILE_SIZE_MAX, size, "", log)
+                self._report_size(start, FILE_SIZE_MAX, size, "", log)
         for name in self._files.strays if low == 0 else ():
             if parse_segment_name(name.removesuffix(SEAL_SUFFIX)) is not None:
                 continue
@@ -92,9 +92,9 @@ class QueueFiles:
         for start, following in pairwise(starts):
             if sizes.get(start, 0) > following - start:
                 size_max = following - start
-                self._tell_size(start, size_max, sizes[start], " before the next file", log)
+                self._report_size(start, size_max, sizes[start], " before the next file", log)
 
-    def _tell_size(self, start: int, most: int, size: int, what: str, log: FindingLog) -> None:
+    def _report_size(self, start: int, most: int, size: int, what: str, log: FindingLog) -> None:
         log.add(
             FindingKind.CONSUME_QUEUE,
             f"{self._files.directory}/{segment_name(start)}",
@@ -105,7 +105,7 @@ class QueueFiles:
         )
 
     def check_rows_behind(self, end_offset: int, log_end: int, log: FindingLog) -> None:
-        """Tells the first row behind the end of the queue that no interrupted flush leaves."""
+        """Reports the first row behind the end of the queue that no interrupted flush leaves."""
         for start in self._files.starts:
             begin = max(end_offset, -(-start // ROW_SIZE))
             stop = (start + min(self._files.size(start), FILE_SIZE_MAX)) // ROW_SIZE
@@ -126,9 +126,9 @@ class QueueFiles:
 
 
 def is_plausible(position: int, size: int, tags: int, *, byte: int, log_end: int) -> bool:
-    """Whether a crash may leave a row that the log does not have.
+    """Whether a crash may leave this row, which the log does not have.
 
-    It may belong to an entry that a majority had and that this replica had not synced when its
+    It may belong to an entry that was committed, but that this replica had not synced when its
     power failed. Or some of its sectors were never written.
     """
     if byte // SECTOR_SIZE != (byte + ROW_SIZE - 1) // SECTOR_SIZE:
@@ -145,7 +145,10 @@ def find_extra(
     log_end: int,
     log: FindingLog,
 ) -> None:
-    """Tells directories of queues that neither log nor checkpoint has, unless a crash left them."""
+    """Reports directories of queues that neither log nor checkpoint has.
+
+    Those that a crash may have left are no findings.
+    """
     if not fs.exists(directory):
         return
     for topic in fs.list_directory(directory):

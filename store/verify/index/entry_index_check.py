@@ -40,9 +40,9 @@ class EntryIndexCheck:
             self._compare()
 
     def finish(self) -> None:
-        """Compares the rest. Wrong rows that follow each other are one finding."""
+        """Compares the rest. Consecutive wrong rows are one finding."""
         self._compare()
-        self._tell()
+        self._report()
 
     def _compare(self) -> None:
         expected, first = bytes(self._expected), self._first
@@ -59,10 +59,10 @@ class EntryIndexCheck:
             if self._bad is not None and self._bad[1] == index - 1:
                 self._bad = (self._bad[0], index, *self._bad[2:])
             else:
-                self._tell()
+                self._report()
                 self._bad = (index, index, right, row)
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         if self._bad is None:
             return
         first, last, right, row = self._bad

@@ -1,7 +1,7 @@
 """Tasks that compare derived files with the digests of the ranges.
 
 A task has a bounded number of files, and reads each once. It only names files that differ:
-:mod:`store.verify.index.range_reread` tells why.
+:mod:`store.verify.index.range_reread` finds the wrong rows.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from store.verify.state.stray_files import check_segment_files
 FILES_AT_ONCE = 64
 ROWS_AT_ONCE = 1 << 16
 TASK_ROWS = 1 << 22
-"""Of ConsumeQueues: 80 MiB."""
+"""Rows of ConsumeQueues in a task: 80 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueuePart:
-    """Rows of one queue, from byte ``low`` to before ``high``, ``None`` for the last part."""
+    """Rows of one queue, from byte ``low`` to before byte ``high``; ``None`` in the last part."""
 
     queue: ExpectedQueue
     low: int
@@ -42,7 +42,7 @@ class QueuePart:
 
 @dataclass(frozen=True, slots=True)
 class FileTask:
-    """Files of one replica that one task checks."""
+    """The files of one replica that one task checks."""
 
     replica: ReplicaPlan
     listing: Listing
@@ -53,7 +53,7 @@ class FileTask:
 
     @property
     def weight(self) -> int:
-        """The share of :data:`FILES_AT_ONCE`: the number of files, or more for many rows."""
+        """How much of :data:`FILES_AT_ONCE` it uses: its files, or more if it has many rows."""
         rows = sum(
             digest.end_offset - digest.first_offset
             for part in self.queues
@@ -65,8 +65,11 @@ class FileTask:
 
 @dataclass(slots=True)
 class FileResult:
-    """The result: ``differing`` has the numbers of the ranges with other rows, by queue, and
-    ``keys`` the first positions of the key files that differ."""
+    """The result of a task.
+
+    ``differing``: by queue, the numbers of the ranges with other rows. ``keys``: the first
+    positions of the key files that differ.
+    """
 
     queues: dict[QueueKey, QueueFindings] = field(default_factory=dict)
     differing: dict[QueueKey, set[int]] = field(default_factory=dict)
@@ -78,12 +81,12 @@ class FileResult:
 def check_files(
     fs: ReadableFileSystem, _shared: object, tasks: Sequence[FileTask], _buffers: Buffers
 ) -> list[FileResult]:
-    """Runs small tasks together."""
+    """Runs a batch of tasks."""
     return [_check(fs, task) for task in tasks]
 
 
-def together(tasks: Sequence[FileTask]) -> Iterator[list[FileTask]]:
-    """The tasks in order, small ones together."""
+def batched_tasks(tasks: Sequence[FileTask]) -> Iterator[list[FileTask]]:
+    """The tasks in order, in batches of about :data:`FILES_AT_ONCE` files."""
     some: list[FileTask] = []
     weight = 0
     for task in tasks:
@@ -127,7 +130,7 @@ def _check_queue(
     files = QueueFiles(fs, directory, read_ahead=ROWS_AT_ONCE)
     for number, digest in queue.digests:
         if digest.end_offset <= queue.first_offset:
-            continue  # given up
+            continue  # expired
         crcs = (0, 0)
         for first in range(digest.first_offset, digest.end_offset, ROWS_AT_ONCE):
             count = min(ROWS_AT_ONCE, digest.end_offset - first)

@@ -1,4 +1,7 @@
-"""What a file of the key index must look like, computed from its rows (docs/format.md)."""
+"""Header and page table that a file of the key index must have, computed from its rows.
+
+It is written from docs/format.md.
+"""
 
 from __future__ import annotations
 
@@ -37,13 +40,13 @@ def stated_edges(file: IndexFile) -> Edges:
 
 
 def page_table(rows: bytes) -> bytes:
-    """For each page of rows the hash of its first row, and its CRC32C."""
+    """The page table: for each page of rows, the hash of its first row and the page's CRC32C."""
     pages = [rows[at : at + PAGE_SIZE] for at in range(0, len(rows), PAGE_SIZE)]
     return b"".join([page[:4] + crc32c(page).to_bytes(4, "big") for page in pages])
 
 
 def first_unordered(rows: NDArray[np.void]) -> int | None:
-    """The first row that should stand before the row before it."""
+    """The number of the first row that is smaller than the row before it."""
     hashes, positions = rows["hash"], rows["position"]
     falls = hashes[1:] < hashes[:-1]
     falls |= (hashes[1:] == hashes[:-1]) & (positions[1:] < positions[:-1])
@@ -52,7 +55,7 @@ def first_unordered(rows: NDArray[np.void]) -> int | None:
 
 
 def damaged_byte(fs: ReadableFileSystem, error: DamagedError) -> int:
-    """The wrong byte of header or page table, if the rows are those that were written."""
+    """The first wrong byte of header or page table, if the rows are right."""
     if error.position != CRC_AT:
         return error.position
     handle = fs.open(error.path, writable=False)
@@ -71,7 +74,7 @@ def damaged_byte(fs: ReadableFileSystem, error: DamagedError) -> int:
 
 
 def wrong_rows(file: IndexFile, data: bytes) -> tuple[int, int, int] | None:
-    """The first byte of rows with another CRC, that CRC as the file states it, and as it is."""
+    """The first rows that do not have their CRC: first byte, stated CRC, and actual CRC."""
     if file.version != VERSION or not data:
         found = crc32c(data)
         return (0, file.crc, found) if found != file.crc or not data else None

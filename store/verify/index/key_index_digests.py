@@ -1,8 +1,8 @@
-"""What the log says of the files of the key index: sums over rows in place of the rows.
+"""Digests of the key rows in the log: a sum over the rows of each key index file.
 
-A file is named by the position of its first record, so names alone tell which rows of a range
-belong to which file. Each row gives a number made of all its bits. Files hold the same rows if the
-numbers have the same sum, in whatever order they stand. So a range opens no file.
+A file is named by the position of its first record. So the names say which rows of a range belong
+to which file. A number is computed from all bits of a row. If the sums of these numbers are equal,
+a file has the same rows, in any order. So the check of a range opens no file.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class KeyDigests:
         range_end: int,
         end_position: int,
     ) -> None:
-        """``end_position`` is that of the checkpoint. The next start removes later files."""
+        """``end_position``: that of the checkpoint. The next start removes later files."""
         starts = list_starts(fs, f"{directory}/keyindex", end_position)
         first = max(bisect_right(starts, range_position) - 1, 0)
         self._starts = [_NONE, *starts[first : bisect_left(starts, range_end)]]
@@ -58,7 +58,7 @@ class KeyDigests:
         self._missing: MissingKeys | None = None
         self._leader: KeyDigests | None = None
         self.expired_position = 0
-        """Files of records below may have been removed."""
+        """Files of records below this position may have been removed."""
 
     def take(self, rows: bytes, entries: Sequence[tuple[int, int]]) -> None:
         """Takes the key rows of entries. ``entries``: their positions and indexes."""
@@ -76,12 +76,12 @@ class KeyDigests:
             self._missing = found.behind(self._missing)
 
     def follow(self, other: KeyDigests) -> None:
-        """Lets ``other`` take the rows for both, if the files of both have the same names."""
+        """Takes over the digests of ``other`` at the end, if the files of both have equal names."""
         if self._starts == other._starts:
             self._leader = other
 
     def end_range(self) -> RangeKeys:
-        """What the files must hold. No file has the rows before the first one."""
+        """What the files must hold. Rows before the first file are missing."""
         found = self._leader or self
         digests = (
             KeysDigest(start, rows, total & TOTAL_MAX)
@@ -101,7 +101,7 @@ def list_starts(fs: ReadableFileSystem, directory: str, end_position: int) -> li
 
 
 def missing_keys(positions: NDArray[np.int64], entries: Sequence[tuple[int, int]]) -> MissingKeys:
-    """Rows of records at these positions, in order, which no file has."""
+    """The missing key rows, by the positions of their records, in order."""
     first, last = int(positions[0]), int(positions[-1])
     return MissingKeys(index_of(first, entries), index_of(last, entries), last)
 
@@ -112,7 +112,7 @@ def index_of(position: int, entries: Sequence[tuple[int, int]]) -> int:
 
 
 def row_numbers(rows: NDArray[np.void]) -> NDArray[np.uint64]:
-    """A number for each row. Different rows have the same one with a chance of 2^-64."""
+    """A number for each row. Different rows have the same number with a chance of 2^-64."""
     numbers = rows["position"].astype(np.int64).view(np.uint64) * _GOLDEN
     numbers ^= rows["hash"].astype(np.uint64) << np.uint64(32) | rows["seconds"].astype(np.uint64)
     for shift, factor in zip((30, 27), _MIX, strict=True):
@@ -124,9 +124,9 @@ def row_numbers(rows: NDArray[np.void]) -> NDArray[np.uint64]:
 def has_keys(
     fs: ReadableFileSystem, path: str, digest: KeysDigest, *, first_position: int, end_position: int
 ) -> bool:
-    """Whether a file is whole, sorted, and has the rows of the records between two positions.
+    """Whether a file is intact, sorted, and has the rows of the records between two positions.
 
-    If not, :mod:`store.verify.index.range_reread` tells what is wrong.
+    If not, :mod:`store.verify.index.range_reread` finds what is wrong.
     """
     try:
         said = read_header(fs, path)

@@ -1,6 +1,6 @@
-"""The second reading of a range, for derived files that differ from its digests.
+"""Reads a range again, for derived files that differ from its digests.
 
-The files are compared row by row, to name the rows that are wrong.
+The files are compared row by row, to find the wrong rows.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ KeyRows = NDArray[np.void]
 
 @dataclass(frozen=True, slots=True)
 class RangeReread:
-    """Range ``number``, read again by the replica at ``place``: which files to compare."""
+    """The files to compare with range ``number``, of the replica at ``place``."""
 
     number: int
     place: int
@@ -85,7 +85,7 @@ def reread_range(
         return found
     files = AuditFiles(fs, group.listing)
     log = FindingLog(replica.name)
-    unused = FindingLog(replica.name)  # the first reading has told what is wrong with the log
+    unused = FindingLog(replica.name)  # damage of the log was reported the first time
     walk = DamagedLogWalk(
         files,
         replica.directory,
@@ -122,7 +122,7 @@ def _kinds(reading: RangeReread) -> frozenset[FindingKind]:
 
 
 def _read_columns(walk: DamagedLogWalk, topics: TopicNumbers) -> Iterator[BatchColumns]:
-    """The batches of a range, right or wrong: what their rows say went into the files."""
+    """The batches of a range, right or wrong: their rows are in the files in any case."""
     for window in walk.windows():
         data = [entry for entry in window.entries if entry.kind is EntryKind.DATA]
         columns = read_columns(window.data, window.position, data, topics) if data else None
@@ -200,9 +200,10 @@ class _KeyComparison:
     def compare(
         self, data: bytes, begin: int, end: int | None, lost: Sequence[tuple[int, int]]
     ) -> MissingKeys | None:
-        """``data`` are the key rows of the positions ``begin`` to ``end``, but for those ``lost``.
+        """Compares key rows with the files. Returns the rows that no file has.
 
-        ``end`` is ``None`` if only the log can tell. Returns the rows that no file has.
+        ``data``: the key rows of the records from position ``begin`` to before ``end``, without
+        those in the ranges ``lost``. ``end`` is ``None`` if the small files do not say it.
         """
         end = self._covered_end if end is None else min(self._covered_end, end)
         rows = np.frombuffer(data, KEY_ROWS)
@@ -225,16 +226,16 @@ class _KeyComparison:
             expected = rows[place]
             expected = expected[np.lexsort((expected["position"], expected["hash"]))]
             if found[known].tobytes() != expected.tobytes():
-                self._tell_different(file, found, known, expected)
+                self._report_different(file, found, known, expected)
         return missing_keys(positions[missing], self._entries) if missing.any() else None
 
     def _list_files(self, begin: int, end: int) -> Iterator[tuple[IndexFile, bool]]:
-        """The files that may have rows of the range, and whether their headers are whole.
+        """The files that may have rows of the range, and whether their headers are intact.
 
-        The next start removes files that begin behind the checkpoint.
+        Files that begin behind the checkpoint are left out: the next start removes them.
         """
         starts = list_starts(self._fs, self._directory, self._covered_end)
-        # A damaged file counts up to the next one. Its rows are not missing as well.
+        # A damaged file counts as one up to the next file, so its rows are not reported as missing.
         ends = [*starts[1:], self._covered_end]
         place = slice(max(bisect_right(starts, begin) - 1, 0), bisect_left(starts, end))
         for start, following in zip(starts[place], ends[place], strict=True):
@@ -246,7 +247,7 @@ class _KeyComparison:
                     raise DamagedError(path, 8, f"positions from {file.first_position}")
             except DamagedError as error:
                 is_whole, at = False, damaged_byte(self._fs, error)
-                self._tell(error.path, at, "a key index file", error.what)
+                self._report(error.path, at, "a key index file", error.what)
                 file = IndexFile(path, start, following - 1, 0, 0, 0, 0)
             if file.last_position >= begin:
                 yield file, is_whole
@@ -273,16 +274,16 @@ class _KeyComparison:
         if unordered is not None:
             row = rows[unordered : unordered + 1].tobytes().hex()
             at = HEADER.size + unordered * KEY_ROW_SIZE
-            self._tell(file.path, at, "rows sorted by hash, then position", f"the row {row}")
+            self._report(file.path, at, "rows sorted by hash, then position", f"the row {row}")
             return None
         stated, found = stated_edges(file), edges_of(rows)
         if stated != found:
             expected = f"positions and seconds {found}, as its rows have them"
-            self._tell(file.path, 8, expected, f"{stated}")
+            self._report(file.path, 8, expected, f"{stated}")
         return rows
 
     def _read_data(self, file: IndexFile) -> bytes:
-        """All rows. So many that their number must be doubted are read only if the CRC fits."""
+        """All rows. If there are very many, they are read only if their CRC is right."""
         handle = self._fs.open(file.path, writable=False)
         size = file.count * KEY_ROW_SIZE
         try:
@@ -296,10 +297,10 @@ class _KeyComparison:
         finally:
             handle.close()
 
-    def _tell_different(
+    def _report_different(
         self, file: IndexFile, rows: KeyRows, known: NDArray[np.bool_], expected: KeyRows
     ) -> None:
-        """Tells the first row that is missing or too many. ``known``: the rows to compare."""
+        """Reports the first row that is missing or too many. ``known``: the rows to compare."""
         found = rows[known]
         common = min(len(found), len(expected))
         differs = np.flatnonzero(found[:common].view("V16") != expected[:common].view("V16"))
@@ -309,18 +310,18 @@ class _KeyComparison:
         odd = wrong if is_extra else right
         if is_extra:
             place = int(np.flatnonzero(known)[at])
-        else:  # where it belongs
+        else:  # where the row belongs
             before = rows["hash"] < odd["hash"]
             before |= (rows["hash"] == odd["hash"]) & (rows["position"] < odd["position"])
             place = int(np.count_nonzero(before))
         row, at = f"the row {odd.tobytes().hex()}", HEADER.size + place * KEY_ROW_SIZE
-        if is_extra:  # no entry has it, whatever position stands in it
-            self._tell(file.path, at, "a row that the log has, once", row)
+        if is_extra:  # its position may be wrong, so no entry is named
+            self._report(file.path, at, "a row that the log has, once", row)
         else:
             index = self._index_of(int(odd["position"][0]))
-            self._tell(file.path, at, row, "no such row", index)
+            self._report(file.path, at, row, "no such row", index)
 
-    def _tell(
+    def _report(
         self, path: str, at: int, expected: str, found: str, index: int | None = None
     ) -> None:
         self._log.add(FindingKind.KEY_INDEX, path, at, expected, found, ADVICE, first=index)

@@ -1,1 +1,1 @@
-"""The check of the log, in columns."""
+"""The check of the log: entries, and batches column by column."""

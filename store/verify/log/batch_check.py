@@ -1,6 +1,6 @@
-"""The check of one batch, record by record: slow, and it says what is wrong.
+"""The check of one batch, record by record. It is slow, but says what is wrong.
 
-:mod:`store.verify.log.batch_columns` checks many batches at once, and says only that all is right.
+:mod:`store.verify.log.batch_columns` checks many batches at once, but says only that all is right.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from store.verify.log.batch_columns import BatchColumns, TopicNumbers, plain_col
 from store.verify.log.derivation import key_hashes, row_code
 
 _U32 = 0xFFFFFFFF
-"""A damaged store time must not stop the check. No key row of a leader has a later one."""
+"""Masks seconds: a damaged store time must not stop the check."""
 
 
 class BatchMismatchError(StoreError):
@@ -41,7 +41,7 @@ def checked_columns(entries: Sequence[Entry], topics: TopicNumbers) -> BatchColu
 
 
 def check_batch(entry: Entry, batch: Batch) -> None:
-    """Derives rows and key rows from the records of a batch, and compares.
+    """Derives rows and key rows from the records of a batch, and compares them with the batch's.
 
     Raises :class:`BatchMismatchError` for the first difference.
     """

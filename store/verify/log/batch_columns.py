@@ -1,9 +1,9 @@
 """The check of the batches of many entries at once, column by column.
 
-NumPy compares one field of all messages in a buffer at once, so a message costs little more than
+NumPy compares one field of all messages in a buffer at once. So a message costs little more than
 the CRC of its body. Records, runs, rows and key rows are compared with each other. The result is
-"all right" or "not proved", and the latter may still be right:
-:mod:`store.verify.log.batch_check` decides, record by record.
+"all right" or "not proved". In the second case :mod:`store.verify.log.batch_check` decides, record
+by record.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from store.verify.log.record_columns import (
 )
 
 MESSAGES_MIN = 16
-"""The check record by record is as fast for fewer messages."""
+"""For fewer messages, the check record by record is as fast."""
 
 _STORED_AT: int = cast(Mapping[str, Any], HEADS.fields)["stored"][1]
 _U64_MAX = (1 << 64) - 1
@@ -53,13 +53,13 @@ class TopicNumbers:
     def __init__(self) -> None:
         self.names: list[str] = []
         self.impossible: dict[int, ValueError] = {}
-        """Topics after which no ConsumeQueue can be named, and why."""
+        """Topics that cannot name a directory of ConsumeQueues, and why."""
         self._numbers: dict[bytes, int] = {}
         self._of_row: dict[bytes, int] = {}
         self._prefixes: list[int] = []
 
     def numbers_of(self, rows: list[bytes]) -> list[int]:
-        """The numbers of topics in rows of one width: size of the topic, topic, zeros.
+        """The numbers of topics. A row has the size of the topic (1 byte), the topic, and zeros.
 
         Raises ``UnicodeDecodeError``.
         """
@@ -69,7 +69,7 @@ class TopicNumbers:
         return list(map(of_row.__getitem__, rows))
 
     def number(self, topic: bytes) -> int:
-        """Raises ``UnicodeDecodeError``."""
+        """The number of a topic. Raises ``UnicodeDecodeError``."""
         number = self._numbers.get(topic)
         if number is None:
             name = topic.decode()
@@ -83,12 +83,12 @@ class TopicNumbers:
         return number
 
     def numbers_known(self, names: Collection[str]) -> list[int]:
-        """The numbers of these topics, without topics that have no message."""
+        """The numbers of those topics that have a message."""
         known = [self._numbers.get(name.encode()) for name in names]
         return [number for number in known if number is not None]
 
     def prefixes(self) -> Words:
-        """By topic: the CRC32C from which the hashes of its keys go on."""
+        """By topic: the CRC32C of ``topic#``, with which the hashes of its keys begin."""
         return np.array(self._prefixes, np.uint32)
 
 
@@ -105,11 +105,11 @@ class QueueRunColumns:
 
 @dataclass(slots=True)
 class BatchColumns:
-    """The batches of ``entries`` together, with rows as of :data:`ROWS`.
+    """The batches of ``entries`` together. ``rows`` has the fields of :data:`ROWS`.
 
-    ``commands`` has the packed commands of entries that have some, by number of the entry.
-    ``minutes`` has the store time of each entry in minutes since 1970, -1 without a message.
-    ``last_ms`` is the store time of the last message, if any.
+    * ``commands``: number of an entry with commands, and its packed commands.
+    * ``minutes``: by entry, its store time in minutes since 1970; -1 without a message.
+    * ``last_ms``: the store time of the last message, if any.
     """
 
     entries: Sequence[Entry]
@@ -139,7 +139,7 @@ class BatchColumns:
 def plain_columns(
     entries: Sequence[Entry], batches: Sequence[Batch], topics: TopicNumbers
 ) -> BatchColumns:
-    """The columns of entries by their rows and run headers, without a check."""
+    """The columns of entries, by their rows and run headers. Nothing is checked."""
     runs: list[tuple[int, int, int, int, int]] = []
     minutes: list[int] = []
     last_ms = None
@@ -170,7 +170,7 @@ def plain_columns(
 
 
 def _stored_ms(records: memoryview, start: int) -> int | None:
-    """The store time of a record that would begin there, ``None`` if that is outside."""
+    """The store time of a record that begins at ``start``; ``None`` if that is outside."""
     at = start + _STORED_AT
     if not 0 <= at <= len(records) - 8:
         return None
@@ -180,9 +180,9 @@ def _stored_ms(records: memoryview, start: int) -> int | None:
 def read_columns(
     data: Bytes, position: int, entries: Sequence[Entry], topics: TopicNumbers
 ) -> BatchColumns | None:
-    """The batches of data entries, if everything in them is right, else ``None``.
+    """The batches of data entries if everything in them is right; else ``None``.
 
-    ``data`` holds the entries and begins at ``position`` of the log.
+    ``data`` has the entries, and begins at ``position`` of the log.
     """
     octets = np.frombuffer(data, np.uint8)
     begins = np.array([entry.position for entry in entries], np.int64) + (HEADER_SIZE - position)
@@ -242,10 +242,10 @@ def _joined(view: memoryview, begins: Numbers, ends: Numbers) -> bytes:
 def _find_runs(
     octets: Octets, messages: RecordColumns, parts: BodyParts, topics: TopicNumbers
 ) -> tuple[QueueRunColumns, Numbers] | None:
-    """The runs, if they follow from the records, and by message the number of its run.
+    """The runs, and by message the number of its run; ``None`` if the records have other runs.
 
     A run begins with each new entry, queue or topic, and with an offset that does not follow.
-    Raises ``UnicodeDecodeError`` for a topic that is no text.
+    Raises ``UnicodeDecodeError`` for a topic that is not UTF-8.
     """
     heads, count = messages.heads, len(messages.heads)
     width = int(messages.topic_sizes.max()) + 8 & ~7
@@ -271,7 +271,7 @@ def _find_runs(
         np.append(firsts[1:], count) - firsts,
         np.searchsorted(messages.first_of_entry, firsts, "right") - 1,
     )
-    # Their headers must fill the part without a gap.
+    # The headers of the runs must fill their part of the body without a gap.
     sizes = messages.topic_sizes[firsts] + RUN_HEADER.size
     totals = np.concatenate(([0], np.cumsum(sizes)))
     edges = np.searchsorted(runs.entries, np.arange(len(parts.counts) + 1))
@@ -299,7 +299,8 @@ def _schedule(
     topic_of: Numbers,
     topics: TopicNumbers,
 ) -> None:
-    """Replaces the tags codes of scheduled messages by their times, one by one: they are few."""
+    """Replaces the tags codes of scheduled messages by their delivery times. They are few, so this
+    goes one by one."""
     scheduled = topics.numbers_known(SCHEDULED_TOPICS)
     heads = messages.heads
     for number in np.flatnonzero(np.isin(topic_of, scheduled)).tolist():

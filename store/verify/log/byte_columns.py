@@ -1,4 +1,4 @@
-"""Bytes at many places at once, as rows of one width, and the store's layouts as columns."""
+"""Reads bytes at many places at once into rows of one width, and layouts as columns."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Numbers = NDArray[np.int64]
 Words = NDArray[np.uint32]
 
 WIDTHS = (16, 32, 64, 128)
-"""Texts up to these sizes are handled side by side, longer ones one by one."""
+"""Texts up to these sizes are handled many at once, longer texts one by one."""
 
 ROWS_AT_ONCE = 4096
-"""The results of so many rows stay in the processor's cache."""
+"""The results of this many rows stay in the processor's cache."""
 
 _TYPES = {"i": ">i4", "q": ">i8", "I": ">u4", "B": "u1"}
 
@@ -34,7 +34,7 @@ def columns_of(layout: Struct, names: str) -> np.dtype[np.void]:
 
 
 def gather(octets: Octets, starts: Numbers, width: int) -> Octets:
-    """``width`` bytes from each start on, a row each, with zeros behind the end of ``octets``."""
+    """A row of ``width`` bytes from each start on, with zeros behind the end of ``octets``."""
     room = len(octets) - width
     if room < 0:
         octets = np.concatenate((octets, np.zeros(-room, np.uint8)))
@@ -63,7 +63,7 @@ def texts_before(octets: Octets, ends: Numbers, sizes: Numbers, width: int) -> O
 
 
 def texts_after(octets: Octets, starts: Numbers, sizes: Numbers, width: int) -> Octets:
-    """Texts of at most ``width`` bytes (a multiple of 8), each at the begin of a row."""
+    """Texts of at most ``width`` bytes (a multiple of 8), each at the beginning of a row."""
     rows = gather(octets, starts, width)
     masked = rows.view(np.uint64).ravel()
     masked &= _first_bytes(width)[sizes].view(np.uint64)
@@ -72,7 +72,7 @@ def texts_after(octets: Octets, starts: Numbers, sizes: Numbers, width: int) -> 
 
 @cache
 def _last_bytes(width: int) -> NDArray[np.void]:
-    """Number *n* keeps the last *n* bytes of a row."""
+    """Masks: number *n* keeps the last *n* bytes of a row."""
     kept = np.arange(width) >= width - np.arange(width + 1)[:, None]
     return np.where(kept, np.uint8(0xFF), np.uint8(0)).view(f"V{width}").ravel()
 
@@ -84,9 +84,8 @@ def _first_bytes(width: int) -> NDArray[np.void]:
 
 
 def by_width(sizes: Numbers) -> Iterator[tuple[int, Numbers]]:
-    """The smallest of :data:`WIDTHS` for each size, with the numbers of the sizes.
-
-    Larger sizes have width 0.
+    """Groups sizes by the smallest of :data:`WIDTHS` that holds them: the width, and the numbers of
+    these sizes. Larger sizes have width 0.
     """
     low = -1
     most = int(sizes.max(initial=-1))

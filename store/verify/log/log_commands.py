@@ -1,4 +1,4 @@
-"""The commands in the bodies of entries, as the check reads them."""
+"""Reads the commands in the bodies of entries."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ TRIM = "trim"
 
 
 class StatedProof(NamedTuple):
-    """The voters' reports of their states after the entry ``point``. ``alone``: the entry has no
-    other command."""
+    """The voters' reports of their states after the entry ``point``.
+
+    ``alone``: the entry with the proof has no other command.
+    """
 
     point: int
     reports: bytes
@@ -26,7 +28,7 @@ class StatedProof(NamedTuple):
 
 
 class QueueTrim(NamedTuple):
-    """The queue begins at ``offset``, or behind it."""
+    """The queue begins at ``offset`` or later."""
 
     topic: str
     queue_id: int
@@ -34,12 +36,11 @@ class QueueTrim(NamedTuple):
 
 
 FileCommand: TypeAlias = str | int | QueueTrim | StatedProof
-"""A topic that is deleted, a position below which the log has expired, a queue that begins later,
-or a proof."""
+"""The name of a deleted topic, a position below which the log has expired, a trim, or a proof."""
 
 
 class EntryCommands(NamedTuple):
-    """All commands of an entry, and what they say about files, both in order."""
+    """All commands of an entry, and those about files, both in order."""
 
     all: list[Any]
     of_files: list[FileCommand]
@@ -49,7 +50,7 @@ def commands_of(columns: BatchColumns, topics: TopicNumbers) -> dict[int, EntryC
     """The commands of each entry that has some, by number of the entry.
 
     Raises :class:`~store.errors.CorruptBatchError` for anything else than commands, and for a
-    topic after which no ConsumeQueue can be named.
+    topic that cannot name a directory of ConsumeQueues.
     """
     for number, error in topics.impossible.items():
         if (columns.runs.topics == number).any():

@@ -1,8 +1,8 @@
-"""The walk over the entries of a range: the one way in which the check reads the log.
+"""Reads the entries of a range. The check reads the log in no other way.
 
-:class:`LogWalk` walks over replicas with equal bytes. It compares them, and decodes the bytes of
-the first one. It ends with an error at anything that is wrong. :class:`DamagedLogWalk` then walks
-over one replica alone. It goes on behind damage, and makes findings of it.
+:class:`LogWalk` reads replicas with equal bytes. It compares them, and decodes the bytes of the
+first one. It raises an error for anything that is wrong. Then :class:`DamagedLogWalk` reads one
+replica alone. It makes findings of damage, and goes on behind it.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ from store.verify.plan.ranges import Border
 from store.verify.state.state_files import StateFiles
 
 ROWS_TRIED = 1000
-"""Rows of the entry index that are tried to find the next entry behind damage."""
+"""How many rows of the entry index are tried, to find the next entry behind damage."""
 UNREADABLE = -1
 LOST_MAX = 1 << 24
-"""The most entries that one hole may span. A range has fewer, whatever a header says."""
+"""The most entries that one hole may span. A range has fewer, so a header that says more is wrong.
+"""
 
 
 class UnequalError(StoreError):
@@ -43,9 +44,9 @@ class UnequalError(StoreError):
 
 
 class LogWalk:
-    """The entries of a range, from ``border`` to ``last_index`` or the end of the log.
+    """Reads the entries of a range, from ``border`` to ``last_index`` or the end of the log.
 
-    ``directories`` are replicas with equal bytes.
+    ``directories``: replicas with equal bytes.
     """
 
     def __init__(
@@ -70,22 +71,22 @@ class LogWalk:
         self.lost: list[tuple[int, int]] = []
         """Positions (first, end) that could not be read."""
         self.chains = array("q")
-        """The chain CRC of each entry from ``first_index`` on, -1 of an unreadable one. It ends
-        before entries that are lost up to the end. :class:`DamagedLogWalk` alone fills it."""
+        """The chain CRC of each entry from ``first_index`` on; -1 for an unreadable one. If all
+        entries up to the end are lost, they are left out. Only :class:`DamagedLogWalk` fills it."""
         self.positions = array("q")
         self.ends = array("q")
-        """Begin and end of each entry, as ``chains``. An unreadable entry ends where it begins."""
+        """Position and end position of the entries of ``chains``; equal for an unreadable one."""
 
     @property
     def last_index(self) -> int:
         return self.next_index - 1
 
     def segment_path(self, position: int) -> tuple[str, int]:
-        """The file of the first replica that holds a position of the log, and the byte in it."""
+        """The segment file of the first replica for a position of the log, and the byte in it."""
         return self._files[0].locate(position)
 
     def windows(self) -> Iterator[Window]:
-        """All whole entries. A window is valid until the next one.
+        """All intact entries, in windows. A window is valid until the next one.
 
         Raises :class:`UnequalError` and :class:`~store.errors.CorruptEntryError`.
         """
@@ -99,19 +100,20 @@ class LogWalk:
                 if window.entries:
                     self.next_index = window.entries[-1].index + 1
                     self.end_position = window.entries[-1].end
-                    self._note(window.entries)
+                    self._remember(window.entries)
                     yield window
-                if window.hole is not None and not self._pass(window.hole):
+                if window.hole is not None and not self._skip(window.hole):
                     break
         finally:
             for files in self._files:
                 files.close()
 
-    def _note(self, entries: Sequence[Entry]) -> None:
-        """Remembers entries for a comparison with other replicas. Equal ones need none."""
+    def _remember(self, entries: Sequence[Entry]) -> None:
+        """Remembers entries, to compare them with other replicas. Equal replicas need no such
+        comparison."""
 
-    def _pass(self, hole: Hole) -> bool:
-        """Moves the cursor behind a hole; false if the walk ends there."""
+    def _skip(self, hole: Hole) -> bool:
+        """Moves the cursor behind a hole; ``False`` if the walk ends there."""
         raise hole.error
 
     def _compare(self, files: SegmentFiles, window: Window) -> None:
@@ -125,14 +127,14 @@ class LogWalk:
             path, byte = files.locate(window.position + at)
             place = piece.place(byte)
             found = reader.read_into(octets[place : place + wanted], window.position + at)
-            # This compares by memcmp. Memoryviews would be compared byte by byte.
+            # ``startswith`` uses memcmp. Memoryviews are compared byte by byte.
             same = piece.octets.startswith(window.data[at : at + wanted], place)
             if found.missing is not None or not same:
                 raise UnequalError(f"{path}: other bytes from byte {byte} on")
 
 
 class DamagedLogWalk(LogWalk):
-    """The entries of one replica. Damage below its durable position becomes findings."""
+    """Reads the entries of one replica. Damage below its durable position becomes findings."""
 
     def __init__(
         self,
@@ -161,12 +163,12 @@ class DamagedLogWalk(LogWalk):
             if start is not None and start % size == 0 and start + size > state.mark.first_position
         ]
 
-    def _note(self, entries: Sequence[Entry]) -> None:
+    def _remember(self, entries: Sequence[Entry]) -> None:
         self.chains.extend([entry.chain_crc for entry in entries])
         self.positions.extend([entry.position for entry in entries])
         self.ends.extend([entry.end for entry in entries])
 
-    def _pass(self, hole: Hole) -> bool:
+    def _skip(self, hole: Hole) -> bool:
         if hole.position >= self._state.durable_position:
             return False
         damaged, index = hole.position, self.next_index
@@ -184,10 +186,10 @@ class DamagedLogWalk(LogWalk):
             self.positions.extend([damaged] * count)
             self.ends.extend([damaged] * count)
         self.next_index = last + 1
-        self._tell(hole, index, last)
+        self._report(hole, index, last)
         return following is not None
 
-    def _tell(self, hole: Hole, index: int, last: int) -> None:
+    def _report(self, hole: Hole, index: int, last: int) -> None:
         path, byte = self.segment_path(hole.position)
         found = _describe(hole.error)
         if last < index:
@@ -203,7 +205,7 @@ class DamagedLogWalk(LogWalk):
             self._log.add(FindingKind.ENTRY, path, byte, expected, found, first=index, last=last)
 
     def _next_whole(self, hole: Hole) -> Entry | None:
-        """The first whole entry behind a hole that can be found."""
+        """The first intact entry that can be found behind a hole."""
         index = self.next_index
         for position, expected in self._candidates(hole, index):
             found = self._reader.entry_at(position)

@@ -1,8 +1,8 @@
 """Tags codes and key hashes from the properties of many messages at once.
 
-One pass over the bytes finds the separators of all property strings. Names are compared with the
-three that count. Tags codes and key hashes are linear in the bytes of a text, so texts of different
-sizes are computed side by side, each at the end of a row.
+One pass over the bytes finds the separators of all property strings. Names are compared with TAGS,
+UNIQ_KEY and KEYS. Tags codes and key hashes are linear in the bytes of a text. So they are computed
+for many texts of different sizes at once, each text at the end of a row.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from store.verify.log.byte_columns import (
 from store.verify.log.derivation import java_hash
 
 SIZES = (190, 1022, 1 << 17)
-"""Property strings up to each of these sizes are handled side by side."""
+"""Property strings up to each of these sizes are handled many at once."""
 BYTES_AT_ONCE = 1 << 22
 
 _NAME_SIZE = 8
 _SHORT = np.uint64((1 << 8 * 5) - 1)
 _NOT_ASCII = np.uint64(0x8080808080808080)
 _TAB, _BLANKS = 9, 5
-"""Words are separated by blanks, and by five octets from the tab on."""
+"""Keys are separated by blanks, and by the five octets from the tab on."""
 
 
 @dataclass(slots=True)
 class PropertyColumns:
-    """By message the tags code and the number of keys, and the hashes of all keys in order."""
+    """By message its tags code and its number of keys; and the hashes of all keys, in order."""
 
     tags: Numbers
     key_counts: Numbers
@@ -47,7 +47,7 @@ class PropertyColumns:
 
 
 class _Texts(NamedTuple):
-    """Texts: the message of each, its first byte and its size."""
+    """Texts in a buffer: the message of each, its first byte, and its size in bytes."""
 
     of: Numbers
     starts: Numbers
@@ -64,9 +64,9 @@ class _Texts(NamedTuple):
 def derive_columns(
     octets: Octets, starts: Numbers, sizes: Numbers, prefixes: Words
 ) -> PropertyColumns:
-    """Derives the columns from property strings, given by their starts and sizes.
+    """Derives the columns from property strings, given by their starts and sizes in ``octets``.
 
-    ``prefixes`` has by message the CRC32C from which its key hashes go on. There must be 128 bytes
+    ``prefixes``: by message, the CRC32C with which its key hashes begin. There must be 128 bytes
     before each string.
     """
     tags, unique, keys = _find_all(octets, starts, sizes)
@@ -111,7 +111,7 @@ def _find_all(octets: Octets, starts: Numbers, sizes: Numbers) -> list[_Texts]:
 
 
 def _find(octets: Octets, starts: Numbers, sizes: Numbers, width: int) -> list[_Texts]:
-    """The same, for strings that fit into ``width`` columns."""
+    """As :func:`_find_all`, for strings that fit into ``width`` columns."""
     rows = gather(octets, starts - 1, width)
     rows[:, 0] = PAIR_END[0]
     flat = rows.ravel()
@@ -125,7 +125,7 @@ def _find(octets: Octets, starts: Numbers, sizes: Numbers, width: int) -> list[_
         pairs = np.flatnonzero(heads == np.uint64(wanted))
         of = before[pairs] // width
         begins = before[pairs] + (len(name) + 2)
-        # A pair ends with the next one, the last pair with the string.
+        # A pair ends where the next one begins, and the last pair where the string ends.
         first = of * width
         ends = np.minimum(before[pairs + 1], first + sizes[of] + 1)
         kept = begins <= ends
@@ -134,7 +134,7 @@ def _find(octets: Octets, starts: Numbers, sizes: Numbers, width: int) -> list[_
         if not kept.all():
             of, first, begins, ends = of[kept], first[kept], begins[kept], ends[kept]
         kept = ends > begins
-        kept[1:] &= of[1:] != of[:-1]  # the first of a name counts
+        kept[1:] &= of[1:] != of[:-1]  # the first property of a name counts
         if not kept.all():
             of, first, begins, ends = of[kept], first[kept], begins[kept], ends[kept]
         found.append(_Texts(of, begins - first + starts[of] - 1, ends - begins))
@@ -142,7 +142,7 @@ def _find(octets: Octets, starts: Numbers, sizes: Numbers, width: int) -> list[_
 
 
 def _split(octets: Octets, keys: _Texts) -> _Texts:
-    """The words in the keys of each message, in order."""
+    """The keys of each message, in order: the words of its KEYS."""
     blanks: list[Numbers] = []
     blanks_of: list[Numbers] = []
     ends = keys.starts + keys.sizes
@@ -165,7 +165,7 @@ def _split(octets: Octets, keys: _Texts) -> _Texts:
     starts = np.concatenate((keys.starts, *(places + 1 for places in blanks)))
     order = np.argsort(starts, kind="stable")
     starts = starts[order]
-    # Each word ends with the next blank or with its text. Both are in the same order.
+    # Each word ends at the next blank or at the end of its text. Starts and ends have one order.
     sizes = np.sort(np.concatenate((ends, *blanks)), kind="stable") - starts
     of = np.concatenate((keys.of, *blanks_of))[order]
     full = sizes > 0
@@ -184,7 +184,7 @@ def _tags_codes(octets: Octets, tags: _Texts) -> Numbers:
             hashes = rows.astype(np.uint32) @ _powers(width)
             codes[members] = hashes.view(np.int32)
             odd = np.flatnonzero((rows.view(np.uint64) & _NOT_ASCII).any(axis=1))
-        # Only ASCII characters are their bytes. Zeros before a text do not change its code.
+        # The code by bytes is right for ASCII only. Zeros before a text do not change its code.
         if width:
             texts = rows[odd].view(f"V{width}").ravel().tolist()
         else:
@@ -202,7 +202,7 @@ def _powers(width: int) -> Words:
 
 
 def _key_hashes(octets: Octets, keys: _Texts, prefixes: Words) -> Words:
-    """The CRC32C of each, continued from the prefix of its message."""
+    """The CRC32C of each key, continued from the prefix of its message."""
     hashes = np.empty(len(keys.of), np.uint32)
     for width, members in by_width(keys.sizes):
         sizes, of = keys.sizes[members], keys.of[members]
@@ -221,7 +221,7 @@ def _key_hashes(octets: Octets, keys: _Texts, prefixes: Words) -> Words:
 
 @cache
 def _effects(width: int) -> Words:
-    """The XOR that a byte at a place of a row has on the CRC32C, at 256 * place + byte."""
+    """What a byte at a place of a row changes in the CRC32C (XOR), at 256 * place + byte."""
     effect = np.array([crc32c(bytes((octet,))) for octet in range(256)], np.uint32)
     effect ^= effect[0]
     table = [effect]
@@ -231,13 +231,13 @@ def _effects(width: int) -> Words:
 
 
 def _behind_zero(registers: Words, effect: Words) -> Words:
-    """CRC registers after one more byte that is zero."""
+    """CRC registers after one more zero byte."""
     found: Words = (registers >> np.uint32(8)) ^ effect[registers & np.uint32(0xFF)]
     return found
 
 
 def _of_zeros(prefixes: Words, sizes: Numbers) -> Words:
-    """The CRC32C of zeros, continued from the prefixes. ``sizes``: their numbers."""
+    """The CRC32C of ``sizes`` zero bytes, continued from the prefixes."""
     shifted, zeros = _shifts()
     found = zeros[sizes]
     at = sizes << 10
@@ -248,8 +248,8 @@ def _of_zeros(prefixes: Words, sizes: Numbers) -> Words:
 
 @cache
 def _shifts() -> tuple[Words, Words]:
-    """Each byte of a CRC after *n* zeros, at 1024 * n + 256 * its place + byte. And the CRCs of the
-    zeros alone."""
+    """Two tables. First: each byte of a CRC after *n* zero bytes, at 1024 * n + 256 * its place +
+    byte. Second: the CRC of *n* zero bytes, at n."""
     effect = _effects(WIDTHS[0])[-256:]
     octets = np.arange(256, dtype=np.uint32)
     registers = [np.concatenate([octets << np.uint32(8 * place) for place in range(4)])]

@@ -1,4 +1,4 @@
-"""Collects the queue rows of entries by queue, so that a CRC is computed for many at once."""
+"""Collects the queue rows of entries by queue, so that one CRC is computed for many rows."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from store.verify.log.byte_columns import Numbers
 class QueueRowRun:
     """Messages of one queue with consecutive offsets, from one or more entries.
 
-    ``entry`` has index and position of the first one. ``part_indexes`` are the indexes of the
-    entries, ``part_offsets`` the first offset in each.
+    ``entry``: index and position of the first entry. ``part_indexes``: the indexes of the entries.
+    ``part_offsets``: the first offset in each of them.
     """
 
     key: tuple[str, int]
@@ -34,8 +34,8 @@ class QueueRowRun:
 
 
 class QueueRowRuns:
-    """Collects runs as columns: topic, queue, first offset, messages, index and position of the
-    entry.
+    """Collects runs as columns: topic, queue, first offset, number of messages, and index and
+    position of the entry.
     """
 
     def __init__(self, topics: TopicNumbers) -> None:
@@ -46,7 +46,7 @@ class QueueRowRuns:
         self._rows: list[NDArray[np.void]] = []
 
     def add(self, columns: BatchColumns, first: int = 0, end: int | None = None) -> None:
-        """Takes the runs of the entries from number ``first`` to before ``end``."""
+        """Adds the runs of the entries from number ``first`` to before number ``end``."""
         end = len(columns.entries) if end is None else end
         runs = columns.runs
         begin, stop = np.searchsorted(runs.entries, (first, end)).tolist()
@@ -69,7 +69,7 @@ class QueueRowRuns:
             )
         )
         first_row, count = int(runs.counts[:begin].sum()), int(counts.sum())
-        # As bytes: NumPy would change the byte order of fields when it concatenates them.
+        # As bytes, because NumPy changes the byte order of fields when it concatenates them.
         rows = columns.rows.view(f"V{ROW_SIZE}")
         self._rows.append(rows[first_row : first_row + count])
         self.count += count

@@ -1,4 +1,4 @@
-"""The records in the bodies of many entries at once: their heads, and the places of their parts."""
+"""Reads the records in the bodies of many entries at once: fields, and places of their parts."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ HEADS = columns_of(
     "size magic crc queue flag offset position flags born born_host stored store_host tried "
     "prepared length",
 )
-"""Of a record with IPv4 hosts. ``flags`` is SYSFLAG."""
+"""The fields of a record with IPv4 hosts up to its body. ``flags`` is SYSFLAG."""
 _FOOTERS = columns_of(FOOTER, "records count keys runs commands version")
 
 
 @dataclass(slots=True)
 class BodyParts:
-    """By entry: the number of its messages, and where its parts begin in the data."""
+    """By entry: the number of its messages, and the bytes at which the parts of its body begin."""
 
     counts: Numbers
     rows_at: Numbers
@@ -35,7 +35,7 @@ class BodyParts:
 
 
 def cut_bodies(octets: Octets, begins: Numbers, ends: Numbers) -> BodyParts | None:
-    """The parts of bodies, ``None`` if a footer does not add up."""
+    """The parts of bodies; ``None`` if a footer does not add up."""
     if not len(begins) or (ends - begins).min() < FOOTER.size:
         return None
     footers = gather(octets, ends - FOOTER.size, FOOTER.size).view(_FOOTERS).ravel()
@@ -53,8 +53,11 @@ def cut_bodies(octets: Octets, begins: Numbers, ends: Numbers) -> BodyParts | No
 
 @dataclass(slots=True)
 class RecordColumns:
-    """By message: its head, its position in the log, and in the data the end of its body and begin
-    and end of its properties. ``first_of_entry`` has by entry the number of its first message."""
+    """By message: the fields before its body, its position in the log, the size of its topic, and
+    the bytes in the data at which its body ends, and its properties begin and end.
+
+    ``first_of_entry``: by entry, the number of its first message.
+    """
 
     heads: NDArray[np.void]
     positions: Numbers
@@ -73,10 +76,10 @@ class RecordColumns:
         rows: NDArray[np.void],
         shifts: Numbers,
     ) -> RecordColumns | None:
-        """The records, if each is whole, lies where its row says, and has the CRC of its body.
+        """The records; ``None`` unless each is intact, has its CRC, and lies where its row says.
 
-        By entry, ``begins`` is where its body begins in ``octets``. ``shifts`` is the position in
-        the log minus the place in ``octets``.
+        ``begins``: by entry, the byte of ``octets`` at which its body begins. ``shifts``: by entry,
+        its position in the log minus its byte in ``octets``.
         """
         sizes = rows["size"].astype(np.int64)
         if sizes.min() < RECORD_FIXED_SIZE:
@@ -111,7 +114,7 @@ class RecordColumns:
         stated = octets[properties - 2].astype(np.int64) << 8 | octets[properties - 1]
         if (properties + stated != ends).any():
             return None
-        # One by one: RocketMQ keeps 31 bits of a CRC, so CRCs cannot be combined.
+        # One by one, because RocketMQ keeps only 31 bits of a CRC: CRCs cannot be combined.
         view = octets.data
         bounds = zip(bodies.tolist(), body_ends.tolist(), strict=True)
         crcs = np.array([crc32(view[begin:end]) for begin, end in bounds], np.uint32)
@@ -120,7 +123,7 @@ class RecordColumns:
         return cls(heads, positions, body_ends, topic_sizes, properties, ends, first_of_entry)
 
     def only(self, wanted: NDArray[np.bool_]) -> RecordColumns:
-        """Some of the messages, without what is by entry."""
+        """Some of the messages. ``first_of_entry`` is empty."""
         return RecordColumns(
             self.heads[wanted],
             self.positions[wanted],

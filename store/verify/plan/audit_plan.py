@@ -1,8 +1,8 @@
 """The plan of a check: ranges of the log that can be checked one by one.
 
 It reads the small files, and for each border a few rows of the entry index and headers of the log.
-The chain CRCs in those headers already tell which replicas have another log than the majority, and
-about from where on.
+The chain CRCs in those headers already show which replicas have another log than the majority, and
+from which border on.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from store.verify.state.stray_files import check_names
 
 RANGE_BYTES = 256 << 20
 BORDERS_TRIED = 16
-"""A border moves by so many entries at the most until a replica has a whole header there."""
+"""A border moves by at most this many entries, until a replica has an intact header there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class GroupMembers:
     group: str
     segment_size: int
     replicas: tuple[tuple[str, Identity], ...]
-    """Directory and owner of each."""
+    """Directory and identity of each."""
     range_bytes: int
 
 
@@ -48,9 +48,9 @@ def plan_audit(
     range_bytes: int = RANGE_BYTES,
     run: TaskRunner | None = None,
 ) -> AuditPlan:
-    """The ranges over replicas, of about ``range_bytes`` each, group by group.
+    """The ranges over replicas, of about ``range_bytes`` bytes each, group by group.
 
-    ``run`` runs the planning of each group, by default here. Raises
+    ``run`` runs the planning of each group, by default in this process. Raises
     :class:`~store.errors.DataFormatError` if a directory is no replica of a known format.
     """
     findings: list[Finding] = []
@@ -60,7 +60,7 @@ def plan_audit(
         try:
             identity = read_identity(fs, directory)
         except DamagedError as error:
-            findings += _unidentified(directory, error)
+            findings += _unidentified_finding(directory, error)
             continue
         identities[directory] = identity
         key = (identity.group, identity.segment_size)
@@ -86,7 +86,7 @@ def plan_group(
         state = read_state(fs, directory, identity, log)
         check_names(fs, directory, listing, state, log)
         findings += log.findings
-        # The ranges tell what cannot be read.
+        # The check of the ranges reports what cannot be read.
         finders.append(BorderFinder(AuditFiles(fs, listing), directory, state))
     try:
         contradicting = frozenset(
@@ -104,7 +104,7 @@ def plan_group(
 def _plan_ranges(
     finders: Sequence[BorderFinder], range_bytes: int, contradicting: Collection[int]
 ) -> list[RangePlan]:
-    """Cuts at equal distances, and where a replica begins, ends or has a checkpoint."""
+    """Cuts the log at equal distances, and where a replica begins, ends or has a checkpoint."""
     replicas = [finder.replica for finder in finders]
     first = min(replica.first_index for replica in replicas)
     last = max(replica.known_index for replica in replicas)
@@ -125,7 +125,7 @@ def _plan_ranges(
         if index in forced or any(found):
             cuts.append((index, found))
     ranges: list[RangePlan] = []
-    # A log that has left the others never comes back.
+    # A log that differs once differs from there on.
     diverged: frozenset[int] = frozenset()
     for (index, found), (end, ending) in pairwise(cuts):
         members = [
@@ -134,7 +134,7 @@ def _plan_ranges(
         ]
         if not any(members):
             continue  # a file names entries that no replica has
-        begins = _adopt(index, found, members, finders)
+        begins = _agreed_borders(index, found, members, finders)
         size = max(
             (
                 after.position - before.position
@@ -147,7 +147,7 @@ def _plan_ranges(
         diverged |= _diverged(found, diverged, contradicting, replicas)
         ranges.append(RangePlan(number, index, end - 1, size, begins, diverged))
     for place, finder in enumerate(finders):
-        ranges += _tail(finder, place, len(finders), len(ranges))
+        ranges += _uncommitted_range(finder, place, len(finders), len(ranges))
     return ranges
 
 
@@ -160,7 +160,7 @@ def _equal_distances(
     )
 
     def position_of(index: int) -> int:
-        """-1 if none has its row."""
+        """The position of an entry; -1 if no replica has its row."""
         found = (finder.position_of(index) for finder in ordered)
         return next((position for position in found if position >= 0), -1)
 
@@ -170,9 +170,9 @@ def _equal_distances(
     end = position_of(last)
     while first < last:
         wanted = here + range_bytes
-        low = _first_from(position_of, (first, here), (last, end), wanted)
+        low = _first_at_or_after(position_of, (first, here), (last, end), wanted)
         if low > last or position_of(low) < 0:
-            break  # no row says how large the rest is, so it is one range
+            break  # the size of the rest is unknown, so it is one range
         for index in range(low, min(low + BORDERS_TRIED, last + 1)):
             if any(one.find(index) for one in finders):
                 low = index
@@ -183,14 +183,14 @@ def _equal_distances(
     return found
 
 
-def _first_from(
+def _first_at_or_after(
     position_of: Callable[[int], int], before: tuple[int, int], after: tuple[int, int], wanted: int
 ) -> int:
-    """The first index behind ``before`` whose entry lies at ``wanted`` or later, at most one more
-    than ``after``. Both are index and position.
+    """The first index behind ``before`` whose entry lies at position ``wanted`` or later.
 
-    Every other guess assumes entries of equal sizes, so few blocks of rows are read. The others
-    halve the rest, whatever the sizes are.
+    ``before`` and ``after`` are pairs of index and position. The result is at most one more than
+    the index of ``after``. Every other guess assumes entries of equal sizes, so few blocks of rows
+    are read. The other guesses halve the rest, in case the sizes differ.
     """
     low, high = before[0] + 1, after[0] + 1
     (left, left_position), (right, right_position) = before, after
@@ -212,13 +212,13 @@ def _first_from(
     return low
 
 
-def _adopt(
+def _agreed_borders(
     index: int,
     found: Sequence[Border | None],
     members: Sequence[bool],
     finders: Sequence[BorderFinder],
 ) -> tuple[Border | None, ...]:
-    """The border in each replica. One that cannot show it gets that of most others."""
+    """The border in each replica. A replica without a border there gets that of the majority."""
     known = [
         (border, finder.replica.name)
         for border, finder in zip(found, finders, strict=True)
@@ -239,7 +239,7 @@ def _diverged(
     contradicting: Collection[int],
     replicas: Sequence[ReplicaPlan],
 ) -> frozenset[int]:
-    """The replicas whose log has left that of the others before this border, without those
+    """The replicas whose log differs from that of the others before this border, without those
     ``known``; see :mod:`store.verify.majority`."""
     said = [
         (border.chain, place, replicas[place].name)
@@ -256,7 +256,9 @@ def _diverged(
     )
 
 
-def _tail(finder: BorderFinder, place: int, count: int, number: int) -> list[RangePlan]:
+def _uncommitted_range(
+    finder: BorderFinder, place: int, count: int, number: int
+) -> list[RangePlan]:
     """The range of a stopped replica behind the entries that it knows to be committed."""
     replica = finder.replica
     if replica.state.manifest is not None:  # a snapshot
@@ -267,7 +269,7 @@ def _tail(finder: BorderFinder, place: int, count: int, number: int) -> list[Ran
     return [RangePlan(number, index, None, 0, tuple(borders))]
 
 
-def _unidentified(directory: str, error: DamagedError) -> list[Finding]:
+def _unidentified_finding(directory: str, error: DamagedError) -> list[Finding]:
     log = FindingLog(directory)
     advice = f"nothing else of this replica was checked; {RESTORE}"
     log.add_damage(FindingKind.FORMAT, error, "the format file of a replica", advice)

@@ -1,4 +1,4 @@
-"""The places where ranges may begin in one replica, by its entry index and headers of the log."""
+"""Finds where ranges may begin in one replica, by its entry index and headers of the log."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from store.verify.state.state_files import StateFiles, without_broker
 BLOCK_ROWS = 4096
 """Rows of the entry index that are read at once: 128 KiB."""
 HEADERS_WALKED = 1 << 20
-"""The most entries behind the entry index that are found by their headers."""
+"""At most this many entries behind the entry index are found by their headers."""
 
 
 class BorderFinder:
-    """Finds where entries begin in one replica, without reading their bodies."""
+    """Finds where entries begin in one replica. It reads no bodies."""
 
     def __init__(self, fs: ReadableFileSystem, directory: str, state: StateFiles) -> None:
         self._state = state
@@ -27,7 +27,7 @@ class BorderFinder:
         self._log = LogReader(self._segments)
         self.replica = ReplicaPlan(directory, without_broker(state))
         mark = state.mark
-        # The chain before the first entry of an expired log is not known.
+        # If older entries have expired, the chain CRC before the first entry is unknown.
         chain = 0 if mark.first_index == 0 else None
         self.start = Border(mark.first_index, mark.first_position, chain, -1)
         self._walked = self.start
@@ -36,10 +36,10 @@ class BorderFinder:
         self._found: dict[int, Border | None] = {}
 
     def find(self, index: int) -> Border | None:
-        """The border before entry ``index``, ``None`` if the entry before it has no whole header.
+        """The border before entry ``index``; ``None`` if the entry before it has no intact header.
 
-        Also ``None`` if the replica does not know that entry to be committed: another replica may
-        rightly have another one.
+        Also ``None`` if the replica does not know that entry to be committed: then another replica
+        may rightly have another entry there.
         """
         if index not in self._found:
             self._found[index] = self._find(index)
@@ -63,7 +63,7 @@ class BorderFinder:
         return False
 
     def assume(self, index: int) -> Border:
-        """The border by files that may be wrong. The check of the range then tells."""
+        """The border, by files that may be wrong. The check of the range finds that out."""
         older = {saved.path for saved in self._state.older}
         for one in self._state.named_entries():
             if one.index == index - 1 and one.path not in older:
@@ -75,12 +75,12 @@ class BorderFinder:
         self._segments.close()
 
     def position_of(self, index: int) -> int:
-        """The position of an entry by the entry index, -1 without a row."""
+        """The position of an entry by the entry index; -1 without a row."""
         row = self._row(index)
         return -1 if row is None else row.position
 
     def _row(self, index: int) -> EntryIndexRow | None:
-        """Reads rows in blocks: the next ones asked for are usually close."""
+        """A row of the entry index. Rows are read in blocks: the next one is usually close."""
         at = (index - self._block_first) * ROW_SIZE
         if not 0 <= at <= len(self._block) - ROW_SIZE:
             first = max(index - BLOCK_ROWS // 2, 0)
@@ -105,7 +105,7 @@ class BorderFinder:
         return self._behind(before, row.position)
 
     def _behind(self, before: Border, position: int) -> Border | None:
-        """The border behind the next entry after ``before``, if its header is whole."""
+        """The border behind the next entry after ``before``, if its header is intact."""
         header = self._header(position)
         if header is None:
             return None
@@ -122,7 +122,7 @@ class BorderFinder:
         return Border(index + 1, position + size, chain, term)
 
     def _walk_to(self, index: int) -> Border | None:
-        """Follows the headers from the checkpoint on, where the entry index may end."""
+        """The border found by the headers behind the checkpoint, where the entry index may end."""
         if not self._walked.index <= index:
             self._walked = self.start
         checkpointed = self.replica.checkpoint_index + 1

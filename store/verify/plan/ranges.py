@@ -1,9 +1,9 @@
 """The ranges of a check, and the results of each.
 
-A range has a first and a last index. A replica takes part in it with all of its entries or not at
-all. A range needs no other, so ranges are checked in any order and anywhere. What spans ranges
-(offsets of queues, statements of a checkpoint about all of the log) is checked at the end, from the
-results of all ranges.
+A range has a first and a last index. A replica takes part with all entries of the range, or not at
+all. The check of a range needs no other range. So ranges are checked in any order, on any machine.
+What spans ranges, such as the offsets of queues, is checked at the end, from the results of all
+ranges.
 
 Everything here can be pickled.
 """
@@ -26,10 +26,10 @@ QueueKey: TypeAlias = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Border:
-    """The beginning of a range in one replica, just behind entry ``index - 1``.
+    """The beginning of a range in one replica, behind entry ``index - 1``.
 
-    ``position`` is the end of that entry. ``chain`` and ``term`` are its own, ``None`` and -1 if
-    the log begins here.
+    ``position``: where that entry ends. ``chain`` and ``term``: its chain CRC and term. They are
+    ``None`` and -1 if unknown. At the beginning of a whole log the chain CRC is 0.
     """
 
     index: int
@@ -40,7 +40,7 @@ class Border:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaPlan:
-    """One replica by its small files, without the state of the broker."""
+    """One replica: its small files, without the state of the broker."""
 
     directory: str
     state: StateFiles
@@ -65,7 +65,7 @@ class ReplicaPlan:
 
     @property
     def known_end(self) -> int | None:
-        """Where that entry ends, if the small files say so."""
+        """The position at which that entry ends, if the small files say it."""
         state = self.state
         return state.durable_position if state.durable_index == state.commit_index else None
 
@@ -75,16 +75,17 @@ class ReplicaPlan:
 
     @property
     def digests(self) -> list[StateDigest]:
-        """Of all checkpoints that can be read."""
+        """The digests of all checkpoints that can be read."""
         return [saved.digest for saved in self.state.checkpoints]
 
 
 @dataclass(frozen=True, slots=True)
 class RangePlan:
-    """A range. ``last_index`` is ``None`` behind the entries known to be committed.
+    """A range.
 
-    ``borders`` has a place for each replica of the group, ``None`` if it takes no part.
-    ``diverged`` are the places of replicas that the majority contradicts before the range.
+    * ``last_index``: ``None`` for the range behind the entries known to be committed.
+    * ``borders``: by place, the border of each replica; ``None`` if it takes no part.
+    * ``diverged``: the places of replicas that the majority contradicts before the range.
     """
 
     number: int
@@ -94,17 +95,12 @@ class RangePlan:
     borders: tuple[Border | None, ...]
     diverged: frozenset[int] = frozenset()
 
-    @property
-    def members(self) -> list[int]:
-        """The places of the replicas that take part."""
-        return [place for place, border in enumerate(self.borders) if border is not None]
-
 
 @dataclass(frozen=True, slots=True)
 class GroupPlan:
     """The replicas of one group and the ranges over them, in order.
 
-    ``contradicting`` are the places of replicas whose own mark, checkpoints or manifest contradict
+    ``contradicting``: the places of replicas whose own mark, checkpoints or manifest contradict
     their log.
     """
 
@@ -125,7 +121,8 @@ class GroupPlan:
         )
 
     def range_end(self, plan: RangePlan, place: int) -> int | None:
-        """The end of a replica's part of a range, ``None`` if only the log can tell."""
+        """The position at which a replica's part of a range ends; ``None`` if the plan does not
+        say it."""
         for other in self.ranges[plan.number + 1 :]:
             border = other.borders[place]
             if border is not None:
@@ -154,9 +151,9 @@ class AuditPlan:
 
 @dataclass(frozen=True, slots=True)
 class WrongRows:
-    """Rows of one ConsumeQueue file that follow each other and differ from the log.
+    """Consecutive rows of one ConsumeQueue file that differ from the log.
 
-    ``expected`` and ``found`` are the first of them.
+    ``expected`` and ``found``: the first of them, as it should be and as it is.
     """
 
     path: str
@@ -169,7 +166,7 @@ class WrongRows:
     found: bytes
 
     def add_to(self, wrong: list[WrongRows]) -> None:
-        """Adds these to the wrong rows of a queue, as one with the last ones if they follow."""
+        """Adds these to the wrong rows of a queue, joined with the last ones if they follow."""
         last = wrong[-1] if wrong else None
         if last is None or last.path != self.path or last.offset_last != self.offset_first - 1:
             wrong.append(self)
@@ -179,21 +176,21 @@ class WrongRows:
 
 class MissingKeys(NamedTuple):
     """Key rows of the log that no file has: the first entry, the last entry, and the position of
-    its record."""
+    the last record."""
 
     index_first: int
     index_last: int
     position: int
 
     def behind(self, before: MissingKeys | None) -> MissingKeys:
-        """These and those of earlier entries as one."""
+        """These, joined with those of earlier entries."""
         return self if before is None else self._replace(index_first=before.index_first)
 
 
 class RowsDigest(NamedTuple):
     """Rows of one queue in the log, from ``first_offset`` to before ``end_offset``.
 
-    ``crcs``: CRC32C and CRC-32 of all their bytes.
+    ``crcs``: the CRC32C and the CRC-32 of their bytes.
     """
 
     first_offset: int
@@ -204,7 +201,7 @@ class RowsDigest(NamedTuple):
 class KeysDigest(NamedTuple):
     """Key rows of one range that belong to the file named by ``start``.
 
-    ``total`` is the sum of a number for each row, modulo 2^64, so their order does not count.
+    ``total``: the sum of a number for each row, modulo 2^64. So their order does not matter.
     """
 
     start: int
@@ -216,8 +213,11 @@ class KeysDigest(NamedTuple):
 class QueueSpan:
     """The messages of one queue within a range of one replica.
 
-    ``first_known``: no unreadable entry of the range came before. ``end_known``: none came behind.
-    ``begin`` is the first offset that is neither deleted nor expired, if the range has it.
+    * ``first_known``: no unreadable entry of the range lies before them.
+    * ``end_known``: no unreadable entry of the range lies behind them.
+    * ``index``, ``position``: of the entry with the first of them.
+    * ``begin``: the first offset that is neither deleted nor expired, if the range has it.
+    * ``covered_end``: the end offset, if the checkpoint covers the range.
     """
 
     key: QueueKey
@@ -234,8 +234,11 @@ class QueueSpan:
 
 @dataclass(frozen=True, slots=True)
 class RangeQueues:
-    """What a range tells about ConsumeQueues. ``emptied``: topics deleted in it. ``trimmed``: where
-    queues begin by the retention of their topics."""
+    """The result of a range for ConsumeQueues.
+
+    ``emptied``: topics deleted in it. ``lost``: entries could not be read. ``trimmed``: queues, and
+    their first offsets by the retention of their topics.
+    """
 
     spans: tuple[QueueSpan, ...] = ()
     emptied: frozenset[str] = frozenset()
@@ -245,7 +248,7 @@ class RangeQueues:
 
 @dataclass(frozen=True, slots=True)
 class RangeKeys:
-    """What a range tells about the key index."""
+    """The result of a range for the key index."""
 
     missing: MissingKeys | None = None
     expired_position: int = 0
@@ -254,11 +257,12 @@ class RangeKeys:
 
 @dataclass(frozen=True, slots=True)
 class RangeState:
-    """What a range that the checkpoint covers tells about the state.
+    """The result of a range for the state, if the checkpoint covers the range.
 
-    ``times`` has by segment the store time of the newest message up to its end, ``None`` if that
-    is in an earlier range. ``last_ms`` is the store time of the last message. ``configuration`` is
-    the body of the last configuration entry.
+    * ``times``: by segment, the store time (ms) of the newest message up to its end; ``None`` if
+      that message is in an earlier range.
+    * ``last_ms``: the store time of the last message.
+    * ``configuration``: the body of the last configuration entry.
     """
 
     times: tuple[tuple[int, int | None], ...] = ()
@@ -298,9 +302,9 @@ class ReplicaRange:
 class RangeResult:
     """The result of the check of one range.
 
-    ``agreement`` has a word for each replica of the group: ``same``, ``differs`` (from the
-    majority, or from the others without one), ``damaged``, or ``behind`` if it takes no part.
-    ``counts`` are messages by topic and store time in minutes since 1970.
+    * ``agreement``: a word for each replica of the group: ``same``, ``differs`` (from the majority;
+      without one, from the others), ``damaged``, or ``behind`` if it takes no part.
+    * ``counts``: messages by topic and store time in minutes since 1970.
     """
 
     number: int

@@ -1,7 +1,6 @@
-"""Whether the directories of a check are different replicas of one group.
+"""Checks that the directories of a check are different replicas of one group.
 
-Only separate replicas say something about each other. A copy of a disk, or one directory under two
-names, agrees with itself.
+A copy of a disk, or one directory under two names, would only agree with itself.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ PARTS = ("state", "commitlog", "index", "consumequeue", "keyindex")
 def distinct_directories(
     fs: ReadableFileSystem, directories: Sequence[str]
 ) -> tuple[list[str], list[Finding]]:
-    """The directories without second paths to the same one, and findings about these.
+    """The directories, each once, and findings about second paths to the same directory.
 
     The same path twice is no finding.
     """
@@ -38,7 +37,7 @@ def distinct_directories(
 
 
 def check_shared(fs: ReadableFileSystem, directories: Iterable[str]) -> list[Finding]:
-    """Directories that two replicas share by a link. Either of them may have the link."""
+    """Findings about directories that two replicas share by a link. Either may have the link."""
     log = FindingLog(UNKNOWN_REPLICA)
     seen: dict[str, tuple[str, str]] = {}
     for directory in directories:
@@ -52,7 +51,7 @@ def check_shared(fs: ReadableFileSystem, directories: Iterable[str]) -> list[Fin
 
 
 def check_identities(identities: Mapping[str, Identity]) -> list[Finding]:
-    """Whether the replicas, by directory, are different ones of one group."""
+    """Findings unless the replicas, by directory, are different ones of one group."""
     findings: list[Finding] = []
     seen: dict[tuple[str, object], str] = {}
     for directory, identity in identities.items():
@@ -70,7 +69,7 @@ def check_identities(identities: Mapping[str, Identity]) -> list[Finding]:
 
 
 def _check_sizes(identities: Mapping[str, Identity]) -> list[Finding]:
-    """All replicas of a group have segments of one size."""
+    """Findings unless all replicas of a group have segments of one size."""
     findings = []
     for group in dict.fromkeys(identity.group for identity in identities.values()):
         members = {where: one for where, one in identities.items() if one.group == group}
@@ -92,7 +91,7 @@ def _check_sizes(identities: Mapping[str, Identity]) -> list[Finding]:
 
 
 def _check_groups(identities: Mapping[str, Identity]) -> list[Finding]:
-    """Replicas of different groups cannot agree. A single one of a group was given by mistake."""
+    """Findings about single replicas of a group: several groups are checked, so it is a mistake."""
     groups: dict[str, list[str]] = {}
     for directory, identity in identities.items():
         groups.setdefault(identity.group, []).append(directory)

@@ -1,4 +1,4 @@
-"""Locks that keep nodes from their data during a check."""
+"""Locks replicas during a check, so that no node can open them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 from store.errors import DataLockedError
 from store.io.filesystem import FileSystem
-from store.verify.files.audit_files import DANGLING, is_hidden, listed_names, reason
+from store.verify.files.audit_files import DANGLING, listed_names, may_be_right, reason
 from store.verify.findings import Finding, FindingKind, FindingLog
 from store.verify.state.stray_files import LOCK_NAME
 
@@ -16,7 +16,8 @@ UNLOCKED = "make sure that no node has this data open while it is checked"
 
 
 def lock_replicas(fs: FileSystem, directories: Sequence[str], locks: ExitStack) -> list[Finding]:
-    """Locks each directory until ``locks`` are released. Returns findings about the others.
+    """Locks each directory until ``locks`` are released. Returns findings about lock files that
+    cannot be locked.
 
     A snapshot has no lock file, and gets none. A read-only file system needs no lock. Raises
     :class:`~store.errors.DataLockedError` if a process has the data open.
@@ -44,13 +45,13 @@ def lock_replicas(fs: FileSystem, directories: Sequence[str], locks: ExitStack) 
                 "the lock file of a node's directory",
                 f"cannot be locked: {reason(error)}",
                 UNLOCKED,
-                unread=is_hidden(error),
+                unread=may_be_right(error),
             )
             findings += log.findings
     return findings
 
 
 def without_unlocked(planned: Sequence[Finding], unlocked: Sequence[Finding]) -> list[Finding]:
-    """The findings of a plan without those that :func:`lock_replicas` has told already."""
-    told = {finding.path for finding in unlocked}
-    return [finding for finding in planned if finding.path not in told]
+    """The findings of a plan without those that :func:`lock_replicas` has reported."""
+    reported = {finding.path for finding in unlocked}
+    return [finding for finding in planned if finding.path not in reported]

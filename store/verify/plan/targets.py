@@ -1,4 +1,4 @@
-"""The replicas below a directory that a user names."""
+"""Finds the replicas below a directory that a user names."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ DEPTH = 2
 
 
 def find_replicas(fs: ReadableFileSystem, directory: str) -> list[str]:
-    """``directory`` itself if it is a replica's, else the replicas in it and in its groups.
+    """``directory`` itself if it is a replica's; else the replicas in it and in its groups.
 
-    A directory that cannot be listed counts as a replica, so the check tells why. Raises
-    :class:`~store.errors.DataFormatError` if there is none.
+    A directory that cannot be listed counts as a replica, so that the check reports why. Raises
+    :class:`~store.errors.DataFormatError` if there is no replica.
     """
     try:
         names = fs.list_directory(directory)
@@ -48,7 +48,7 @@ def _search(fs: ReadableFileSystem, directory: str, names: list[str], depth: int
             found.append(path)
             continue
         except (OSError, ValueError):
-            if not fs.exists(path):  # a link that leads nowhere, or round and round
+            if not fs.exists(path):  # a dangling link, or one that leads to itself
                 found.append(path)
             continue
         found += _search(fs, path, inner, depth - 1)

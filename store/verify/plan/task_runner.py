@@ -1,4 +1,4 @@
-"""The way to run the tasks of a check: here, one after the other, or in Spark."""
+"""Runs the tasks of a check: in this process, one after the other, or in Spark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 
 
 class TaskRunner(Protocol):
-    """Runs tasks. Each is the number of an item of ``shared``, and a payload."""
+    """Runs tasks. A task is the number of an item of ``shared``, and a payload."""
 
     def __call__(
         self,
@@ -25,7 +25,7 @@ class TaskRunner(Protocol):
 
 
 def run_here(fs: ReadableFileSystem, buffers: Buffers | None = None) -> TaskRunner:
-    """One after the other, in this process."""
+    """Runs tasks one after the other, in this process."""
     held = buffers or Buffers()
 
     def run(

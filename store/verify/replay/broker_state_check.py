@@ -20,9 +20,9 @@ def check_broker(
 ) -> set[int]:
     """Replays the log from entry 0, or from the oldest checkpoint if entry 0 has expired.
 
-    Returns the entries of the checkpoints of which the broker's state follows from the log alone.
-    ``parts`` are the ranges of the replica, in order. A range ends where a checkpoint does. Nothing
-    is known behind lost entries and behind commands of a later version.
+    Returns the entries of the checkpoints whose broker state follows from the log alone. ``parts``:
+    the ranges of the replica, in order. No range goes beyond a checkpoint. Behind lost entries and
+    behind commands of a later version, the state is unknown.
     """
     tables = BrokerTables() if state.mark.first_index == 0 else None
     is_proved = tables is not None
@@ -34,17 +34,17 @@ def check_broker(
         if found is None:
             continue
         if tables is not None:
-            # Entries behind the newest checkpoint have no state. They may even be lost.
+            # Ranges behind the newest checkpoint have no state. Their entries may be lost.
             covered = [part for part in parts if part.state is not None]
             between = [part for part in covered if behind < part.last_index <= index]
             reaches = bool(between) and between[-1].last_index == index
-            if not reaches or not _carry_out(tables, between):
+            if not reaches or not _apply(tables, between):
                 tables = None
         if tables is None:
             is_proved = False
             tables = _decode(found, path, index, log)
             if index + 1 < state.mark.first_index:
-                tables = None  # entries between it and the beginning of the log are missing
+                tables = None  # entries between the checkpoint and the log are missing
         elif _compare(tables, found, path, index, log) and is_proved:
             right.add(index)
         behind = index
@@ -52,7 +52,7 @@ def check_broker(
 
 
 def _read_broker(fs: ReadableFileSystem, path: str, index: int, log: FindingLog) -> bytes | None:
-    """The broker's state in a checkpoint. ``None`` if there is none or it cannot be read."""
+    """The broker's state in a checkpoint; ``None`` if there is none or it cannot be read."""
     try:
         checkpoint = read_checkpoint(fs, path)
         machine = decode_machine_state(checkpoint.state)
@@ -64,18 +64,18 @@ def _read_broker(fs: ReadableFileSystem, path: str, index: int, log: FindingLog)
     try:
         decode_fields(machine.broker)
     except ValueError as error:
-        _tell(log, path, index, "the state of a broker", str(error))
+        _report(log, path, index, "the state of a broker", str(error))
         return None
     return machine.broker
 
 
-def _carry_out(tables: BrokerTables, parts: Sequence[ReplicaRange]) -> bool:
-    """Replays ranges. False if their effect is not fully known."""
+def _apply(tables: BrokerTables, parts: Sequence[ReplicaRange]) -> bool:
+    """Replays ranges. ``False`` if their effects are not fully known."""
     for part in parts:
         if part.state is None or part.state.lost:
             return False
         try:
-            tables.carry_out(part.state.effects, part.state.last_ms)
+            tables.apply(part.state.effects, part.state.last_ms)
         except ValueError:
             return False
     return True
@@ -87,22 +87,22 @@ def _decode(found: bytes, path: str, index: int, log: FindingLog) -> BrokerTable
         if not same(tables.fields(), decode_fields(found)):
             raise ValueError("parts that no state has, or that are not in order")
     except (ValueError, TypeError) as error:
-        _tell(log, path, index, "the state of a broker", str(error))
+        _report(log, path, index, "the state of a broker", str(error))
         return None
     return tables
 
 
 def _compare(tables: BrokerTables, found: bytes, path: str, index: int, log: FindingLog) -> bool:
-    """Whether they are equal."""
+    """Whether the state is as replayed. Reports the first difference."""
     expected, fields = tables.fields(), decode_fields(found)
     if same(expected, fields):
         return True
     name, right, wrong = first_difference(expected, fields)
-    _tell(log, path, index, f"as {name} of the broker, as the log makes it: {right}", wrong)
+    _report(log, path, index, f"as {name} of the broker, as the log makes it: {right}", wrong)
     return False
 
 
-def _tell(log: FindingLog, path: str, index: int, expected: str, found: str) -> None:
+def _report(log: FindingLog, path: str, index: int, expected: str, found: str) -> None:
     log.add(FindingKind.CHECKPOINT, path, 16, expected, found, first=index)
 
 
@@ -113,9 +113,10 @@ def _check_encoding(
     machine: MachineState,
     log: FindingLog,
 ) -> None:
-    """Equal states must have equal bytes: fields in their shortest form, queues in order.
+    """Checks the encoding: equal states must have equal bytes, so there is only one.
 
-    The CRC in the header compares the whole payload.
+    Fields have their shortest form, and queues are in order. The CRC in the header covers the whole
+    payload.
     """
     keys = [each[:2] for each in machine.queues]
     right = encode_checkpoint(checkpoint)[: CHECKPOINT_HEADER.size]
@@ -125,4 +126,4 @@ def _check_encoding(
         or read_head(fs, path, CHECKPOINT_HEADER.size) != right
     ):
         found = "other fields, another encoding, or queues that are not in order"
-        _tell(log, path, checkpoint.index, "the state as a broker writes it", found)
+        _report(log, path, checkpoint.index, "the state as a broker writes it", found)

@@ -1,6 +1,6 @@
-"""Claims that an entry is committed, or held by another disk, without that entry in the logs.
+"""Finds claims that an entry is committed, or held by another disk, if no log has that entry.
 
-The claim may be wrong. So may the logs: somebody may have put an old copy in the place of a disk.
+The claim may be wrong. The logs may be wrong, too: a disk may have been replaced by an old copy.
 Nothing proves which it is.
 """
 
@@ -20,7 +20,7 @@ ADVICE = (
 
 @dataclass(frozen=True, slots=True)
 class ClaimingReplica:
-    """A replica with its small files and the last entry in its log."""
+    """A replica: its small files, and the last entry in its log."""
 
     name: str
     state: StateFiles
@@ -28,7 +28,7 @@ class ClaimingReplica:
 
     @property
     def is_live(self) -> bool:
-        """Whether this is no snapshot. A snapshot may be of any earlier time."""
+        """Whether this is no snapshot, which may be of any earlier time."""
         return self.state.manifest is None
 
 
@@ -36,7 +36,7 @@ def check_claims(holders: Sequence[ClaimingReplica]) -> list[Finding]:
     """Compares claims about disks of the group with the logs on these disks."""
     log = FindingLog(UNKNOWN_REPLICA)
 
-    def tell(path: str, index: int, expected: str, found: str) -> None:
+    def report(path: str, index: int, expected: str, found: str) -> None:
         log.add(FindingKind.DIVERGENCE, path, 16, expected, found, ADVICE, first=index)
 
     live = {
@@ -47,11 +47,13 @@ def check_claims(holders: Sequence[ClaimingReplica]) -> list[Finding]:
     for holder in holders:
         for claim in holder.state.held:
             other = live.get((claim.node, claim.incarnation))
-            # Claims up to the floor of a refilled replica are right: it held these entries.
-            if other is not None and claim.last_index > max(other.last_index, other.state.floor):
+            # Claims up to the vote floor of a refilled replica are right: it held these entries.
+            if other is not None and claim.last_index > max(
+                other.last_index, other.state.vote_floor
+            ):
                 expected = f"entries up to {claim.last_index} in the log of {other.name}"
                 said = f"that log ends with entry {other.last_index}, as {holder.name} knows more"
-                tell(holder.state.evidence_path, claim.last_index, expected, said)
+                report(holder.state.evidence_path, claim.last_index, expected, said)
     if len(holders) < 2 or not all(one.is_live for one in holders):
         return log.findings
     last = max(one.last_index for one in holders)
@@ -61,5 +63,5 @@ def check_claims(holders: Sequence[ClaimingReplica]) -> list[Finding]:
             if index > last:
                 expected = f"entry {index}, committed, in a log of the group"
                 said = f"all end with entry {last} or before, as {holder.name} knows more"
-                tell(saved.path, index, expected, said)
+                report(saved.path, index, expected, said)
     return log.findings

@@ -1,9 +1,9 @@
 """The check of states in checkpoints: against the log, and between replicas.
 
-The state is a function of the log, so all checkpoints of one entry have the same state. What
-follows from the log alone is checked replica by replica: where queues end
+The state is a function of the log, so all checkpoints of one entry have the same state. These parts
+are checked replica by replica: where queues end
 (:mod:`store.verify.index.consume_queue_check`), the members, the newest message of each segment,
-what has expired. :mod:`store.verify.replay.broker_state_check` checks the rest.
+and what has expired. :mod:`store.verify.replay.broker_state_check` checks the rest.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ UNDECIDED = "nothing proves which replica is right: keep all copies, report it"
 
 
 class SegmentTimes:
-    """The store time of the newest message up to the end of each segment, entry by entry."""
+    """The store time of the newest message up to the end of each segment."""
 
     def __init__(self, segment_size: int) -> None:
         self._segment_size = segment_size
@@ -32,8 +32,10 @@ class SegmentTimes:
         self.last_ms: int | None = None
 
     def take(self, position: int, last_ms: int | None) -> None:
-        """Takes entries of one segment, from ``position`` on. ``last_ms`` is the store time of
-        their last message, ``None`` without any."""
+        """Takes entries of one segment, from ``position`` on.
+
+        ``last_ms``: the store time of their last message; ``None`` without a message.
+        """
         if last_ms is not None:
             self.last_ms = last_ms
         self._times[segment_start(position, self._segment_size)] = self.last_ms
@@ -45,7 +47,7 @@ class SegmentTimes:
 def check_state(state: StateFiles, parts: Sequence[ReplicaRange], log: FindingLog) -> None:
     """Compares the checkpoints of a replica with its log.
 
-    ``parts`` are its ranges, in order. A range ends where a checkpoint does.
+    ``parts``: its ranges, in order. No range goes beyond a checkpoint.
     """
     newest = state.checkpoint_index
     for saved in state.checkpoints:
@@ -83,7 +85,7 @@ def _check_one(
 def _check_times(
     state: StateFiles, machine: MachineState, parts: Sequence[ReplicaRange], expired: int
 ) -> list[tuple[str, str]]:
-    """Segments with another time than the log gives: what is expected, and what is there."""
+    """Segments with another time than the log gives: what is expected, and what was found."""
     size = state.identity.segment_size
     last_ms = 0 if state.mark.first_index == 0 else None
     right: dict[int, int] = {}
@@ -115,7 +117,7 @@ def _check_times(
 
 
 def check_beginning(state: StateFiles, parts: Sequence[ReplicaRange], log: FindingLog) -> None:
-    """A log must begin where the expired part ends, or before."""
+    """Checks that a log begins where the expired part ends, or before."""
     machine, mark = state.machine, state.mark
     lost = any(part.state is not None and part.state.lost for part in parts)
     if machine is None or lost:
@@ -127,10 +129,10 @@ def check_beginning(state: StateFiles, parts: Sequence[ReplicaRange], log: Findi
         log.add(FindingKind.MARK, state.mark_path, 0, expected, found, first=first)
 
 
-def check_named(state: StateFiles, last_index: int, log: FindingLog) -> None:
-    """Mark, checkpoints and manifest must not name entries behind the end of the log.
+def check_named_entries(state: StateFiles, last_index: int, log: FindingLog) -> None:
+    """Checks that mark, checkpoints and manifest name no entries behind the end of the log.
 
-    ``last_index`` is the last entry, also if it is lost: lost entries are findings themselves.
+    ``last_index``: the last entry, even if it is lost: lost entries are findings themselves.
     """
     named = state.named_entries()
     if state.manifest is not None:  # a snapshot is not read behind its end
@@ -149,8 +151,10 @@ def _text(data: bytes) -> str:
 
 
 def compare_states(group: GroupPlan) -> list[str]:
-    """A word for each replica: ``same`` if another one has the same state after the same entry,
-    ``differs`` if one has another state, ``unknown`` if none has a checkpoint of such an entry.
+    """A word for each replica.
+
+    ``same`` if another replica has the same state after the same entry, ``differs`` if one has
+    another state, ``unknown`` if no other replica has a checkpoint of the same entry.
     """
     words = []
     for replica in group.replicas:
@@ -169,11 +173,11 @@ def compare_states(group: GroupPlan) -> list[str]:
 def check_states(
     group: GroupPlan, wrong: Sequence[Finding], proofs: Collection[tuple[int, int]]
 ) -> list[Finding]:
-    """States that differ after the same entry.
+    """Findings where states differ after the same entry.
 
-    Replicas with other findings about their checkpoints (in ``wrong``) have no say. ``proofs`` are
-    place and entry of the checkpoints that follow from the log: another state of that entry is
-    wrong. Without a proof nobody is accused (:mod:`store.verify.majority`).
+    Replicas with other findings about their checkpoints (in ``wrong``) do not count. ``proofs``:
+    place and entry of the checkpoints whose state follows from the log. Another state of that entry
+    is wrong. Without a proof no replica is named as wrong (:mod:`store.verify.majority`).
     """
     known = {finding.replica for finding in wrong if finding.kind is FindingKind.CHECKPOINT}
     by_entry: dict[tuple[int, int], list[tuple[int, StateDigest]]] = {}
@@ -196,13 +200,15 @@ def _different_states(
     named = [(digest, group.replicas[place].name) for place, digest in said]
     side = right or majority([(digest.digest, name) for digest, name in named])
     agreeing = tuple(dict.fromkeys(name for digest, name in named if digest.digest == side))
-    told = ", ".join(f"{digest.digest.hex()[:8]} in {name}" for digest, name in named)
+    digests = ", ".join(f"{digest.digest.hex()[:8]} in {name}" for digest, name in named)
     kind = FindingKind.DIVERGENCE if right is None else FindingKind.CHECKPOINT
     advice = UNDECIDED if right is None else RESTORE
     findings = []
     for digest, name in named:
         if digest.digest != side:
             log = FindingLog(UNKNOWN_REPLICA if right is None else name)
-            log.add(kind, digest.path, 16, ONE_STATE, told, advice, first=index, majority=agreeing)
+            log.add(
+                kind, digest.path, 16, ONE_STATE, digests, advice, first=index, majority=agreeing
+            )
             findings += log.findings
     return findings if side is not None else findings[:1]

@@ -1,9 +1,10 @@
 """The check of checkpoints against the proofs in the log.
 
 A ``proof`` in the log holds the digests that the voters had after one entry
-(:mod:`store.state.state_digests`). A checkpoint of that entry must have those of a majority. So
-must a checkpoint of the entry with the proof, if that entry is the next one and has nothing else:
-so ends the log of an idle group. Only the newest times of its segments may differ then.
+(:mod:`store.state.state_digests`). A checkpoint of that entry must have the digests of a majority.
+So must a checkpoint of the entry with the proof, if that is the next entry and has nothing else:
+the log of an idle group ends with such an entry. Then only the newest times of the segments may
+differ.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from store.verify.plan.ranges import ProvedCheckpoint, ReplicaRange
 from store.verify.state.state_files import StateFiles
 
 NEWEST_TIMES = "log"
-"""The table that changes with a new segment, whatever the first entry in it holds."""
+"""The table that changes with each new segment, even if its first entry has no message."""
 
 
 def check_proofs(
@@ -30,7 +31,7 @@ def check_proofs(
 ) -> None:
     """Compares checkpoints with the proofs of their entries.
 
-    Checkpoints that cannot be read are findings elsewhere.
+    Checkpoints that cannot be read are reported elsewhere.
     """
     paths = {saved.index: saved.path for saved in state.checkpoints}
     for proved in [proved for part in parts for proved in part.proofs]:
@@ -57,8 +58,10 @@ def proved_checkpoints(
     proof: StatedProof, entry: Entry, state: StateFiles, *, has_messages: bool
 ) -> list[ProvedCheckpoint]:
     """The checkpoints of a replica to which a proof in ``entry`` applies."""
-    told = [proof.point]
+    proved = [proof.point]
     if proof.alone and not has_messages and proof.point == entry.index - 1:
-        told.append(entry.index)
+        proved.append(entry.index)
     saved = {each.index for each in state.checkpoints}
-    return [ProvedCheckpoint(index, proof.point, proof.reports) for index in told if index in saved]
+    return [
+        ProvedCheckpoint(index, proof.point, proof.reports) for index in proved if index in saved
+    ]

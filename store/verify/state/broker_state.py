@@ -1,8 +1,8 @@
 """The broker's state in a checkpoint, replayed from the commands and messages of the log.
 
-This follows docs/format.md and shares no code with the broker, so a mistake there does not hide
-itself. A range gives :class:`BrokerEffects`, without commands that later ones override.
-:class:`BrokerTables` applies those of all ranges.
+This follows docs/format.md and shares no code with the broker, so it finds mistakes there. A range
+gives :class:`BrokerEffects`, without commands that later ones override. :class:`BrokerTables`
+applies the effects of all ranges.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ FIELDS = (
 TRIM = "trim"
 _REQUESTS = Struct(">qI")
 _TOPIC_FIELDS = 6
-"""Of a topic without a retention, which is a field behind them."""
+"""Fields of a topic without a retention. The retention is one more field."""
 _OVERRIDING = {"access": 2, "schedule": 2, "setting": 2}
-"""Commands that override earlier ones with equal fields up to this number."""
+"""Commands that override earlier ones, if so many first fields are equal."""
 _SIZES = {
     "topic": 8,
     "delete-topic": 3,
@@ -68,16 +68,16 @@ _SIZES = {
     "access": 3,
     **POP_SIZES,
 }
-"""By name, the length of a command's array."""
+"""By name of the command, the length of its array."""
 
 
 @dataclass(slots=True)
 class BrokerEffects:
     """The effects of the entries of a range on the state, in order. Can be pickled.
 
-    ``steps`` are commands as in the log, ``["opened", offset, transaction]`` for a half message,
-    and ``["stored", count]`` for timed ones. ``requests`` are those of the newest entries, encoded
-    as in a state. ``forgotten``: requests of earlier ranges do not count any more.
+    ``steps``: commands as in the log, ``["opened", offset, transaction]`` for a half message, and
+    ``["stored", count]`` for timed messages. ``requests``: those of the newest entries, encoded as
+    in a state. ``forgotten``: requests of earlier ranges no longer count.
     """
 
     steps: dict[object, list[Any]] = field(default_factory=dict)
@@ -87,10 +87,10 @@ class BrokerEffects:
     """The first unknown command, if any. The effects are unknown then."""
     _count: int = 0
     _pop_counts: Counter[tuple[Any, ...]] = field(default_factory=Counter)
-    """Of the commands of POP, by group, topic and queue."""
+    """The number of POP commands, by group, topic and queue."""
 
     def take(self, batch: Batch | None, commands: Sequence[Any], position: int) -> None:
-        """Takes an entry at ``position``. Its messages count before its commands.
+        """Takes an entry at ``position``. Its messages come before its commands.
 
         ``batch`` may be ``None`` if it has no message of :data:`COUNTED_TOPICS`.
         """
@@ -103,7 +103,7 @@ class BrokerEffects:
                 case [str(name), _point, _reports] if name == PROOF:
                     pass  # a proof changes nothing
                 case [str(name), _topic, _queue_id, _offset] if name == TRIM:
-                    pass  # it moves the beginning of a ConsumeQueue, and nothing in these tables
+                    pass  # a trim changes nothing in these tables
                 case [str(name), *_] if _SIZES.get(name) == len(command):
                     self._add(command)
                 case _:
@@ -134,8 +134,11 @@ class BrokerEffects:
             self.unknown = self.unknown or f"{step!r:.80}"
 
     def _add_offset(self, step: list[Any]) -> None:
-        """The last one counts. Where a group has a cursor of POP the greatest does: it is the last
-        field of the step. Commands of POP between two offsets keep them apart."""
+        """Adds an offset command. The last one counts, or the greatest if a group has a POP cursor.
+
+        The greatest is the last field of the step. Offsets with POP commands between them are not
+        joined.
+        """
         *of, offset = step
         key = (*of, self._pop_counts[tuple(of[1:])])
         earlier = self.steps.pop(key, step)
@@ -168,7 +171,7 @@ class BrokerEffects:
 
 
 class BrokerTables:
-    """The state in the arrays of its encoding, at first as before entry 0."""
+    """The state, as the arrays of its encoding. A new one is the state before entry 0."""
 
     def __init__(self) -> None:
         self.topics: dict[str, list[Any]] = {TEMPLATE[0]: list(TEMPLATE)}  # type: ignore[dict-item]  # its first item is the name
@@ -208,7 +211,7 @@ class BrokerTables:
             raise ValueError(str(error)) from error
         return tables
 
-    def carry_out(self, effects: BrokerEffects, last_ms: int | None) -> None:
+    def apply(self, effects: BrokerEffects, last_ms: int | None) -> None:
         """Applies a range. ``last_ms`` is the store time of its last message.
 
         Raises :class:`ValueError` for a malformed or unknown command.
@@ -217,7 +220,7 @@ class BrokerTables:
             raise ValueError(effects.unknown)
         for step in effects.steps.values():
             try:
-                self._carry_out(step)
+                self._apply(step)
             except (TypeError, IndexError) as error:
                 raise ValueError(f"{step!r:.80}: {error}") from error
         if effects.forgotten:
@@ -249,7 +252,7 @@ class BrokerTables:
             {name: part for name, part in parts.items() if part},
         ]
 
-    def _carry_out(self, step: list[Any]) -> None:
+    def _apply(self, step: list[Any]) -> None:
         match step:
             case [str(name), *fields] if name == "offset" or name in POP_SIZES:
                 self._move(name, fields)
@@ -313,7 +316,7 @@ class BrokerTables:
         self._change("topics", time_ms)
 
     def _move(self, name: str, fields: list[Any]) -> None:
-        """A command about a group's place in a queue."""
+        """Applies a command about a group's offset in a queue."""
         group, topic, queue_id, *rest = fields
         key = group, topic, queue_id
         if name == "offset":
@@ -322,7 +325,7 @@ class BrokerTables:
             if committed is None:
                 committed = offset
         else:
-            committed = self.pop.carry_out(name, key, rest)
+            committed = self.pop.apply(name, key, rest)
         if committed is not None:
             self.offsets.setdefault((group, topic), {})[queue_id] = committed
 
@@ -331,7 +334,7 @@ class BrokerTables:
 
 
 def _forget_oldest(requests: bytearray) -> bool:
-    """Removes the oldest beyond the limit. Returns whether there were any."""
+    """Removes the oldest requests above the limit. Returns whether there were any."""
     place = 0
     while len(requests) - place > REQUESTS_BYTES_MAX:
         place += _REQUESTS.size + 4 * _REQUESTS.unpack_from(requests, place)[1]
@@ -349,7 +352,7 @@ def decode_fields(data: bytes) -> list[Any]:
         fields = array(msgpack.unpackb(data))
     except (ValueError, msgpack.UnpackException) as error:
         raise ValueError(f"no MessagePack: {error}") from error
-    if fields and fields[0] == 1:  # of a broker that knew no parts
+    if fields and fields[0] == 1:  # version 1 has no parts
         fields = [STATE_VERSION, *fields[1:], {}]
     if len(fields) != len(FIELDS) or fields[0] != STATE_VERSION:
         raise ValueError(f"no state of version {STATE_VERSION}: {fields!r:.80}")
@@ -365,7 +368,7 @@ def first_difference(expected: Sequence[Any], found: Sequence[Any]) -> tuple[str
 
 
 def same(one: object, other: object) -> bool:
-    """Whether both are equal in MessagePack. True is not 1 there, nor is 1.0."""
+    """Whether both are equal in MessagePack, where ``True``, 1 and 1.0 differ."""
     return bool(msgpack.packb(one) == msgpack.packb(other))
 
 

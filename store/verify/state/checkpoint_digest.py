@@ -15,7 +15,7 @@ DIGEST_SIZE = 16
 class StateDigest:
     """Digest of state and members after entry ``index`` with chain CRC ``chain``.
 
-    Term starts do not count: those of expired entries may be left out.
+    Term starts are not included, because those of expired entries may be left out.
     """
 
     index: int

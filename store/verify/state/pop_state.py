@@ -1,4 +1,4 @@
-"""The deliveries of POP, made again from the commands of the log, as :mod:`.broker_state` does it.
+"""The deliveries of POP, replayed from the commands of the log, as in :mod:`.broker_state`.
 
 It is written from docs/format.md.
 """
@@ -16,7 +16,7 @@ POP_SIZES = {
     "pop-change": 8,
     "pop-forget": 4,
 }
-"""By name, the length of a command's array."""
+"""By name of the command, the length of its array."""
 
 RUN_MAX = 1 << 20
 _PAIR = Struct(">qI")
@@ -24,7 +24,7 @@ _Key = tuple[str, str, int]
 
 
 class PopTables:
-    """Cursors and deliveries by group, topic and queue id, in the arrays of their encoding."""
+    """Cursors and deliveries by group, topic and queue id, as the arrays of their encoding."""
 
     def __init__(self) -> None:
         self._time_ms = 0
@@ -33,7 +33,7 @@ class PopTables:
 
     @classmethod
     def decode(cls, part: Sequence[Any]) -> PopTables:
-        """Of the part ``pop`` of a state. Raises ``ValueError`` or ``TypeError``."""
+        """The tables of the part ``pop`` of a state. Raises ``ValueError`` or ``TypeError``."""
         tables = cls()
         tables._time_ms, rows = part
         for group, topic, queue_id, next_offset, deliveries in rows:
@@ -43,7 +43,7 @@ class PopTables:
         return tables
 
     def rows(self) -> list[Any]:
-        """As the part has them; empty where POP was never used."""
+        """The part ``pop`` of a state; empty if POP was never used."""
         rows = [
             [*key, next_offset, [[at, *each] for at, each in self._deliveries[key].items()]]
             for key, next_offset in sorted(self._next.items())
@@ -51,13 +51,13 @@ class PopTables:
         return [self._time_ms, rows] if rows or self._time_ms else []
 
     def drop(self, *, group: str | None = None, topic: str | None = None) -> None:
-        """The group or the topic is deleted."""
+        """Drops what belongs to a deleted group or topic."""
         for key in [key for key in self._next if group == key[0] or topic == key[1]]:
             self._forget(key)
 
     def commit(self, key: _Key, offset: int) -> int | None:
-        """An offset of a 4.x member. Returns the committed offset that follows, or None if the
-        group has no cursor."""
+        """Applies an offset of a 4.x member. Returns the committed offset that results; ``None`` if
+        the group has no cursor."""
         if key not in self._next:
             return None
         deliveries = self._deliveries[key]
@@ -67,15 +67,16 @@ class PopTables:
             self._next[key] = max(self._next[key], offset)
         return self._committed(key)
 
-    def carry_out(self, name: str, key: _Key, fields: Sequence[Any]) -> int | None:
-        """A command. Returns as :meth:`commit`; raises :class:`ValueError` for nonsense."""
+    def apply(self, name: str, key: _Key, fields: Sequence[Any]) -> int | None:
+        """Applies a command. Returns as :meth:`commit`. Raises :class:`ValueError` for a malformed
+        one."""
         try:
-            self._carry_out(name, key, fields)
+            self._apply(name, key, fields)
         except error as fault:
             raise ValueError(f"{name}: {fault}") from fault
         return self._committed(key) if key in self._next else None
 
-    def _carry_out(self, name: str, key: _Key, fields: Sequence[Any]) -> None:
+    def _apply(self, name: str, key: _Key, fields: Sequence[Any]) -> None:
         match name, [*fields]:
             case "pop-receive", [next_offset, runs, nonce, visible_ms, time_ms]:
                 deliveries = self._advance(key, next_offset)

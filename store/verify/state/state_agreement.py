@@ -1,4 +1,4 @@
-"""Whether the small files of a replica agree with each other."""
+"""Checks that the small files of a replica agree with each other."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from store.verify.state.state_files import StateFiles
 
 
 def check_agreement(directory: str, state: StateFiles, log: FindingLog) -> None:
-    """Compares mark, checkpoints and manifest. A mark that cannot be right is corrected."""
+    """Compares mark, checkpoints and manifest. Replaces fields of the mark that cannot be right."""
     _check_mark(state, log)
-    has_told = any(finding.kind is FindingKind.CHECKPOINT for finding in log.findings)
-    if state.mark.first_index > 0 and state.checkpoint is None and not has_told:
-        # Only a checkpoint tells what came before the first entry of an expired log.
+    is_reported = any(finding.kind is FindingKind.CHECKPOINT for finding in log.findings)
+    if state.mark.first_index > 0 and state.checkpoint is None and not is_reported:
+        # If older entries have expired, only a checkpoint has the state before the log.
         expected = f"a checkpoint, as the log begins with entry {state.mark.first_index}"
         log.add(FindingKind.CHECKPOINT, f"{directory}/state", 0, expected, "none")
     manifest = state.manifest
@@ -29,7 +29,7 @@ def check_agreement(directory: str, state: StateFiles, log: FindingLog) -> None:
 
 
 def _check_mark(state: StateFiles, log: FindingLog) -> None:
-    """The mark must agree with itself and with the newest checkpoint.
+    """Checks that the mark agrees with itself and with the newest checkpoint.
 
     Committed entries are durable, and the log has all entries behind the checkpoint.
     """
@@ -51,11 +51,11 @@ def _check_mark(state: StateFiles, log: FindingLog) -> None:
 
 
 def _check_snapshot(directory: str, state: StateFiles, manifest: Manifest, log: FindingLog) -> None:
-    """A snapshot and the mark in it are as of its one checkpoint."""
+    """Checks that a snapshot and its mark end at its one checkpoint."""
     checkpoint, index = state.checkpoint, manifest.commit_index
-    told = {finding.kind for finding in log.findings}
+    reported = {finding.kind for finding in log.findings}
     if checkpoint is None:
-        if FindingKind.CHECKPOINT not in told:
+        if FindingKind.CHECKPOINT not in reported:
             path = f"{directory}/state/{NAME_PREFIX}{max(index, 0):020d}"
             expected = f"the checkpoint of entry {index}, which the snapshot is as of"
             log.add(FindingKind.CHECKPOINT, path, 0, expected, "none", INCOMPLETE, first=index)
@@ -64,7 +64,7 @@ def _check_snapshot(directory: str, state: StateFiles, manifest: Manifest, log: 
         expected = f"an end at the snapshot's checkpoint, of entry {checkpoint.index}"
         log.add(FindingKind.FORMAT, path, 0, expected, f"entry {index}", INCOMPLETE, first=index)
     marked = (state.mark.index, state.mark.commit_index)
-    if marked != (index, index) and FindingKind.MARK not in told:
+    if marked != (index, index) and FindingKind.MARK not in reported:
         expected = f"the mark of a snapshot as of entry {index}"
         found = f"entry {marked[0]}, committed up to {marked[1]}"
         log.add(FindingKind.MARK, state.mark_path, 0, expected, found, INCOMPLETE)

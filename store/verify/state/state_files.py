@@ -1,4 +1,4 @@
-"""The contents of a replica's small files, as they were read."""
+"""The contents of a replica's small files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from store.verify.state.checkpoint_digest import StateDigest
 
 @dataclass(frozen=True, slots=True)
 class SavedCheckpoint:
-    """A checkpoint file. ``machine`` is the state in it, ``None`` if that cannot be read."""
+    """A checkpoint file. ``machine``: the state in it; ``None`` if that cannot be read."""
 
     path: str
     checkpoint: Checkpoint
@@ -29,7 +29,7 @@ class SavedCheckpoint:
         return self.checkpoint.index
 
     def without_broker(self) -> SavedCheckpoint:
-        """The same without the broker's state, which may be large. Its first byte stays."""
+        """The same without the broker's state, which may be large. Only its first byte stays."""
         machine = self.machine
         if machine is not None:
             machine = machine._replace(broker=machine.broker[:1])
@@ -51,7 +51,7 @@ class NamedEntry:
 
 @dataclass(slots=True)
 class StateFiles:
-    """What could not be read has the value of a new replica."""
+    """The small files of one replica. A file that could not be read has the value of a new one."""
 
     identity: Identity
     hard_state: HardState = field(default_factory=HardState)
@@ -61,21 +61,21 @@ class StateFiles:
     checkpoints: list[SavedCheckpoint] = field(default_factory=list)
     """In the order of their entries. Only the newest may have the state of the broker."""
     tails: dict[tuple[str, int], Tail] = field(default_factory=dict)
-    """Of ConsumeQueues, by topic and queue id."""
+    """The tails of ConsumeQueues, by topic and queue id."""
     rebuilds: bool = False
-    """Whether the next start makes all derived files again. None of them needs to exist."""
+    """Whether the next start rebuilds all derived files. Then none of them needs to exist."""
     manifest: Manifest | None = None
     manifest_path: str = ""
     held: tuple[SavedEvidence, ...] = ()
     evidence_path: str = ""
-    floor: int = -1
-    """The last entry that the replica held before its refill. It lacks some up to there."""
+    vote_floor: int = -1
+    """The last entry that the replica held before its refill; -1 for none."""
     has_lock: bool = False
     """Whether this is a node's own directory. A snapshot has no lock file."""
 
     @property
     def checkpoint(self) -> Checkpoint | None:
-        """The newest."""
+        """The newest checkpoint."""
         return self.checkpoints[-1].checkpoint if self.checkpoints else None
 
     @property
@@ -84,7 +84,7 @@ class StateFiles:
 
     @property
     def machine(self) -> MachineState | None:
-        """The state in the newest checkpoint, if derived files must be as it says."""
+        """The state in the newest checkpoint, if derived files must agree with it."""
         return None if self.rebuilds or not self.checkpoints else self.checkpoints[-1].machine
 
     @property
@@ -94,31 +94,32 @@ class StateFiles:
 
     @property
     def checkpoint_index(self) -> int:
-        """The entry of the newest checkpoint, -1 without one."""
+        """The entry of the newest checkpoint; -1 without one."""
         return self.checkpoints[-1].index if self.checkpoints else -1
 
     @property
     def covered_end(self) -> int:
-        """Where that entry ends, 0 without one. Derived files are complete up to there."""
+        """The position at which that entry ends; 0 without one. Derived files are complete up to
+        there."""
         return self.checkpoints[-1].checkpoint.end_position if self.checkpoints else 0
 
     @property
     def commit_index(self) -> int:
-        """The last entry that the replica knows to be committed, -1 for none."""
+        """The last entry that the replica knows to be committed; -1 for none."""
         if self.manifest is not None:
             return self.manifest.commit_index
         return max(self.mark.commit_index, self.checkpoint_index)
 
     @property
     def durable_index(self) -> int:
-        """The log must be whole up to this entry. Later ones may be torn."""
+        """The log must be intact up to this entry. Later entries may be torn."""
         if self.manifest is not None:
             return self.manifest.commit_index
         return max(self.mark.index, self.checkpoint_index)
 
     @property
     def durable_position(self) -> int:
-        """The end of the last entry that must be whole."""
+        """The position at which the last entry ends that must be intact."""
         if self.manifest is not None:
             return self.manifest.end_position
         return max(self.mark.position, self.covered_end)

@@ -23,7 +23,7 @@ from store.state.hard_state import MARK_NAME, VOTE_NAME
 from store.state.machine_state import MachineState, decode_machine_state
 from store.state.replication_evidence_file import HELD_NAME
 from store.state.snapshot_manifest import CRC_NAME, MANIFEST_NAME, decode_manifest
-from store.verify.files.audit_files import DANGLING, is_hidden, listed_names, reason
+from store.verify.files.audit_files import DANGLING, listed_names, may_be_right, reason
 from store.verify.files.small_files import read_checkpoint, read_small
 from store.verify.findings import INCOMPLETE, FindingKind, FindingLog
 from store.verify.state.checkpoint_digest import StateDigest
@@ -44,7 +44,7 @@ CHECKPOINT = "the next start uses an older checkpoint and reads more of the log;
 
 
 def read_identity(fs: ReadableFileSystem, directory: str) -> Identity:
-    """The format file of a replica.
+    """The identity in the format file of a replica.
 
     Raises :class:`~store.errors.DataFormatError` for a directory that is no replica,
     :class:`~store.errors.UnreadableError` for an unknown format, and
@@ -90,7 +90,7 @@ def is_replica(fs: ReadableFileSystem, directory: str) -> bool:
 def read_state(
     fs: ReadableFileSystem, directory: str, identity: Identity, log: FindingLog
 ) -> StateFiles:
-    """Reads the small files, and checks each of them and whether they agree."""
+    """Reads the small files. Checks each of them, and that they agree."""
     state_directory = f"{directory}/state"
     small = listed_names(fs, state_directory)
     state = StateFiles(
@@ -106,7 +106,7 @@ def read_state(
     read_mark(fs, state, log)
     read_evidence(fs, state, log)
     check_format(fs, f"{state_directory}/{FORMAT_NAME}", identity, log)
-    state.floor = read_vote_floor(fs, f"{state_directory}/{FLOOR_NAME}", log)
+    state.vote_floor = read_vote_floor(fs, f"{state_directory}/{FLOOR_NAME}", log)
     _read_checkpoints(fs, state_directory, state, log)
     state.tails = read_queue_tails(fs, state_directory, log)
     _read_manifest(fs, state, log)
@@ -120,12 +120,12 @@ def _read_checkpoints(
     try:
         names = sorted(fs.list_directory(directory))
     except FileNotFoundError:
-        names = []  # each file that must exist is a finding of its own
+        names = []  # a missing file is a finding of its own
     except (OSError, ValueError) as error:
         names = []
-        why, hidden = f"cannot be read: {reason(error)}", is_hidden(error)
-        log.add(FindingKind.FORMAT, directory, 0, "a directory", why, unread=hidden)
-    for name in names:  # names have the index in 20 digits, so they come in its order
+        why, unread = f"cannot be read: {reason(error)}", may_be_right(error)
+        log.add(FindingKind.FORMAT, directory, 0, "a directory", why, unread=unread)
+    for name in names:  # a name has the index in 20 digits, so names are in the order of entries
         digits = name.removeprefix(NAME_PREFIX)
         if digits == name or name.endswith(TEMPORARY_SUFFIX):
             continue
@@ -149,29 +149,29 @@ def _read_checkpoints(
 
 
 def read_machine(path: str, checkpoint: Checkpoint, log: FindingLog) -> MachineState | None:
-    """The state in a checkpoint, if it can be read. It must fit the checkpoint's end."""
+    """The state in a checkpoint, if it can be read. Checks that it ends with the checkpoint."""
 
-    def tell(expected: str, found: object) -> None:
+    def report(expected: str, found: object) -> None:
         log.add(FindingKind.CHECKPOINT, path, 16, expected, found, first=checkpoint.index)
 
     try:
         machine = decode_machine_state(checkpoint.state)
     except DataFormatError as error:
-        tell("the state of a broker", error)
+        report("the state of a broker", error)
         return None
     committed, starts = checkpoint.commit_index, checkpoint.term_starts
     if committed < checkpoint.index or not _rise(starts, checkpoint.index):
         expected = f"what was known after entry {checkpoint.index}, committed and applied"
-        tell(expected, f"committed up to {committed}, term starts {list(starts)}")
+        report(expected, f"committed up to {committed}, term starts {list(starts)}")
     end, applied, expired = checkpoint.end_position, machine.applied_end, machine.expired_position
     if applied != end or expired > end:
         expected = f"a state applied up to {end}, with nothing expired behind that"
-        tell(expected, f"applied up to {applied}, expired up to {expired}")
+        report(expected, f"applied up to {applied}, expired up to {expired}")
     return machine
 
 
 def _rise(starts: Sequence[tuple[int, int]], last_index: int) -> bool:
-    """Whether terms and their first entries rise, up to an entry."""
+    """Whether terms and their first entries rise, and none begins behind ``last_index``."""
     indexes = [index for _, index in starts]
     return (
         all(one[0] < other[0] and one[1] < other[1] for one, other in pairwise(starts))
@@ -182,7 +182,7 @@ def _rise(starts: Sequence[tuple[int, int]], last_index: int) -> bool:
 def _read_manifest(fs: ReadableFileSystem, state: StateFiles, log: FindingLog) -> None:
     path = state.manifest_path
 
-    def tell(expected: str, found: object) -> None:
+    def report(expected: str, found: object) -> None:
         log.add(FindingKind.FORMAT, path, 0, expected, found, INCOMPLETE)
 
     expected = "the manifest of a snapshot"
@@ -190,18 +190,18 @@ def _read_manifest(fs: ReadableFileSystem, state: StateFiles, log: FindingLog) -
         manifest = decode_manifest(read_small(fs, path), path)
     except FileNotFoundError:
         if not state.has_lock:
-            tell(f"{expected}, or the lock file of a node's own directory", "neither")
+            report(f"{expected}, or the lock file of a node's own directory", "neither")
         return
     except DamagedError as error:
         log.add_damage(FindingKind.FORMAT, error, expected, INCOMPLETE)
         return
     except DataFormatError as error:
-        tell(expected, error)
+        report(expected, error)
         return
     more = set(json.loads(read_small(fs, path))) - {each.name for each in fields(manifest)}
     if more != {CRC_NAME}:
-        tell("the fields of a manifest", f"others: {sorted(more - {CRC_NAME})!r:.200}")
+        report("the fields of a manifest", f"others: {sorted(more - {CRC_NAME})!r:.200}")
     owner = (state.identity.group, state.identity.node)
     if (manifest.group, manifest.node) != owner:
-        tell(f"a snapshot of {'/'.join(owner)}", f"{manifest.group}/{manifest.node}")
+        report(f"a snapshot of {'/'.join(owner)}", f"{manifest.group}/{manifest.node}")
     state.manifest = manifest

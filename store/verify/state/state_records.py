@@ -27,7 +27,7 @@ NODE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 def read_vote_floor(fs: ReadableFileSystem, path: str, log: FindingLog) -> int:
-    """The floor in ``state/floor``, -1 without. A replica has one until its refill is complete."""
+    """The vote floor in ``state/floor``; -1 without one."""
     expected = "the entry that must be here again"
     try:
         data = read_head(fs, path, SLOT_SIZE + 1)
@@ -81,7 +81,7 @@ def read_mark(fs: ReadableFileSystem, state: StateFiles, log: FindingLog) -> Non
 
 
 def is_possible(mark: DurableMark) -> bool:
-    """Whether a log can be like that. An entry has at least 48 bytes."""
+    """Whether a log can have this mark. An entry has at least 48 bytes."""
     return (
         min(mark.index, mark.commit_index) >= -1
         and min(mark.chain_crc, mark.first_index) >= 0
@@ -96,7 +96,7 @@ def is_possible(mark: DurableMark) -> bool:
 def check_encoding(
     found: bytes, right: bytes, kind: FindingKind, path: str, log: FindingLog
 ) -> None:
-    """Each record has one encoding. A node writes no other."""
+    """Checks that a record has the one encoding that a node writes."""
     if found != right:
         byte = SLOT_HEADER.size + first_difference(found, right)
         expected, there = "the encoding that a node writes", "another one, or more fields"
@@ -104,7 +104,7 @@ def check_encoding(
 
 
 def check_format(fs: ReadableFileSystem, path: str, identity: Identity, log: FindingLog) -> None:
-    """The format file must have the lines that a node writes, and no others."""
+    """Checks that the format file has the lines that a node writes, and no others."""
     with suppress(DamagedError, FileNotFoundError, ValueError):
         data = read_small(fs, path)
         right = encode_format(identity)

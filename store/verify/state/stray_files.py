@@ -1,4 +1,4 @@
-"""The check of names in a replica's directory, of files without content, and of segments."""
+"""The check of names in a replica's directory, of empty files, and of segments."""
 
 from __future__ import annotations
 
@@ -54,19 +54,19 @@ _STATE_OF_NODES = frozenset({HELD_NAME, FLOOR_NAME, REBUILD_NAME})
 def check_names(
     fs: ReadableFileSystem, directory: str, listing: Listing, state: StateFiles, log: FindingLog
 ) -> None:
-    """Tells names that no replica has. ``*.tmp`` means nothing.
+    """Reports names that no replica has. ``*.tmp`` is ignored.
 
-    A snapshot has no files of a running node. A node's own directory may also hold other files:
-    settings, logs, whatever its operator keeps there.
+    A snapshot has no files of a running node. A node's own directory may also hold other files,
+    such as settings and logs of its operator.
     """
     names = names_in(fs, directory, listing)
     is_node = LOCK_NAME in names or state.manifest is None
     if not is_node:
         allowed = _EVERYWHERE | {MANIFEST_NAME}
-        _tell(log, FindingKind.FORMAT, directory, names, allowed.__contains__)
+        _report(log, FindingKind.FORMAT, directory, names, allowed.__contains__)
     small = names_in(fs, f"{directory}/state", listing)
     in_state = _STATE | (_STATE_OF_NODES if is_node else frozenset())
-    _tell(
+    _report(
         log,
         FindingKind.FORMAT,
         f"{directory}/state",
@@ -80,7 +80,7 @@ def check_names(
     for name, kind in _KINDS.items():
         path = f"{directory}/{name}"
         found = names_in(fs, path, listing)
-        _tell(log, kind, path, found, lambda each: parse_segment_name(each) is not None)
+        _report(log, kind, path, found, lambda each: parse_segment_name(each) is not None)
     for name in sorted(small):
         if name == REBUILD_NAME or _PUTBACK.fullmatch(name):
             _check_empty(fs, f"{directory}/state/{name}", log)
@@ -90,7 +90,7 @@ def check_names(
         _check_refill(fs, f"{directory}/{REFILL_NAME}", log)
 
 
-def _tell(
+def _report(
     log: FindingLog,
     kind: FindingKind,
     directory: str,
@@ -123,10 +123,10 @@ def _check_empty(fs: ReadableFileSystem, path: str, log: FindingLog) -> None:
 
 
 def _check_refill(fs: ReadableFileSystem, directory: str, log: FindingLog) -> None:
-    """Checks plan and checkpoint of a refill. The install checks its segments."""
+    """Checks plan and checkpoint of a refill. Its installation checks the segments."""
     known = {PLAN_NAME, CHECKPOINT_NAME, COMPLETE_NAME, "commitlog"}
     names = listed_names(fs, directory)
-    _tell(log, FindingKind.FORMAT, directory, names, known.__contains__)
+    _report(log, FindingKind.FORMAT, directory, names, known.__contains__)
     planned = []
     for name, length in ((PLAN_NAME, 3), (COMPLETE_NAME, 4)):
         path = f"{directory}/{name}"
@@ -198,9 +198,10 @@ def check_segments_behind(
     *,
     end: int,
 ) -> None:
-    """Tells segments behind ``end``, the end of the log, that no interrupted write leaves.
+    """Reports segments behind ``end``, the end of the log, that no interrupted write leaves.
 
-    A snapshot has none. A node has the next segment ready, and may have torn bytes in it.
+    A snapshot has no segment there. A node has the next segment ready, and may have torn bytes in
+    it.
     """
     size = state.identity.segment_size
     starts = [parse_segment_name(name) for name in sorted(names_in(fs, directory, listing))]
@@ -218,7 +219,7 @@ def check_segments_behind(
             try:
                 head = read_head(fs, path, HEADER_SIZE)
             except (DamagedError, FileNotFoundError):
-                continue  # a finding of the walk over the log
+                continue  # reported where the log is read
             if len(head) == HEADER_SIZE:
                 magic, _size, index, _term, position, *_rest = HEADER.unpack(head)
                 if magic in tuple(EntryKind) and position != start:

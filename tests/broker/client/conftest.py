@@ -14,6 +14,6 @@ from tests.support.virtual_network import NetworkedLoop
 
 @pytest.fixture
 async def broker(loop: NetworkedLoop, tmp_path: Path) -> AsyncIterator[SingleBroker]:
-    """It is found by the name server, and has a topic."""
+    """A broker that is registered at the NameServer, and has a topic."""
     async with served_broker(loop, tmp_path) as broker:
         yield broker

@@ -77,7 +77,7 @@ class Group:
 
 
 class Broker:
-    """One broker process. It answers as leader or refuses, and can be told to misbehave."""
+    """One broker process. It answers as leader or refuses. Tests can make it fail in many ways."""
 
     def __init__(self, loop: NetworkedLoop, group: Group, port: int) -> None:
         self.loop = loop
@@ -92,13 +92,13 @@ class Broker:
         """How the next sends are refused."""
         self.refusal_ext: dict[str, str] = {}
         self.lose_answers = 0
-        """So many sends are stored, and then the connection breaks."""
+        """For this many sends, the connection breaks after the message is stored."""
         self.silent = False
-        """Whether messages are stored, and nobody is told."""
+        """Whether messages are stored without an answer."""
         self.mute = False
         """Sends are neither stored nor answered."""
         self.stalled: list[tuple[Connection, Frame]] | None = None
-        """While it is a list, sends and questions for offsets wait there, as with a slow disk."""
+        """While it is a list, sends and offset requests wait there, as with a slow disk."""
         self.overrides: dict[int, Callable[[Connection, Frame], None]] = {}
         self.server = self._new_server()
 
@@ -132,7 +132,7 @@ class Broker:
         await self.server.start()
 
     def go_on(self) -> None:
-        """The disk has recovered: what waited is done, in its order."""
+        """The disk has recovered: what waited in :attr:`stalled` is done, in order."""
         stalled, self.stalled = self.stalled or [], None
         handlers = {
             RequestCode.SEND_MESSAGE_V2: self._send,
@@ -143,7 +143,7 @@ class Broker:
             handlers[RequestCode(request.code)](connection, request)
 
     async def kill(self) -> None:
-        """As ``kill -9``: connections break, what it knew of its clients is gone."""
+        """As ``kill -9``: connections break, and what it knew of its clients is gone."""
         self.members.clear()
         self.held.clear()
         for connection in self.server.connections:
@@ -161,7 +161,7 @@ class Broker:
             connection.push(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group})
 
     def reset_group(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """An operator moves the group: committed, and request 220 to every member."""
+        """An operator resets the offset: it is committed, and every member gets request 220."""
         self.group.offsets[group, topic, queue_id] = offset
         queue = {"brokerName": self.group.name, "queueId": queue_id, "topic": topic}
         body = b'{"offsetTable":%b}' % object_map([(queue, offset)])
@@ -175,7 +175,7 @@ class Broker:
         self.run_held_pulls()
 
     def run_held_pulls(self) -> None:
-        """The queues have changed: held pulls look again."""
+        """The queues have changed: held pulls are tried again."""
         held, self.held = self.held, []
         for connection, request in held:
             self._pull(connection, request)
@@ -284,7 +284,7 @@ class Broker:
         connection.respond(request, ext={"offset": str(end)})
 
     def _search(self, connection: Connection, request: Frame) -> None:
-        """The fake clock ticks once an offset."""
+        """The store time of a message is its offset."""
         offset = ext_int(request, "timestamp") - NOW_MS
         connection.respond(request, ext={"offset": str(offset)})
 

@@ -24,7 +24,7 @@ LEADS = Leadership(Role.LEADER, 3, "n0", True)
 
 
 class Proposals:
-    """A node that keeps what is proposed until the test says how it ended."""
+    """A node that keeps proposals until the test says how they ended."""
 
     def __init__(self) -> None:
         self.position = 0
@@ -66,7 +66,7 @@ class Applied:
 
 
 class Heard:
-    """Who waits for messages."""
+    """Records what waiters for messages are told."""
 
     def __init__(self) -> None:
         self.first_offset = -1
@@ -81,7 +81,7 @@ class Heard:
 
 
 class Room:
-    """A batcher with its surroundings. ``turn`` lets the loop turn once."""
+    """A batcher with all that it needs. ``turn`` runs one turn of the loop."""
 
     def __init__(self, segment_size: int = 64 << 20) -> None:
         self.loop = NetworkedLoop()

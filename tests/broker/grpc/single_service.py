@@ -49,7 +49,7 @@ class SingleService:
 
 
 def message(topic: str = "orders", body: bytes = b"hello", **system: Any) -> df.Message:
-    """A message as clients send it, of the type normal unless it is told."""
+    """A message as clients send it; of the type NORMAL by default."""
     told: dict[str, Any] = {"message_id": "0102030405", "message_type": df.MessageType.NORMAL}
     properties = df.SystemProperties(body_encoding=df.Encoding.IDENTITY, **(told | system))
     return df.Message(topic=df.Resource(name=topic), body=body, system_properties=properties)
@@ -70,7 +70,7 @@ async def service_of(broker: SingleBroker) -> AsyncIterator[SingleService]:
 async def running_service(
     loop: NetworkedLoop, data: Path, **settings: Any
 ) -> AsyncIterator[SingleService]:
-    """A broker and its service, both from their start to their stop."""
+    """A broker and its service, started and stopped."""
     async with running_broker(loop, data, **settings) as broker, service_of(broker) as service:
         yield service
 

@@ -1,4 +1,4 @@
-"""A broker's HTTP port, spoken to in plain HTTP/1.1 over a connection in memory."""
+"""The HTTP port of a broker, over connections in memory."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class Curl(asyncio.Protocol):
 
     @property
     def begun(self) -> bool:
-        """Whether something was answered."""
+        """Whether an answer has begun."""
         return bool(self._received)
 
     @property
     def all(self) -> bytes:
-        """What was answered so far."""
+        """The bytes of the answer so far."""
         return bytes(self._received)
 
     async def parts(self) -> tuple[bytes, bytes]:
@@ -69,7 +69,7 @@ class Site:
         return self._runner.app[MEMORY]
 
     def protocol(self) -> asyncio.Protocol:
-        """What serves one connection."""
+        """The protocol that serves one connection."""
         assert self._runner.server is not None
         return self._runner.server()
 
@@ -90,7 +90,7 @@ class Site:
         return near, curl
 
     async def head(self, method: str, path: str, headers: Sequence[str]) -> bytes:
-        """What an answer begins with."""
+        """The head of the answer."""
         _, curl = self.begin(method, path, 0, headers)
         return (await curl.parts())[0]
 
@@ -121,6 +121,6 @@ async def served(broker: SingleBroker, limits: HttpLimits = HTTP) -> AsyncIterat
 async def running_site(
     loop: NetworkedLoop, data: Path, *, limits: HttpLimits = HTTP, **settings: Any
 ) -> AsyncIterator[Site]:
-    """A broker and its HTTP server, both from their start to their stop."""
+    """A broker and its HTTP server, started and stopped."""
     async with running_broker(loop, data, **settings) as broker, served(broker, limits) as site:
         yield site

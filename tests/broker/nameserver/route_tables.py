@@ -27,7 +27,7 @@ class Clock:
 
 
 class Tables(RouteTable):
-    """The tables with a clock that tests move and short ways to register."""
+    """The tables, with a clock that tests move, and short methods to register."""
 
     def __init__(self) -> None:
         self.time = Clock()

@@ -1,4 +1,4 @@
-"""Brokers of the tests of POP: their clock runs, as receipts end with time."""
+"""Brokers of the tests of POP. Their clock runs, because receipts expire."""
 
 from __future__ import annotations
 

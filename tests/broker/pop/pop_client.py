@@ -1,4 +1,4 @@
-"""A member of a group that receives by POP, at the door."""
+"""A member of a group that receives by POP. It calls the broker without a wire."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INVISIBLE_MS = 10_000
 
 
 class Member:
-    """Receives from one topic; ``queue`` 0 unless told otherwise."""
+    """Receives from one topic, by default from queue 0."""
 
     def __init__(self, broker: SingleBroker, group: str = "g", topic: str = "orders") -> None:
         self.broker = broker
@@ -59,7 +59,7 @@ class Member:
 
     @property
     def offset(self) -> int | None:
-        """What 4.x tools see."""
+        """The committed offset that 4.x tools see."""
         state = self.broker.broker.context.machine.state
         return state.offset(self.group, self.topic, 0)
 

@@ -34,16 +34,16 @@ class Page:
         return cls(samples, kinds)
 
     def __getitem__(self, name: str) -> float:
-        """Of a metric without labels of its own."""
+        """The value of a metric without labels of its own."""
         return self.value(name)
 
     def value(self, name: str, **labels: str) -> float:
-        """Of the one sample with these labels, and perhaps others."""
+        """The value of the one sample with these labels. It may have others."""
         (found,) = self.values(name, **labels).values()
         return found
 
     def values(self, name: str, **labels: str) -> dict[Labels, float]:
-        """By labels, without those that each sample has."""
+        """The values of a metric by labels, without the labels that each sample has."""
         wanted = labels.items()
         return {
             frozenset(pair for pair in found if pair[0] not in NODE_LABELS): value
@@ -52,5 +52,5 @@ class Page:
         }
 
     def sum(self, name: str, **labels: str) -> float:
-        """Over all samples with these labels."""
+        """The sum over all samples with these labels."""
         return sum(self.values(name, **labels).values())

@@ -75,7 +75,7 @@ class NoQueues(OsFileSystem):
     ("error", "told"),
     [
         (errno.ENOSPC, DiskFullError("no room for derived files: .*consumequeue/orders/0/0{20}")),
-        (errno.EIO, FatalDiskError("could not be made again: .*consumequeue/orders/0/0{20}")),
+        (errno.EIO, FatalDiskError("could not be rebuilt: .*consumequeue/orders/0/0{20}")),
     ],
 )
 async def test_a_disk_that_is_full_or_fails_says_so_and_leaves_the_request(

@@ -1,4 +1,4 @@
-"""Brokers of the tests of transactions: their clock runs, as checks come with time."""
+"""Brokers of the tests of transactions. Their clock runs, because check-backs depend on time."""
 
 from __future__ import annotations
 

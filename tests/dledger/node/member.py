@@ -1,4 +1,4 @@
-"""A node of a group of three, whose peers the test plays."""
+"""A node of a group of three. The test plays its peers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ STALL_SECONDS = 3.0
 
 
 class Peers:
-    """Two peers that grant and confirm everything, and report what they are told to."""
+    """Two peers that grant and confirm everything, and report what the test says."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
@@ -45,10 +45,10 @@ class Peers:
         self.reports: dict[str, HealthReport] = {}
         self.vote_requests = 0
         self.heard: list[HealthReport] = []
-        self.told: list[str] = []  # who was told each of them
+        self.told: list[str] = []  # by message, the peers that got it
         self.heartbeats = 0
-        self.ordered: list[str] = []  # who was told to campaign
-        self.obeys = True  # whether who is told so does it
+        self.ordered: list[str] = []  # the peers that were asked to campaign
+        self.obeys = True  # whether a peer that is asked campaigns
 
     async def start(self, handler: TransportHandler) -> None:
         self._handler = handler
@@ -65,7 +65,7 @@ class Peers:
         raise AssertionError(f"the link to {peer} is broken")
 
     def set_peers(self, members: Collection[str], addresses: Mapping[str, str]) -> None:
-        """All peers are there already."""
+        """Does nothing: the peers are fixed."""
 
     def _answer(self, peer: str, message: Message) -> None:
         if self._handler is None:
@@ -97,7 +97,7 @@ class Peers:
 
 
 class Member:
-    """A node of a group of three whose peers are the test."""
+    """A node of a group of three. The test plays its peers."""
 
     def __init__(self, loop: VirtualLoop, peers: Peers | None = None) -> None:
         self.fs = SimulatedFileSystem(Random(1))
@@ -135,7 +135,7 @@ class Member:
 
 @asynccontextmanager
 async def leading(loop: VirtualLoop) -> AsyncIterator[Member]:
-    """A node from its election to its stop."""
+    """A node that leads, from its election to its stop."""
     member = Member(loop)
     await member.node.start()
     await asyncio.sleep(2)

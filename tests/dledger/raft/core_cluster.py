@@ -1,4 +1,4 @@
-"""A group of cores without a world: a network and disks that do only what a test says.
+"""A group of Raft cores with a network and disks that do only what a test says.
 
 Messages wait in :attr:`Cluster.flight` until they are delivered; a write is durable at once unless
 the disk is held; the clock stands still unless it is moved. Observers hear each event by a call, so
@@ -27,7 +27,7 @@ DELIVERIES_MAX = 20_000
 
 @dataclass(slots=True)
 class Disk:
-    """The state that survives a crash (``term`` .. ``mark``), and the writes that may not."""
+    """The state that survives a crash (``term`` to ``mark``), and the writes that may not."""
 
     term: int = 0
     vote: str = ""
@@ -64,7 +64,7 @@ class Cluster:
     ) -> None:
         self.names = tuple(names)
         self.joining: tuple[str, ...] = ()
-        self.begun = tuple(names)  # the voters that the group began with
+        self.begun = tuple(names)  # the first voters of the group
         self.observers = list(observers)
         self.config = config or RaftConfig()
         self.now = 0.0
@@ -73,7 +73,7 @@ class Cluster:
         self.cores: dict[str, Raft] = {}
         self.flight: list[Packet] = []
         self.late: list[Packet] = []
-        self.cuts: dict[tuple[str, str], bool] = {}  # silent: no node is told
+        self.cuts: dict[tuple[str, str], bool] = {}  # cut links: no node is told
         self.links: dict[tuple[str, str], bool] = {
             (a, b): True for a in names for b in names if a < b
         }
@@ -131,7 +131,7 @@ class Cluster:
         self._committed[name] = disk.mark
 
     def add(self, name: str, incarnation: int = 0) -> None:
-        """Starts a node that waits to be added to the group."""
+        """Starts a node that is not a member yet."""
         self.disks[name] = Disk(incarnation=incarnation)
         self.links.update({(min(a, name), max(a, name)): True for a in self.names})
         self.names += (name,)
@@ -158,7 +158,7 @@ class Cluster:
                 self._connect(name, peer)
 
     def reboot(self, name: str, disk: Disk | None = None) -> None:
-        """Restarts a node, perhaps on another disk; its peers do not notice."""
+        """Restarts a node, perhaps on another disk. Its peers do not notice."""
         if disk is not None:
             self.disks[name] = disk
         self.disks[name].pending = []
@@ -197,7 +197,7 @@ class Cluster:
         return self.links[min(a, b), max(a, b)]
 
     def connect(self, a: str, b: str, up: bool) -> None:
-        """Makes or breaks a connection; both nodes are told, what was on its way is lost."""
+        """Makes or breaks a connection. Both nodes are told, and messages in flight are lost."""
         if self.linked(a, b) == up:
             return
         self.links[min(a, b), max(a, b)] = up
@@ -223,18 +223,18 @@ class Cluster:
         self.flight = [packet for packet in self.flight if packet[:2] not in ends]
 
     def deliver(self, packet: Packet) -> None:
-        """Hands a packet over (taking it out of flight if it is there)."""
+        """Delivers a packet, and takes it out of flight if it is there."""
         if packet in self.flight:
             self.flight.remove(packet)
         for observer in self.observers:
             observer.delivered(packet)
         message = packet.message
-        assert not isinstance(message, ServiceMessage)  # cores say nothing beside the protocol
+        assert not isinstance(message, ServiceMessage)  # cores send nothing outside the protocol
         if packet.to in self.cores:
             self._event(packet.to, lambda core: core.receive(packet.sender, message, self.now))
 
     def deliver_all(self, wanted: Callable[[Packet], bool] = lambda packet: True) -> int:
-        """Delivers what is in flight, oldest first, and what comes of it, until it is quiet."""
+        """Delivers what is in flight, oldest first, and what that causes, until nothing is left."""
         count = 0
         while (packet := next(filter(wanted, self.flight), None)) is not None:
             self.deliver(packet)
@@ -245,12 +245,12 @@ class Cluster:
     # --- time
 
     def tick(self, name: str) -> None:
-        """Lets one node act on the time, after moving the clock to when it wants to."""
+        """Moves the clock to when a node wants to act, and lets it act."""
         self.now = max(self.now, self.cores[name].deadline())
         self._event(name, lambda core: core.tick(self.now))
 
     def run(self, seconds: float) -> None:
-        """Lets everybody run, with a network that delivers at once."""
+        """Runs all nodes for some time. The network delivers at once."""
         end = self.now + seconds
         self.deliver_all()
         while self.cores:
@@ -271,18 +271,18 @@ class Cluster:
         self._event(name, lambda core: core.propose(entry, self.now))
 
     def hold(self, name: str) -> None:
-        """From now on nothing that the node writes becomes durable."""
+        """From now on the writes of the node do not become durable."""
         self.disks[name].held = True
 
     def release(self, name: str) -> None:
-        """All that was held back is durable, in one sync, and what comes from now on at once."""
+        """Makes all held writes durable in one sync. New writes are durable at once."""
         disk = self.disks[name]
         disk.held = False
         if disk.pending:
             self.complete(name, disk.pending[-1].id)
 
     def complete(self, name: str, write_id: int) -> None:
-        """The writes up to that id are durable; the node hears of the last of them only."""
+        """Makes the writes up to that id durable. The node is told only of the last one."""
         disk = self.disks[name]
         while disk.pending and disk.pending[0].id <= write_id:
             write = disk.pending.pop(0)
@@ -294,7 +294,7 @@ class Cluster:
         self.report(name, write_id)
 
     def report(self, name: str, write_id: int) -> None:
-        """The node hears (perhaps again) that a write is durable."""
+        """Tells the node, perhaps again, that a write is durable."""
         self._event(name, lambda core: core.written(write_id, self.now))
 
     def save_mark(self, name: str) -> None:
@@ -303,7 +303,7 @@ class Cluster:
         core = self.cores[name]
         disk.mark = max(disk.mark, min(core.commit_index, core.durable_index))
 
-    # --- what an event brings
+    # --- the effects of an event
 
     def _event(self, name: str, event: Callable[[Raft], None]) -> None:
         core = self.cores[name]

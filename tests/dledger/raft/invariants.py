@@ -1,4 +1,4 @@
-"""Rules that hold after every step of every run, also after losses, delays and crashes."""
+"""Invariants that hold after every step of every run, also after losses, delays and crashes."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class Invariants(Observer):
     """
 
     def __init__(self) -> None:
-        self.cluster: Cluster  # set once the cluster is made
+        self.cluster: Cluster  # set when the cluster is made
         self.leaders: dict[int, str] = {}
         self.chains: dict[tuple[int, int], int] = {}
         self.committed: list[tuple[int, int, int]] = []  # (term, chain, term of the committer)
         self.votes: dict[tuple[str, int], str] = {}
         self.promised_terms: dict[str, int] = {}
-        self.wiped: dict[str, int] = {}  # nodes that lost their disk, until they count again
+        self.wiped: dict[str, int] = {}  # nodes that lost their disk and do not count yet
         self.truncations = 0
         self.disk_reads = 0
 
@@ -113,7 +113,7 @@ class Invariants(Observer):
             disks = [self.cluster.disks[name] for name in voters]
             held = [disk for disk in disks if len(disk.entries) > index]
             count = sum(disk.entries[index].chain_crc == chain for disk in held)
-            # Confirmations of a node before it lost its disk counted rightly.
+            # Confirmations of a node before it lost its disk were right.
             count += any(name in voters for name in self.wiped)
             assert count >= majority(len(disks)), (
                 f"{index}/{term} is durable on {count} of {voters} only"
@@ -127,7 +127,7 @@ class Invariants(Observer):
 
 
 def check_converged(cluster: Cluster) -> None:
-    """Liveness, after all faults are healed: one leader, one log, all of it committed."""
+    """Checks liveness once all faults are healed: one leader, one log, all of it committed."""
     leader_state = [core for core in cluster.cores.values() if core.role.value == "leader"]
     assert len(leader_state) == 1, f"{len(leader_state)} leaders"
     leader_state[0].check_may_propose()

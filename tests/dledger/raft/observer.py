@@ -1,4 +1,4 @@
-"""What happens in a group of cores, told to whoever watches it."""
+"""Observers of the events in a group of cores."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dledger.wire.transport import Message
 
 
 class Packet(NamedTuple):
-    """One message on its way."""
+    """One message in flight."""
 
     sender: str
     to: str
@@ -26,7 +26,7 @@ class RaftState(NamedTuple):
 
 
 class Observer:
-    """Told of everything, before the next thing happens. Does nothing by default."""
+    """Gets each event before the next one happens. Does nothing by default."""
 
     def delivered(self, packet: Packet) -> None: ...
 

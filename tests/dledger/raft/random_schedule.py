@@ -13,7 +13,7 @@ from tests.dledger.raft.core_cluster import Cluster
 from tests.dledger.raft.invariants import Invariants, check_converged
 from tests.dledger.raft.scenario import Scenario
 
-# Small enough that windows fill, memory is given back and segments end within a few entries.
+# Small, so that windows fill, caches shrink and segments end within a few entries.
 LIMITS = (
     "limits cache_bytes_max=400 append_bytes_max=150 window_messages=3 window_bytes=400 "
     "uncommitted_bytes_max=2000 segment_size=500"
@@ -25,11 +25,11 @@ Draw = Callable[[int], int]  # draw(n) is a number from 0 to n - 1
 
 
 class BrokenRuleError(AssertionError):
-    """A rule was broken; the text is the schedule that did it, as a scenario."""
+    """An invariant was broken. The text is the schedule, as a scenario."""
 
 
 class Schedule:
-    """One run: its commands so far, and the rules watched meanwhile."""
+    """One run: its commands so far, and the invariants that are checked."""
 
     def __init__(
         self,
@@ -50,7 +50,9 @@ class Schedule:
         self._incarnation = 10
         self.seen = Invariants()
         self._wiped = self.seen.wiped
-        self._copied: dict[str, int] = {}  # what an old copy must hold before it is none any more
+        self._copied: dict[
+            str, int
+        ] = {}  # what an old copy must hold again before it counts as up to date
         self._scenario = Scenario([self.seen])
         self._proposed = 0
         self._do(f"{LIMITS} change_seconds=1" if spare else LIMITS)
@@ -94,7 +96,7 @@ class Schedule:
         self._moves = [move for weight, move in moves for _ in range(weight)]
 
     def run(self, steps: int) -> None:
-        """So many steps with faults, then some time without: the group must recover."""
+        """Runs ``steps`` commands with faults, then some time without. The group must recover."""
         try:
             for _ in range(steps):
                 self._pick(self._moves)(self._cluster)
@@ -180,7 +182,8 @@ class Schedule:
         )
 
     def _wipe(self, cluster: Cluster) -> None:
-        """The disk of one node is lost, and no other before the log says that it counts again."""
+        """The disk of one node is lost. No other is lost before the log says that the node counts
+        again."""
         noted = [
             core.configurations.at(core.commit_index).incarnations
             for core in cluster.cores.values()
@@ -206,7 +209,7 @@ class Schedule:
         self.seen.promised_terms.pop(name, None)
 
     def _copy_back(self, cluster: Cluster) -> None:
-        """The disk of one node becomes one of before entries that all others know it held."""
+        """Replaces a node's disk by an old copy, without entries that all others know it held."""
         settled = len(cluster.cores) == len(self._names) and all(
             core.configuration.incarnations.get(name) == cluster.disks[name].incarnation
             for core in cluster.cores.values()
@@ -240,7 +243,7 @@ class Schedule:
             self._do(f"forget {name} {self._pick(short)}")
             self._do(f"restart {name}")
 
-    # --- moves; one that makes no sense now does nothing
+    # --- moves; a move that is impossible now does nothing
 
     def _deliver(self, cluster: Cluster) -> None:
         links = dict.fromkeys(f"{packet.sender}->{packet.to}" for packet in cluster.flight)
@@ -301,7 +304,7 @@ class Schedule:
 
     def _crash(self, cluster: Cluster) -> None:
         if self._copied:
-            return  # knowledge of other disks is in memory only
+            return  # what a node knows of other disks is only in memory
         if cluster.cores:
             name = self._pick(list(cluster.cores))
             kept = self._draw(len(cluster.disks[name].pending) + 1)

@@ -1,4 +1,4 @@
-"""Raft as the paper states it: figure 2, on whole lists, with no thought of speed.
+"""Raft as in figure 2 of the paper, on whole lists, without regard to speed.
 
 The answers of the shipped core to one message are compared with this. The core may do less than the
 paper allows (it votes for nobody while it hears a leader), and never anything else.
@@ -25,7 +25,7 @@ class View:
     commit_index: int
 
     def term_at(self, index: int) -> int | None:
-        """The term of an entry; of the place before the first, 0; else None."""
+        """The term of an entry; 0 before the first entry; else ``None``."""
         if index == -1:
             return NO_TERM
         return self.log[index] if index < len(self.log) else None
@@ -40,7 +40,7 @@ def view(core: Raft) -> View:
 
 
 def in_term(state: View, term: int) -> View:
-    """Rules for all servers: a higher term than the own is taken over, and is a new vote."""
+    """Rules for all servers: a higher term is taken over, with no vote in it."""
     return replace(state, term=term, vote="") if term > state.term else state
 
 
@@ -73,7 +73,7 @@ def heartbeats(state: View, beat: Heartbeat) -> Sequence[View]:
 
 
 def may_vote(state: View, sender: str, request: VoteRequest) -> bool:
-    """The receiver of RequestVote: whether the paper allows it to grant one."""
+    """The receiver of RequestVote: whether the paper allows it to grant its vote."""
     if request.term < state.term:
         return False
     state = in_term(state, request.term)

@@ -69,11 +69,11 @@ SCENARIOS = Path(__file__).parent / "scenarios"
 
 
 class ScenarioError(Exception):
-    """A command that cannot be understood or done."""
+    """A command is malformed or impossible."""
 
 
 class Scenario:
-    """Runs commands and gives back what they print."""
+    """Runs commands, and collects what they print."""
 
     def __init__(self, observers: Iterable[Observer] = ()) -> None:
         self._transcript = Transcript()
@@ -365,7 +365,7 @@ def _ask_read(number: int, now: float, core: Raft) -> None:
 
 
 def play(text: str, observers: Iterable[Observer] = ()) -> str:
-    """The scenario with what its commands print now."""
+    """The scenario with the present output of its commands."""
     scenario = Scenario(observers)
     lines: list[str] = []
     for line in text.splitlines():

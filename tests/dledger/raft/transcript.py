@@ -1,4 +1,4 @@
-"""Events of a cluster as lines of text, one a message."""
+"""Events of a cluster as text, one line for each."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Transcript(Observer):
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.quiet = False
-        self._asked: dict[tuple[str, int], bool] = {}  # writes of held disks
+        self._asked: dict[tuple[str, int], bool] = {}  # pending writes of held disks
 
     def take(self) -> list[str]:
         """The lines since the last call."""
@@ -124,7 +124,7 @@ def _span(first: int, last: int) -> str:
 
 
 def describe_write(write: Write) -> str:
-    """The changes of a write to the disk, in order."""
+    """What a write changes on the disk, in order."""
     parts = []
     if write.hard_state is not None:
         term, vote = write.hard_state
@@ -137,7 +137,7 @@ def describe_write(write: Write) -> str:
 
 
 def describe_entries(entries: Sequence[Entry]) -> str:
-    """``index/term`` of each entry, with its body if it says more than that."""
+    """``index/term`` of each entry, and its body if that is something else."""
     return " ".join(map(_describe_entry, entries)) or "nothing"
 
 

@@ -1,4 +1,4 @@
-"""A node that listens to peers that the test plays."""
+"""A node that listens. The test plays its peers."""
 
 from __future__ import annotations
 

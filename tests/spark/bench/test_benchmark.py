@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark.bench.benchmark import log_events, shuffled, together
+from spark.bench.benchmark import compare_sizes, log_events, shuffled
 from spark.bench.process_usage import cpu_seconds, descendants, peak_memory
 from spark.bench.result_table import table_lines
 from spark.cli import main
@@ -75,7 +75,7 @@ def test_what_a_job_costs_once_is_not_in_the_rate_between_two_sizes() -> None:
         }
         for size in (1, 3)
     ]
-    found = together(rows)
+    found = compare_sizes(rows)
     assert found["marginal_spark_to_plain"] == 1.0
     assert found["marginal_spark_gb_per_cpu_second"] == 0.5
     assert [row["spark_to_plain"] for row in rows] == [0.167, 0.375]

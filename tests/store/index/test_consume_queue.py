@@ -162,7 +162,7 @@ def test_rows_appended_during_a_flush_stay_in_memory(fs: SimulatedFileSystem) ->
     assert read_all(queue) == rows(0, 6)
     job.finish()
     assert read_all(queue) == rows(0, 6)
-    assert queue.dirty
+    assert (queue.flushed_end, queue.end_offset) == (3, 6)
 
 
 def test_nothing_to_flush_is_no_job(fs: SimulatedFileSystem) -> None:

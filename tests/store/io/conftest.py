@@ -1,4 +1,4 @@
-"""The tests of file calls make them all."""
+"""The tests of file calls really sync."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ import pytest
 
 @pytest.fixture(scope="module", autouse=True)
 def no_power_loss() -> None:
-    """They sync as in production."""
+    """Overrides the fixture of all tests: syncs are real here."""

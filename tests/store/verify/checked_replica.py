@@ -1,4 +1,4 @@
-"""A replica that is damaged and checked."""
+"""Helpers for tests that damage a replica and check it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def place(position: int) -> tuple[str, int]:
 
 
 def check(fs: SimulatedFileSystem) -> list[Finding]:
-    """The findings, which do not depend on how the log is cut into ranges."""
+    """The findings. They must not depend on how the log is cut into ranges."""
     whole = verify_replica(fs, DIRECTORY).findings
     assert verify_replicas(fs, [DIRECTORY], range_bytes=1500).findings == whole
     return whole

@@ -1,7 +1,7 @@
-"""Requests to send one message in the form of each client.
+"""Send requests in the form of each client.
 
-Those of C++ and Node.js were recorded from the clients that ``make clients`` installs; those of
-Java and Go follow their sources.
+Those of C++ and Node.js were recorded from the clients that ``make clients`` installs. Those of
+Java and Go are written from their sources.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LONG = {
 
 
 def fields(queue: int, born_ms: int, properties: str) -> dict[str, str]:
-    """What they all say, by the short names."""
+    """The fields that all clients send, by their short names."""
     return {
         "a": "producers",
         "b": "orders",

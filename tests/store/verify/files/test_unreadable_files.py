@@ -133,7 +133,7 @@ def test_a_read_behind_the_end_of_any_file_is_no_damage(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"bytes")
     files = AuditFiles(OsFileSystem())
     assert files.open(str(tmp_path / "file")).pread(10, 1 << 70) == b""
-    assert files.unread == {}
+    assert files.failures == {}
 
 
 @pytest.fixture

@@ -110,10 +110,10 @@ def test_all_commands_make_the_state_that_the_broker_makes(
         effects.take(decode_batch(body), msgpack.unpackb(packed) if told else [], position)
         last_ms = STORED_MS + position if runs else last_ms
         if number == cut:
-            tables.carry_out(pickle.loads(pickle.dumps(effects)), last_ms)
+            tables.apply(pickle.loads(pickle.dumps(effects)), last_ms)
             tables = BrokerTables.decode(msgpack.packb(tables.fields()))
             effects, last_ms = BrokerEffects(), None
-    tables.carry_out(effects, last_ms)
+    tables.apply(effects, last_ms)
     found = decode_fields(state.to_bytes())
     assert same(tables.fields(), found), first_difference(tables.fields(), found)
 
@@ -128,9 +128,9 @@ def test_as_many_requests_are_known_as_the_broker_knows(sizes: list[int], cut: i
         state.requests.add(number, keys)
         effects.take(batch, [["requests", keys]], number)
         if number == cut:
-            tables.carry_out(effects, None)
+            tables.apply(effects, None)
             effects = BrokerEffects()
-    tables.carry_out(effects, None)
+    tables.apply(effects, None)
     assert tables.requests == state.requests.data
     assert len(tables.requests) <= REQUESTS_BYTES_MAX
 
