@@ -37,8 +37,9 @@ async def waiting_messages(context: BrokerContext) -> dict[str, Any]:
                 "next_ms"}, ...]}}
 
     Times are ms since 1970. ``next_ms`` is when the next one is due, or null. ``timed`` messages
-    have a time of their own; ``timed_next_ms`` is null also where too many wait to tell. Of POP, ``received`` messages are not acknowledged; those ``waiting``
-    have their turn after others of their message group.
+    have a time of their own; ``timed_next_ms`` is null also where too many wait to tell. Of POP,
+    ``received`` messages are not acknowledged; those ``waiting`` have their turn after others of
+    their message group.
     """
     state = context.machine.state
     transactions = [
@@ -98,8 +99,8 @@ async def _timed_next_ms(context: BrokerContext) -> int | None:
         slots += [(slot_of(due_ms), queue, offset, mark) for _, _, due_ms in first]
         await turn.took((queue.end_offset - queue.first_offset).bit_length())
     left = ADMIN.waiting_rows_max
-    for _, queue, offset, mark in sorted(slots, key=itemgetter(0)):
-        due: list[int] = []
+    for _, queue, first_offset, mark in sorted(slots, key=itemgetter(0)):
+        offset, due = first_offset, list[int]()
         while data := queue.read(offset, min(_ROWS, left)):
             timed = [(due_ms, at) for at, (_, _, due_ms) in enumerate(rows(data), offset)]
             due += [key[0] for key in timed if key > mark and key not in state.recalled]
