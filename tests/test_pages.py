@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from broker.cli.command_line import dledger
+from broker.cli.command_line import COMMANDS, dledger
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -20,6 +20,7 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 SPAN = re.compile(r"`([^`\n]+)`")
 FILE = re.compile(rf"(?:{'|'.join(PACKAGES)})(?:/[\w.]+)*/(?:[\w]+\.\w+)?")
+SHELL = re.compile(r"^ *```sh\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"(?<=\n\n)((?:    .*\n)+)")
 
 
@@ -35,16 +36,18 @@ def anchors(page: Path) -> set[str]:
 
 
 def commands_of(page: Path) -> list[list[str]]:
-    """The arguments of each ``dledger`` in the page's indented blocks."""
+    """The arguments of each ``dledger`` in the page's blocks, indented or fenced."""
     found = []
-    blocks = INDENTED.findall(page.read_text(encoding="utf-8"))
+    text = page.read_text(encoding="utf-8")
+    blocks = INDENTED.findall(FENCE.sub("", text)) + SHELL.findall(text)
     for line in "".join(blocks).splitlines():
         if not re.search(r"\bdledger [a-z]", line):
             continue
         lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;<>")
         lexer.whitespace_split = True
         words = list(lexer)
-        for start in (at for at, word in enumerate(words) if word == "dledger"):
+        programs = (at for at, word in enumerate(words) if re.fullmatch("(.*/bin/)?dledger", word))
+        for start in (at for at in programs if "".join(words[at + 1 : at + 2]).isalpha()):
             ends = [at for at, word in enumerate(words) if at > start and word[0] in "|&;<>"]
             found.append(words[start + 1 : ends[0] if ends else None])
     return found
@@ -89,6 +92,23 @@ def test_commands_on_the_pages_are_taken(page: Path) -> None:
             name, command, arguments = command.resolve_command(click.Context(command), arguments)
         assert command is not None
         command.make_context(name, arguments)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_commands_within_sentences_exist(page: Path) -> None:
+    """With their options; arguments may be left out there, and ``create|alter`` names two."""
+    for span in SPAN.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
+        program, *words = span.split()
+        if program != "dledger" or (words and words[0] not in COMMANDS):
+            continue
+        command: click.Command = dledger
+        while isinstance(command, click.Group) and words and words[0].islower():
+            context, names = click.Context(command), words.pop(0).split("|")
+            found = [command.resolve_command(context, [name])[1] for name in names]
+            command = found[0] or command
+        options = {name for each in command.params for name in each.opts + each.secondary_opts}
+        named = {name for word in words for name in re.findall(r"^\[?(--[a-z-]+)", word)}
+        assert named <= {*options, "--help"}, span
 
 
 def test_the_readme_shows_commands() -> None:

@@ -7,6 +7,7 @@ first ones are listed and the rest is counted.
 from __future__ import annotations
 
 from itertools import islice
+from operator import itemgetter
 from typing import Any
 
 from broker.admin.turns import Turn
@@ -14,7 +15,14 @@ from broker.context import BrokerContext
 from broker.delivery.message_reader import rows
 from broker.limits import ADMIN
 from broker.scheduled.delay_level_dispatcher import undelivered_of_levels
+from broker.scheduled.timer_dispatcher import undelivered_of_wheel
+from broker.scheduled.timer_wheel import slot_of
+from broker.state.recalled_messages import TimedKey
+from store.index.consume_queue import ConsumeQueue
 from store.message.scheduled_topics import DELAYS_MS
+
+_ROWS = 2048
+"""Of a queue, read at a time."""
 
 
 async def waiting_messages(context: BrokerContext) -> dict[str, Any]:
@@ -23,13 +31,15 @@ async def waiting_messages(context: BrokerContext) -> dict[str, Any]:
     {"now_ms": 0,
      "transactions": {"count": 1, "listed": [{"offset", "position", "group", "stored_ms",
                       "checks", "checked_ms"}, ...]},
-     "delayed": {"levels": [{"level", "delay_ms", "messages", "next_ms"}, ...], "timed": 3},
+     "delayed": {"levels": [{"level", "delay_ms", "messages", "next_ms"}, ...],
+                 "timed": 3, "timed_next_ms"},
      "popped": {"count": 2, "listed": [{"group", "topic", "queue_id", "received", "waiting",
                 "next_ms"}, ...]}}
 
     Times are ms since 1970. ``next_ms`` is when the next one is due, or null. ``timed`` messages
-    have a time of their own. Of POP, ``received`` messages are not acknowledged; those ``waiting``
-    have their turn after others of their message group.
+    have a time of their own; ``timed_next_ms`` is null also where too many wait to tell. Of POP,
+    ``received`` messages are not acknowledged; those ``waiting`` have their turn after others of
+    their message group.
     """
     state = context.machine.state
     transactions = [
@@ -46,7 +56,11 @@ async def waiting_messages(context: BrokerContext) -> dict[str, Any]:
     return {
         "now_ms": context.wall_clock(),
         "transactions": {"count": len(state.transactions), "listed": transactions},
-        "delayed": {"levels": _levels(context), "timed": state.timed_waiting},
+        "delayed": {
+            "levels": _levels(context),
+            "timed": state.timed_waiting,
+            "timed_next_ms": await _timed_next_ms(context),
+        },
         "popped": await _popped(context),
     }
 
@@ -74,6 +88,30 @@ def _levels(context: BrokerContext) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+async def _timed_next_ms(context: BrokerContext) -> int | None:
+    """When the next timed message is due, in ms since 1970."""
+    state, turn = context.machine.state, Turn()
+    slots: list[tuple[int, ConsumeQueue, int, TimedKey]] = []
+    for _, queue, offset, mark in undelivered_of_wheel(context.machine):
+        first = rows(queue.read(offset, 1))
+        slots += [(slot_of(due_ms), queue, offset, mark) for _, _, due_ms in first]
+        await turn.took((queue.end_offset - queue.first_offset).bit_length())
+    left = ADMIN.waiting_rows_max
+    for _, queue, first_offset, mark in sorted(slots, key=itemgetter(0)):
+        offset, due = first_offset, list[int]()
+        while data := queue.read(offset, min(_ROWS, left)):
+            timed = [(due_ms, at) for at, (_, _, due_ms) in enumerate(rows(data), offset)]
+            due += [key[0] for key in timed if key > mark and key not in state.recalled]
+            offset += len(timed)
+            left -= len(timed)
+            await turn.took(len(timed))
+        if offset < queue.end_offset:
+            break
+        if due:
+            return min(due)
+    return None
 
 
 async def _popped(context: BrokerContext) -> dict[str, Any]:

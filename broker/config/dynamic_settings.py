@@ -122,9 +122,9 @@ def _checked(name: str, value: str) -> str:
             if name.isidentifier() and one_line(name) == name
             else ()
         )
-        hint = f"did you mean {near[0]}? " if near else ""
+        hint = f", did you mean {near[0]}?" if near else ""
         raise SettingError(
-            f"{one_line(name)} cannot be changed while the broker runs; {hint}These can: "
+            f"{one_line(name)} cannot be changed while the broker runs{hint}; these can: "
             f"{', '.join(CHANGEABLE)}, and quotas, as {PREFIX}TYPE.NAME; what else there is stands "
             "in node.toml of every node"
         )

@@ -26,10 +26,12 @@ from broker.errors import (
     UnknownTopicError,
     reason_of,
 )
+from broker.quotas.quota import OverQuotaError
 from dledger.errors import OutcomeUnknownError, ProposeError
 from store.quoting import shortened
 
 _STATUS: tuple[tuple[type[Exception], HTTPStatus], ...] = (
+    (OverQuotaError, HTTPStatus.TOO_MANY_REQUESTS),
     (ProposeError, HTTPStatus.SERVICE_UNAVAILABLE),
     (UnavailableError, HTTPStatus.SERVICE_UNAVAILABLE),
     (UnknownTopicError, HTTPStatus.NOT_FOUND),
@@ -106,6 +108,8 @@ def _broker_refusal(error: Refusal, leader: str | None) -> web.Response:
     elif isinstance(error, NOT_HERE):
         document[OUTCOME] = NOTHING_DONE
     response = json_response(document, status)
+    if isinstance(error, OverQuotaError):
+        response.headers[hdrs.RETRY_AFTER] = str(error.retry_seconds)
     if status is HTTPStatus.UNAUTHORIZED:
         response.headers[hdrs.WWW_AUTHENTICATE] = 'Basic realm="dledger", charset="UTF-8"'
     return response

@@ -113,7 +113,10 @@ class HttpForwarder:
             return json_response(document, HTTPStatus.SERVICE_UNAVAILABLE)
         if document.get(OUTCOME) == NOTHING_DONE:
             return None
-        return json_response(document, response.status)
+        answer = json_response(document, response.status)
+        if hdrs.RETRY_AFTER in response.headers:
+            answer.headers[hdrs.RETRY_AFTER] = response.headers[hdrs.RETRY_AFTER]
+        return answer
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:

@@ -32,6 +32,9 @@ class AdminLimits:
     waiting_listed_max: int = 200
     """Open transactions, and queues with deliveries of POP, that are listed one by one."""
 
+    waiting_rows_max: int = 100_000
+    """Rows of timed messages that are looked at to tell when the next one is due."""
+
     waiting_read_max: int = 10_000
     """Waiting messages that are read to tell of which topic they are. Those beyond are counted."""
 

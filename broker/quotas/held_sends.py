@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import ceil
 
+from broker.limits import QUOTAS
 from broker.quotas.quota import OverQuotaError
 
 
@@ -29,9 +31,9 @@ class HeldSends:
         Raises :class:`~broker.quotas.quota.OverQuotaError`.
         """
         if self._requests >= self._requests_max:
-            raise OverQuotaError(self._requests, self._requests_max, "sends beyond a quota wait")
+            raise _too_many(self._requests, self._requests_max, "sends")
         if self._requests and self._bytes + size > self._bytes_max:
-            raise OverQuotaError(self._bytes, self._bytes_max, "bytes of sends beyond a quota wait")
+            raise _too_many(self._bytes, self._bytes_max, "bytes of sends")
         self._requests += 1
         self._bytes += size
         try:
@@ -39,3 +41,9 @@ class HeldSends:
         finally:
             self._requests -= 1
             self._bytes -= size
+
+
+def _too_many(waiting: int, limit: int, of_what: str) -> OverQuotaError:
+    """All that wait now are answered after the longest wait of one."""
+    seconds = ceil(QUOTAS.wait_seconds_max)
+    return OverQuotaError(waiting, limit, f"{of_what} beyond a quota wait", seconds)

@@ -45,6 +45,11 @@ class QuotaError(ValueError):
 class OverQuotaError(BusyError):
     """Who sends has a quota, and as much of it is owed or waits as may. Nothing was stored."""
 
+    def __init__(self, waiting: int, limit: int, what: str, retry_seconds: int) -> None:
+        """``retry_seconds``: after which another try may succeed."""
+        super().__init__(waiting, limit, what)
+        self.retry_seconds = retry_seconds
+
 
 class Entity(NamedTuple):
     """Who, or what, has a quota."""

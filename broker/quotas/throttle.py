@@ -113,7 +113,8 @@ class Throttle:
             debt = max((each.debt(now) for each in both if each is not None), default=0.0)
             if debt >= QUOTAS.debt_seconds_max:
                 what = f"seconds' worth of the quota of {entity.type} {entity.name} are owed"
-                raise OverQuotaError(ceil(debt), int(QUOTAS.debt_seconds_max), what)
+                limit = int(QUOTAS.debt_seconds_max)
+                raise OverQuotaError(ceil(debt), limit, what, int(debt) - limit + 1)
             owes |= debt > 0
         return owes
 

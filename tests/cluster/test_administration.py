@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from broker.cluster_admin.admin_client import AdminClient, document_of, run_admin
@@ -170,12 +172,20 @@ def test_an_unknown_cluster_is_answered_with_those_known(shared_cluster: Running
     assert "known are: DefaultCluster" in done.stderr
 
 
-def test_describe_shows_the_offsets_of_each_queue_as_a_table(
+def test_describe_shows_the_settings_and_the_offsets_of_each_queue_as_tables(
     shared_cluster: RunningCluster, stocked: str
 ) -> None:
+    """It is where one looks for why sends are refused, or messages are gone."""
+    shared_cluster.dledger("topic", "alter", stocked, "--perm", "r", "--retention", "24h")
+    (leader, told), *_ = shared_cluster.ask("topic", "describe", stocked)["brokers"].items()
+    assert (told["perm"], told["order"]) == (4, False)
+
     done = shared_cluster.dledger("topic", "describe", stocked)
 
     assert [line.split() for line in done.stdout.splitlines()] == [
+        ["BROKER", "READ", "QUEUES", "WRITE", "QUEUES", "PERM", "ORDER", "TYPE", "RETENTION"],
+        [leader, "1", "1", "r", "no", "UNSPECIFIED", "1d"],
+        [],
         ["BROKER", "QUEUE", "MIN", "MAX", "MESSAGES"],
         ["broker-a", "0", "0", "3", "3"],
     ]
@@ -211,6 +221,9 @@ def test_a_message_is_still_found_by_id_when_the_node_that_stored_it_is_gone(
 def test_a_message_is_found_by_its_unique_key(shared_cluster: RunningCluster, stocked: str) -> None:
     first = shared_cluster.ask("message", "query", "--topic", stocked, "--key", "K")[-1]
 
+    told = shared_cluster.dledger("message", "get", first["unique_key"], "--topic", stocked).stdout
+    assert re.search(r"^keys +K$", told, re.MULTILINE)
+    assert re.search(r"^properties +UNIQ_KEY=\w+\n +TAGS=T\n +KEYS=K$", told, re.MULTILINE)
     found = shared_cluster.ask("message", "get", first["unique_key"], "--topic", stocked)
 
     assert found == first

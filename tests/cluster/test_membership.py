@@ -204,6 +204,14 @@ def test_a_node_that_is_removed_from_afar_ends_by_itself_and_its_data_can_be_pur
     assert "it is no member any more" in log
 
     data = ("--data", str(local.directory))
+    local.dledger("down", *data)
+    local.dledger("up", "--detach", *data)
+    assert not local.runs(node)
+    # As if it had ended before it knew: it is started, idles, and nobody waits for it.
+    (local.data(node) / "removed").unlink()
+    local.dledger("down", *data)
+    local.dledger("up", "--detach", *data)
+    assert local.runs(node)
     away = ("member", "remove", "broker-a", node, "--purge", "--data", str(tmp_path / "no"))
     assert "its data is not there" in local.dledger(*away, code=1).stderr
     assert (local.data(node) / "commitlog").exists()

@@ -59,7 +59,8 @@ def messages(cluster: RunningCluster, topic: str = "orders") -> list[tuple[Any, 
 def described(cluster: RunningCluster) -> tuple[Any, Any]:
     """Topic and consumer group, without the names of brokers and what time changes."""
     topic = cluster.ask("topic", "describe", "orders")
-    topic["retention_ms"] = [*topic["retention_ms"].values()]  # by address
+    for name in ("brokers", "retention_ms"):
+        topic[name] = [*topic[name].values()]  # by address
     group = cluster.ask("group", "describe", "readers")
     return without(topic, "broker"), without(without(group, "broker"), "lag_ms")
 

@@ -31,6 +31,9 @@ def filled(shared_cluster: RunningCluster) -> None:
     shared_cluster.dledger("topic", "create", "seen", "--queues", "1")
     shared_cluster.dledger("produce", "seen", stdin="one\n" * 20)
     shared_cluster.dledger("consume", "seen", "--group", "watchers", *FIVE)
+    retries = ("--topic", "%RETRY%watchers", "--to", "earliest")
+    shared_cluster.dledger("produce", "%RETRY%watchers", stdin="again\n")
+    shared_cluster.dledger("group", "reset-offset", "watchers", *retries)
     shared_cluster.dledger("topic", "create", "%DLQ%watchers", "--queues", "1")
     shared_cluster.dledger("produce", "%DLQ%watchers", "--batch", "1", stdin="dead\n")
     shared_cluster.dledger("quota", "set", "topic", "seen", "--produce-bytes", "1GiB")
@@ -114,6 +117,22 @@ def test_on_a_phone_nothing_is_cut_off(page: Page, address: str, path: str) -> N
     page.goto(f"{address}{path}")
     wide = "each => each.filter(one => one.scrollWidth > one.clientWidth).map(one => one.ariaLabel)"
     assert page.locator(".table").evaluate_all(wide) == []
+
+
+@pytest.mark.usefixtures("filled")
+def test_on_a_phone_a_preview_shows_by_how_much_each_queue_moves(page: Page, address: str) -> None:
+    """And it begins with the topic, though the group has retries."""
+    page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
+    page.goto(f"{address}groups/watchers")
+    page.get_by_role("button", name="Move (reset)").click()
+    expect(page.locator("#dialog [name=topic]")).to_have_value("seen")
+    page.get_by_role("button", name="Next").click()
+    head = page.locator("#dialog thead th").last
+    expect(head).to_have_text("Moves by")
+    box = head.bounding_box()
+    assert box is not None
+    assert box["x"] + box["width"] <= PHONE[0]
+    assert page.locator("#dialog .table").evaluate("one => one.scrollWidth <= one.clientWidth")
 
 
 @pytest.mark.usefixtures("filled")

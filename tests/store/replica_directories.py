@@ -29,17 +29,17 @@ TIME_MS = 1_700_000_100_000
 HUGE = 1 << 40
 
 
-def write_replicas(root: Path) -> list[Path]:
+def write_replicas(root: Path, group: str = GROUP) -> list[Path]:
     """``n0`` with its lock file, checkpoints on entries 14 and 29; the others are snapshots.
 
     Entry 0 says who the members are.
     """
-    return [_write(root, node) for node in NODES]
+    return [_write(root, group, node) for node in NODES]
 
 
-def _write(root: Path, node: str) -> Path:
+def _write(root: Path, group: str, node: str) -> Path:
     fs = simulated()
-    replica = Replica(fs, node)
+    replica = Replica(fs, node, group=group)
     replica.configure(NODES)
     for number in range(1, ENTRIES):
         orders = [message(number), message(1000 + number)]
@@ -60,8 +60,8 @@ def _write(root: Path, node: str) -> Path:
         for _ in replica.store.begin_snapshot(source, TIME_MS).steps():
             pass
     replica.close()
-    copy_out(fs, source, root / GROUP / node)
-    return root / GROUP / node
+    copy_out(fs, source, root / group / node)
+    return root / group / node
 
 
 def copy_out(fs: SimulatedFileSystem, source: str, target: Path) -> None:

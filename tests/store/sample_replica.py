@@ -42,12 +42,14 @@ def message(number: int, topic: str = "orders", size: int = 20) -> PendingMessag
 class Replica:
     """An open replica. Committed entries are applied at once."""
 
-    def __init__(self, fs: FileSystem, node: str = "n0", incarnation: int = 0) -> None:
+    def __init__(
+        self, fs: FileSystem, node: str = "n0", incarnation: int = 0, group: str = GROUP
+    ) -> None:
         self.fs = fs
         self.node = node
-        self.directory = f"/data/{GROUP}/{node}"
+        self.directory = f"/data/{group}/{node}"
         config = StoreConfig(
-            GROUP,
+            group,
             node,
             segment_size=SEGMENT_SIZE,
             min_free_bytes=0,

@@ -42,8 +42,8 @@ class BackupStore:
     def names(self) -> list[str]:
         """The names of all backups, oldest first. Raises :class:`CommandError` where nothing was
         ever sent: a wrong URL must not look like a store that is empty."""
-        found = self._sizes(BACKUPS)
-        if not found and not self._sizes(OBJECTS):
+        found = self._listed(BACKUPS)
+        if not found and not self._listed(OBJECTS):
             raise CommandError(f"{self.url}: nothing was ever backed up there")
         names = [path.rpartition("/")[2] for path in found]
         return sorted(name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX))
@@ -132,8 +132,20 @@ class BackupStore:
         except Exception as error:
             raise self._failed(name, error) from error
 
+    def _listed(self, directory: str) -> list[str]:
+        """What is in a directory; nothing where there is none."""
+        try:
+            self._fs.invalidate_cache()
+            found: list[str] = self._fs.ls(self._path(directory), detail=False)
+        except FileNotFoundError:
+            return []
+        except Exception as error:
+            raise self._failed(directory, error) from error
+        return found
+
     def _sizes(self, directory: str) -> dict[str, int]:
-        """The bytes of all files below a directory, by their names below the URL."""
+        """The bytes of all files below a directory, by their names below the URL. A directory that
+        cannot be listed may count as empty: fsspec passes over the error."""
         path = self._path(directory)
         try:
             self._fs.invalidate_cache()

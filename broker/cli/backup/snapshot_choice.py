@@ -31,18 +31,22 @@ def find_snapshots(fs: FileSystem, directories: Iterable[Path]) -> list[Snapshot
 
 
 def check_whole(fs: FileSystem, snapshots: Sequence[SnapshotSource]) -> None:
-    """Checks them as ``dledger verify`` does. Raises :class:`CommandError` for any finding."""
+    """Checks them as ``dledger verify`` does, each group by itself: one whole replica is enough.
+    Raises :class:`CommandError` for any finding."""
+    groups: dict[str, list[str]] = {}
+    for each in snapshots:
+        groups.setdefault(each.identity.group, []).append(each.directory)
     total = sum(log_size(fs, snapshot.directory) for snapshot in snapshots)
     progress = Progress("bytes of log checked", total=total)
     try:
-        found = verify_replicas(fs, [each.directory for each in snapshots], progress.add).findings
+        checks = [verify_replicas(fs, group, progress.add) for group in groups.values()]
     except (DataLockedError, DataFormatError) as error:
         raise UsageError(str(error)) from error
     except (StoreError, OSError) as error:
         raise CommandError(f"the check could not be finished: {error}") from error
     finally:
         progress.end()
-    if found:
+    if found := [finding for check in checks for finding in check.findings]:
         raise CommandError(
             f"nothing is restored: {found[0]} ({len(found)} finding(s) in all; `dledger verify` "
             "tells them; name the directories of whole replicas only)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict
 from datetime import UTC, datetime
+from itertools import zip_longest
 
 import click
 
@@ -155,8 +156,13 @@ def _print(message: ReceivedMessage, output: Output) -> None:
     if output.document(document):
         return
     body = document.pop("body", None)
+    document["keys"] = " ".join(document["keys"])
     for key, value in document.items():
-        print(f"{key:<16} {value}")
+        lines = (
+            [f"{name}={each}" for name, each in value.items()] if key == "properties" else [value]
+        )
+        for name, line in zip_longest([key], lines, fillvalue=""):
+            print(f"{name:<16} {line}")
     print("body             ", end="", flush=True)
     if body is None:
         body = f"(base64) {document['body_base64']}"

@@ -93,7 +93,7 @@ class ForegroundNode:
 
         async def start() -> BrokerServer[Broker]:
             self._server = await _start(self._config, self._output)
-            end_once_removed(self._server, partial(stop.ask, at_once=False))
+            end_once_removed(self._server, self._config, partial(stop.ask, at_once=False))
             return self._server
 
         reason = await run_service(start, stop)
@@ -116,11 +116,23 @@ class ForegroundNode:
         tell_reopened(self._config.logging)
 
 
-def end_once_removed(server: BrokerServer[Broker], end: Callable[[], None]) -> None:
-    """Calls ``end`` once the node's group has removed it."""
+def end_once_removed(
+    server: BrokerServer[Broker], config: NodeConfig, end: Callable[[], None]
+) -> None:
+    """Calls ``end`` once the node's group has removed it, whoever asked for that: from now on
+    `dledger up` leaves it out."""
     from broker.server.decommissioning import Decommissioning  # noqa: PLC0415 - as in _start
 
-    Decommissioning(asyncio.get_running_loop(), server.broker.context.node, end)
+    def mark_and_end() -> None:
+        from broker.cli.local_cluster.local_member import mark_removed  # noqa: PLC0415 - once
+
+        try:
+            mark_removed(config)
+        except OSError as error:
+            log.warning("`dledger up` would start this node again: %s", error)
+        end()
+
+    Decommissioning(asyncio.get_running_loop(), server.broker.context.node, mark_and_end)
 
 
 def import_server() -> None:

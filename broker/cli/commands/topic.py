@@ -185,7 +185,12 @@ def alter(*, name: str, fewer: bool, namesrv: str, output: Output, **given: Any)
     configs = run_on_leaders(namesrv, work)
     if output.document({"topic": name, "brokers": configs}):
         return
-    rows = [(address, *_told(config)) for address, config in configs.items()]
+    _print_settings(configs)
+
+
+def _print_settings(configs: Mapping[str, TopicConfig]) -> None:
+    """At each leader that has the topic, by address."""
+    rows = [(address, *_told(config)) for address, config in configs.items() if config]
     print_table(("BROKER", *SETTINGS), rows)
 
 
@@ -260,7 +265,7 @@ def _list_settings(namesrv: str, output: Output) -> None:
 @known_argument
 @cluster_options
 def describe(name: str, namesrv: str, output: Output) -> None:
-    """A topic's queues, and what they hold."""
+    """A topic's settings, its queues, and what they hold."""
 
     async def view(admin: AdminClient) -> tuple[list[QueueView], dict[str, TopicConfig]]:
         queues = await view_queues(admin, name)
@@ -270,6 +275,7 @@ def describe(name: str, namesrv: str, output: Output) -> None:
     queues, configs = run_on_leaders(namesrv, view)
     document = {
         "topic": name,
+        "brokers": configs,
         "queues": [asdict(queue) for queue in queues],
         "retention_ms": {
             address: config.get(RETENTION_MS) or None for address, config in configs.items()
@@ -277,6 +283,8 @@ def describe(name: str, namesrv: str, output: Output) -> None:
     }
     if output.document(document):
         return
+    _print_settings(configs)
+    print()
     print_table(
         ("BROKER", "QUEUE", "MIN", "MAX", "MESSAGES"),
         [
@@ -284,9 +292,6 @@ def describe(name: str, namesrv: str, output: Output) -> None:
             for q in queues
         ],
     )
-    for address, config in configs.items():
-        if config.get(RETENTION_MS):
-            print(f"{address} keeps messages for {retention_text(config)}")
 
 
 @command.command(examples="  dledger topic delete orders\n")

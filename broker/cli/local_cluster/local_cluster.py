@@ -156,7 +156,7 @@ class LocalCluster:
             wanted[member.address] = (node.config.name, "--port")
             wanted[member.peer] = (f"Raft of {node.config.name}", "--port")
             if member.grpc is not None:
-                wanted[member.grpc] = (f"gRPC of {node.config.name}", "--port")
+                wanted[member.grpc] = (f"gRPC of {node.config.name}", "--grpc-port")
             wanted[member.http] = (f"HTTP of {node.config.name}", "--http-port")
         for endpoint, (user, option) in wanted.items():
             why = why_taken(endpoint)

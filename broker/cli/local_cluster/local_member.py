@@ -90,6 +90,14 @@ def _new_config(cluster: LocalCluster, group: str, node: str, own: Member) -> No
     )
 
 
+def mark_removed(config: NodeConfig) -> None:
+    """Notes that `up` is not to start the node. Raises ``OSError``."""
+    write_atomically(
+        Path(config.data, REMOVED_FILE),
+        f"{config.name} was removed from its group. `dledger member add` adds it again.\n",
+    )
+
+
 def retire(cluster: LocalCluster, group: str, node: str) -> bool:
     """Ends a removed node and marks its directory, so that `up` does not start it. Returns whether
     the cluster has it. Its data stays."""
@@ -98,10 +106,7 @@ def retire(cluster: LocalCluster, group: str, node: str) -> bool:
     if found is None:
         return name in cluster.removed
     try:
-        write_atomically(
-            Path(found.config.data, REMOVED_FILE),
-            f"{name} was removed from its group. `dledger member add` adds it again.\n",
-        )
+        mark_removed(found.config)
     except OSError as error:
         raise CommandError(
             f"{name} was removed from its group, but {error.filename} cannot be written "

@@ -45,12 +45,14 @@ class Ports(NamedTuple):
     namesrv: int | None = None
     remoting: int | None = None
     http: int | None = None
+    grpc: int | None = None
 
 
 AUDIT = "audit"
 """In the directory of a cluster: where its nodes look for reports of audits."""
 
 DEFAULT_PORTS = Ports(9876, 10911, 8080)
+"""That of gRPC follows from the remoting port."""
 
 
 def group_names(count: int) -> list[str]:
@@ -95,11 +97,20 @@ def change_ports(directory: Path, found: Sequence[NodeConfig], ports: Ports) -> 
 
     Raises :class:`UsageError` where it is not as :func:`plan_cluster` made it.
     """
-    own = {each.port for config in found for each in config.own.endpoints.values()}
-    own |= {Endpoint.parse(address).port for config in found for address in config.namesrv}
-    given = Ports(*(port or 0 for port in ports))
+    changing = {"http"} if ports.http is not None else set[str]()
+    changing |= {"grpc"} if ports.grpc is not None else set()
+    changing |= {"peer", "address", "grpc"} if ports.remoting is not None else set()
+    staying = {
+        endpoint.port
+        for config in found
+        for kind, endpoint in config.own.endpoints.items()
+        if kind not in changing
+    }
+    if ports.namesrv is None:
+        staying |= {Endpoint.parse(each).port for config in found for each in config.namesrv}
+    given = Ports(ports.namesrv or 0, ports.remoting or 0, ports.http or 0, ports.grpc)
     groups = sorted({config.group for config in found})
-    fresh = plan_cluster(directory, len(found[0].members), groups, given, own)
+    fresh = plan_cluster(directory, len(found[0].members), groups, given, staying)
     as_planned = {config.name: set(config.members) for config in fresh}
     if {config.name: set(config.members) for config in found} != as_planned:
         raise UsageError(
@@ -110,22 +121,15 @@ def change_ports(directory: Path, found: Sequence[NodeConfig], ports: Ports) -> 
         replace(
             old,
             members={
-                node: _change_member(member, new.members[node], ports)
+                node: member._replace(
+                    **{kind: getattr(new.members[node], kind) for kind in changing}
+                )
                 for node, member in old.members.items()
             },
             namesrv=old.namesrv if ports.namesrv is None else new.namesrv,
         )
         for old, new in zip(found, fresh, strict=True)
     ]
-
-
-def _change_member(old: Member, new: Member, ports: Ports) -> Member:
-    return Member(
-        peer=old.peer if ports.remoting is None else new.peer,
-        address=old.address if ports.remoting is None else new.address,
-        http=old.http if ports.http is None else new.http,
-        grpc=old.grpc if ports.remoting is None else new.grpc,
-    )
 
 
 def plan_member(address: Endpoint, known: Collection[Member]) -> Member:
@@ -167,7 +171,8 @@ def free_member() -> Member:
 class _Allocator:
     """Hands out endpoints: counted from the first port of a kind, or free ones if that is 0.
 
-    A free port stays bound until ``reserved`` is closed, so no two nodes get the same one.
+    Counting passes over the cluster's own ports, so the kinds may begin next to each other. A free
+    port stays bound until ``reserved`` is closed, so no two nodes get the same one.
     """
 
     def __init__(
@@ -178,6 +183,7 @@ class _Allocator:
         self._first = first
         self._rng = rng
         self._members = 0
+        self._counted: set[int] = set()
 
     def namesrv(self) -> Endpoint:
         return self._endpoint(self._first.namesrv)
@@ -185,19 +191,28 @@ class _Allocator:
     def member(self) -> Member:
         count = self._members
         self._members += 1
-        remoting, http = self._first.remoting, self._first.http
+        _, remoting, http, grpc = self._first
+        if grpc is None:
+            grpc = remoting and remoting + count * PORT_STEP + GRPC_PORT_DISTANCE
+        else:
+            grpc = grpc and grpc + count
         member = Member(
             peer=self._endpoint(remoting and remoting + count * PORT_STEP + PEER_PORT_DISTANCE),
             address=self._endpoint(remoting and remoting + count * PORT_STEP),
             http=self._endpoint(http and http + count),
-            grpc=self._endpoint(remoting and remoting + count * PORT_STEP + GRPC_PORT_DISTANCE),
+            grpc=self._endpoint(grpc),
         )
         if max(each.port for each in member.endpoints.values()) > PORT_MAX:
             raise UsageError(f"the ports of node {count + 1} would lie above {PORT_MAX}")
         return member
 
     def _endpoint(self, port: int | None) -> Endpoint:
-        return Endpoint(HOST, port or self._free_port())
+        if not port:
+            return Endpoint(HOST, self._free_port())
+        while port in self._counted or port in self._taken:
+            port += 1
+        self._counted.add(port)
+        return Endpoint(HOST, port)
 
     def _free_port(self) -> int:
         for port in self._rng.sample(FREE_PORTS, 100):

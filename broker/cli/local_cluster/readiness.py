@@ -26,7 +26,7 @@ ASK_AGAIN_SECONDS = 0.05
 
 def wait_until_serving(cluster: LocalCluster) -> list[GroupView]:
     """Returns when every group has a leader that serves and that the NameServer names, and every
-    node answers or has ended.
+    member answers or has ended. A node that was removed, or waits to be added, is not waited for.
 
     Raises :class:`CommandError` if that does not happen.
     """
@@ -47,7 +47,7 @@ def wait_until_serving(cluster: LocalCluster) -> list[GroupView]:
         if unknown:
             raise CommandError(f"the NameServer does not know yet who leads {', '.join(unknown)}")
         running = {node.config.name for node in cluster.nodes.values() if node.process.pid}
-        silent = running - {node.node for group in groups for node in group.nodes if node.pid}
+        silent = running & {node.node for group in groups for node in group.nodes if not node.pid}
         if silent:
             raise CommandError(f"{', '.join(sorted(silent))} does not answer")
         return groups

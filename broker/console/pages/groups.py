@@ -68,7 +68,7 @@ async def group(visit: Visit, name: str) -> Page:
     configs = await group_configs(visit.admin, name)
     config = next((each for each in configs.values() if each), {})
     topics: dict[str, int] = {}
-    for queue in found.queues:
+    for queue in sorted(found.queues, key=lambda each: each.topic.startswith(RETRY_PREFIX)):
         topics[queue.topic] = topics.get(queue.topic, 0) + queue.lag
     document = await visit.view.document()
     return Page(

@@ -69,6 +69,7 @@ def _waiting(told: Mapping[str, Any]) -> dict[str, Any]:
         "transactions": told["transactions"],
         "levels": levels,
         "timed": told["delayed"]["timed"],
+        "timed_next_ms": told["delayed"].get("timed_next_ms"),  # not of a node of 0.1.0
         "delayed": sum(each["messages"] for each in levels) + told["delayed"]["timed"],
         "popped": told["popped"],
     }

@@ -49,3 +49,50 @@ async def test_those_that_no_consumer_can_see_yet_are_counted(broker: SingleBrok
     await asyncio.sleep(700)
     # The transaction is rolled back, since its producers are gone; the level is of two hours.
     assert waiting_messages.undelivered_count(broker.broker.context) == 1
+
+
+async def next_timed(broker: SingleBroker) -> int | None:
+    told = await waiting_messages.waiting_messages(broker.broker.context)
+    found: int | None = told["delayed"]["timed_next_ms"]
+    return found
+
+
+async def test_of_those_with_a_time_of_their_own_it_is_told_when_the_next_is_due(
+    broker: SingleBroker,
+) -> None:
+    """Whatever their order, in this slot of the wheel and in later ones; recalled ones are not."""
+    await broker.create_topic("orders", 1)
+    now = broker.broker.context.wall_clock()
+    assert await next_timed(broker) is None
+
+    async def send(key: str, seconds: int) -> tuple[int, dict[str, str]]:
+        due_ms = now + seconds * 1000
+        properties = f"UNIQ_KEY\x01{key}\x02TIMER_DELIVER_MS\x01{due_ms}\x02"
+        sent = await broker.send("orders", 0, b"x", properties)
+        return due_ms, {"topic": "orders", "recallHandle": str(sent.ext["recallHandle"])}
+
+    days, _ = await send("days", 2 * 86_400)
+    assert await next_timed(broker) == days
+    hours, _ = await send("hours", 7_200)
+    assert await next_timed(broker) == hours
+    soon, _ = await send("soon", 5)
+    then, _ = await send("then", 8)
+    recalled, handle = await send("recalled", 3)
+    assert await next_timed(broker) == recalled
+    await broker.ask(RequestCode.RECALL_MESSAGE, handle)
+    assert await next_timed(broker) == soon
+    await asyncio.sleep(6)
+    assert await next_timed(broker) == then
+    await asyncio.sleep(4)
+    assert await next_timed(broker) == hours
+
+
+@pytest.mark.parametrize(("limit", "is_known"), [(2, False), (3, True)])
+async def test_where_too_many_wait_it_is_not_told_when_the_next_is_due(
+    monkeypatch: pytest.MonkeyPatch, broker: SingleBroker, limit: int, is_known: bool
+) -> None:
+    monkeypatch.setattr(waiting_messages, "ADMIN", replace(ADMIN, waiting_rows_max=limit))
+    await broker.create_topic("orders", 1)
+    for seconds in (90, 60, 80):
+        await broker.send("orders", 0, b"x", f"TIMER_DELAY_SEC\x01{seconds}\x02")
+    assert (await next_timed(broker) is not None) is is_known

@@ -30,12 +30,13 @@ class LeaderPort:
 
     def __init__(self) -> None:
         self.status = "200 OK"
+        self.headers = ""
         self.document: dict[str, str] = {}
         self.seconds = 0.0
 
     def answer(self, transport: MemoryTransport) -> None:
         body = orjson.dumps(self.document)
-        head = f"HTTP/1.1 {self.status}\r\nContent-Length: {len(body)}\r\n\r\n"
+        head = f"HTTP/1.1 {self.status}\r\n{self.headers}Content-Length: {len(body)}\r\n\r\n"
         transport.write(head.encode() + body)
 
 
@@ -149,6 +150,14 @@ async def test_what_the_leader_forbids_to_somebody_known_is_final(
     follower.leader.status = "403 Forbidden"
     follower.leader.document = {"error": "the topic is not writable"}
     assert (await follower.post(account)).status == 403
+
+
+async def test_when_to_ask_again_is_what_the_leader_says(follower: Follower) -> None:
+    follower.leader.status = "429 Too Many Requests"
+    follower.leader.headers = "Retry-After: 3\r\n"
+    follower.leader.document = {"error": "beyond a quota"}
+    refused = await follower.post()
+    assert (refused.status, refused.headers["Retry-After"]) == (429, "3")
 
 
 async def test_a_longer_answer_than_any_to_a_message_is_not_read(follower: Follower) -> None:

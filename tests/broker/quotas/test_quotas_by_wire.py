@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
+import orjson
 import pytest
 
 from broker.config.security_config import PERMISSIVE
@@ -61,13 +63,32 @@ async def test_who_owes_too_much_is_refused_over_each_wire(
 ) -> None:
     await broker.create_topic("orders", queues=1)
     await set_quota(broker, "topic.orders=produceBytes=100")
-    for size, expected in ((1000, 200), (1000, 200), (1, 503)):
+    for size, expected in ((1000, 200), (1000, 200), (1, 429)):
         status, told = await site.post("orders", {"body": "x" * size, "queue_id": 0})
         assert status == expected
     assert "the quota of topic orders are owed" in str(told)
     answer = await service.send(message(message_id="0123456789"))
     assert answer.status.code == Code.TOO_MANY_REQUESTS
     assert len(messages(await broker.pull("orders", 0, 0))) == 2
+
+
+async def test_over_http_who_owes_too_much_is_told_when_to_ask_again(
+    broker: SingleBroker, site: Site
+) -> None:
+    await broker.create_topic("orders", queues=1)
+    await set_quota(broker, "topic.orders=produceBytes=100")
+    body = orjson.dumps({"body": "x" * 1500, "queue_id": 0})
+    path = "/topics/orders/messages"
+    assert (await site.ask("POST", path, body))[0] == 200
+    near, curl = site.begin("POST", path, len(body))
+    near.write(body)
+    head = (await curl.parts())[0].decode()
+    assert head.startswith("HTTP/1.1 429 ")
+    after = next(line for line in head.splitlines() if line.startswith("Retry-After: "))
+    seconds = int(after.removeprefix("Retry-After: "))
+    assert seconds == 3  # 15 s, less the one that is free and two that were waited off; 10 may be
+    await asyncio.sleep(seconds)
+    assert (await site.ask("POST", path, body))[0] == 200
 
 
 async def test_who_receives_by_pop_waits_for_what_it_was_given_before(

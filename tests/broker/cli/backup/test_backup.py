@@ -75,6 +75,44 @@ def test_a_backup_is_listed_and_restored(
     assert sorted(path.name for path in tmp_path.glob("target*")) == ["target"]
 
 
+def test_of_several_groups_one_replica_each_is_enough(
+    run: Any, url: str, snapshots: list[Path], tmp_path: Path
+) -> None:
+    write_replicas(tmp_path / "replicas", "broker-b")
+    for each in tmp_path.glob("replicas/*/n[01]"):
+        shutil.rmtree(each)
+    made = run("backup", "create", url, "--snapshot", str(tmp_path / "replicas"))
+    assert [each["group"] for each in made["replicas"]] == ["broker-a", "broker-b"]
+
+    target = tmp_path / "target"
+    done = run("restore", url, "--to", str(target), "--nodes", "2", *PORTS)
+    assert [each["replica"] for each in done["replicas"]] == [
+        f"broker-{group}/n{node}" for group in "ab" for node in range(2)
+    ]
+    assert run("verify", str(target))["consistent"] is True
+
+
+def test_a_store_that_does_not_answer_is_not_taken_for_an_empty_one(
+    run: Any, url: str, snapshots: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a prune would remove everything."""
+    made = run("backup", "create", url, "--snapshot", str(snapshots[0]))
+    fs = type(fsspec.core.url_to_fs(url)[0])
+    whole, before = fs.ls, objects(url)
+
+    def cut_off(self: Any, path: str, detail: bool = True, **options: Any) -> Any:
+        if path.endswith("/backups"):
+            raise OSError("the line is cut")
+        return whole(self, path, detail=detail, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fs, "ls", cut_off)
+        for command in (("list", url), ("prune", url, "--keep", "1")):
+            assert "the line is cut" in run("backup", *command, code=1)
+    assert objects(url) == before
+    assert [each["backup"] for each in run("backup", "list", url)["backups"]] == [made["backup"]]
+
+
 def test_what_is_there_is_not_sent_again(run: Any, url: str, snapshots: list[Path]) -> None:
     first = run("backup", "create", url, "--snapshot", str(snapshots[0]))
     before = objects(url)

@@ -60,6 +60,26 @@ def test_several_groups_prefer_leaders_on_different_nodes() -> None:
     assert alone == ""
 
 
+def test_kinds_of_ports_may_begin_next_to_each_other_and_stay_when_they_are_given_again(
+    tmp_path: Path,
+) -> None:
+    for _ in range(2):
+        made = design_cluster(tmp_path, ports=Ports(9876, 10911, 8080, 8081)).write()
+        members = [node.config.own for node in made.nodes.values()]
+        assert [each.http.port for each in members] == [8080, 8082, 8084]
+        assert [each.grpc and each.grpc.port for each in members] == [8081, 8083, 8085]
+
+
+def test_grpc_may_move_alone(tmp_path: Path) -> None:
+    first = design_cluster(tmp_path).write()
+    made = design_cluster(tmp_path, ports=Ports(grpc=8081)).write()
+    for name, node in made.nodes.items():
+        before = first.nodes[name].config.own
+        assert node.config.own == before._replace(grpc=node.config.own.grpc)
+    own = [node.config.own for node in made.nodes.values()]
+    assert [each.grpc and each.grpc.port for each in own] == [8083, 8084, 8085]
+
+
 def test_free_ports_are_all_different_and_none_is_one_of_outgoing_connections() -> None:
     configs = plan_cluster(Path("/data"), 3, group_names(1), Ports(0, 0, 0))
 
