@@ -102,11 +102,12 @@ def command(
     namesrv_port: int | None,
     port: int | None,
     http_port: int | None,
+    grpc_port: int | None,
     output: Output,
 ) -> None:
     if (directory is None) == (config_path is None):
         raise UsageError("say where to restore: either --to DIR or --config FILE")
-    given = Ports(namesrv_port, port, http_port)
+    given = Ports(namesrv_port, port, http_port, grpc_port)
     if config_path is not None and (nodes is not None or given != Ports()):
         raise UsageError("with --config the file says how many nodes there are, and where")
     config = None if config_path is None else _read(config_path)

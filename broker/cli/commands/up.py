@@ -60,11 +60,12 @@ def command(
     namesrv_port: int | None,
     port: int | None,
     http_port: int | None,
+    grpc_port: int | None,
     detach: bool,
     output: Output,
 ) -> None:
     interrupt_on_ending()
-    given = Ports(namesrv_port, port, http_port)
+    given = Ports(namesrv_port, port, http_port, grpc_port)
     ports = None if given == Ports() else given
     cluster = design_cluster(data, nodes=nodes, groups=groups, flush=flush, ports=ports)
     cluster.require_startable()  # before its files change

@@ -27,7 +27,7 @@ Its DLedger takes 40911 and up. Linux picks local ports of outgoing connections 
 then a restarting node would find its port taken."""
 
 GRPC_PORT_DISTANCE = 5
-"""The gRPC port is the remoting port plus this, next to the Raft port."""
+"""The gRPC port is the remoting port plus this, next to the Raft port, if nobody says where."""
 
 FREE_PORTS = range(20_000, 32_768)
 """Where to look for a free port: below those of outgoing connections, for the same reason."""
@@ -39,18 +39,19 @@ NODES_MAX = 9
 class Ports(NamedTuple):
     """The first port of each kind; 0 for any free one, None for the cluster's own.
 
-    If there is none yet, None is the default.
+    If there is none yet, None is the default. Those of gRPC go with ``remoting`` if they are None.
     """
 
     namesrv: int | None = None
     remoting: int | None = None
     http: int | None = None
+    grpc: int | None = None
 
 
 AUDIT = "audit"
 """In the directory of a cluster: where its nodes look for reports of audits."""
 
-DEFAULT_PORTS = Ports(9876, 10911, 8080)
+DEFAULT_PORTS = Ports(9876, 10911, 8080, None)
 
 
 def group_names(count: int) -> list[str]:
@@ -97,7 +98,7 @@ def change_ports(directory: Path, found: Sequence[NodeConfig], ports: Ports) -> 
     """
     own = {each.port for config in found for each in config.own.endpoints.values()}
     own |= {Endpoint.parse(address).port for config in found for address in config.namesrv}
-    given = Ports(*(port or 0 for port in ports))
+    given = Ports(*(port or 0 for port in ports))._replace(grpc=ports.grpc)
     groups = sorted({config.group for config in found})
     fresh = plan_cluster(directory, len(found[0].members), groups, given, own)
     as_planned = {config.name: set(config.members) for config in fresh}
@@ -124,7 +125,7 @@ def _change_member(old: Member, new: Member, ports: Ports) -> Member:
         peer=old.peer if ports.remoting is None else new.peer,
         address=old.address if ports.remoting is None else new.address,
         http=old.http if ports.http is None else new.http,
-        grpc=old.grpc if ports.remoting is None else new.grpc,
+        grpc=old.grpc if ports.remoting is ports.grpc is None else new.grpc,
     )
 
 
@@ -185,12 +186,14 @@ class _Allocator:
     def member(self) -> Member:
         count = self._members
         self._members += 1
-        remoting, http = self._first.remoting, self._first.http
+        _, remoting, http, grpc = self._first
+        if grpc is None:
+            grpc = remoting and remoting + GRPC_PORT_DISTANCE
         member = Member(
             peer=self._endpoint(remoting and remoting + count * PORT_STEP + PEER_PORT_DISTANCE),
             address=self._endpoint(remoting and remoting + count * PORT_STEP),
             http=self._endpoint(http and http + count),
-            grpc=self._endpoint(remoting and remoting + count * PORT_STEP + GRPC_PORT_DISTANCE),
+            grpc=self._endpoint(grpc and grpc + count * PORT_STEP),
         )
         if max(each.port for each in member.endpoints.values()) > PORT_MAX:
             raise UsageError(f"the ports of node {count + 1} would lie above {PORT_MAX}")
