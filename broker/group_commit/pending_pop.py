@@ -27,7 +27,7 @@ from broker.state.commands import (
 from broker.state.pop_queues import PopDelivery, PopKey, PopQueue, unpack_runs, unpack_waiting
 
 _STALE_MIN = 64
-"""Pace: so many receptions whose messages are gone stay in the heap before it is made again."""
+"""Pace: so many receptions and offsets whose messages are gone stay before they are left out."""
 
 
 class PendingPopQueue:
@@ -83,14 +83,9 @@ class PendingPopQueue:
 
     def visible(self, now_ms: int) -> Iterator[tuple[int, PopDelivery]]:
         """The deliveries that are visible, by offset. The queue must not change meanwhile."""
+        self._end_receptions(now_ms)
         deliveries = self.queue.deliveries
         found = self._visible
-        while self._due and self._due[0][0] <= now_ms:
-            visible_ms, nonce = heappop(self._due)
-            times = self._receptions[nonce]
-            found.update(dict.fromkeys(times.pop(visible_ms)))
-            if not times:
-                del self._receptions[nonce]
         for offset in sorted(found):
             delivery = deliveries.get(offset)
             if delivery is None or delivery.visible_ms > now_ms:
@@ -98,9 +93,22 @@ class PendingPopQueue:
             else:
                 yield offset, delivery
 
-    def next_visible_ms(self) -> int | None:
-        """When the next delivery may become visible."""
+    def next_visible_ms(self, now_ms: int) -> int | None:
+        """When the next delivery may become visible, after ``now_ms``."""
+        self._end_receptions(now_ms)
         return self._due[0][0] if self._due else None
+
+    def _end_receptions(self, now_ms: int) -> None:
+        """What they brought is visible by now, if it was not acknowledged."""
+        while self._due and self._due[0][0] <= now_ms:
+            visible_ms, nonce = heappop(self._due)
+            times = self._receptions[nonce]
+            self._visible.update(dict.fromkeys(times.pop(visible_ms)))
+            if not times:
+                del self._receptions[nonce]
+        known = self.queue.deliveries
+        if len(self._visible) > 2 * len(known) + _STALE_MIN:  # in FIFO order nobody reads them
+            self._visible = {offset: None for offset in self._visible if offset in known}
 
     def reception(self, nonces: Iterable[int], now_ms: int) -> list[int]:
         """The offsets of a reception's messages that are still invisible, by any of its nonces."""
