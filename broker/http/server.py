@@ -112,6 +112,7 @@ class HttpServer:
         clock = clock or context.loop.time
         self._port = HttpPort(context.loop, *context.config.listening.http, limits, tls)
         self._refusals: Counter[str] = Counter()
+        self._stops = False
         self._loop_lag = EventLoopLag(context.loop, clock)
         self._forwarder = forwarder = HttpForwarder(context, self._leader)
         own = PortFigures(
@@ -190,6 +191,10 @@ class HttpServer:
         self._loop_lag.start()
         self._history.start()
 
+    def leave(self) -> None:
+        """Is not ready any more: a balancer takes new clients elsewhere. All else goes on."""
+        self._stops = True
+
     async def stop(self) -> None:
         """Closes the port and the connections."""
         self._loop_lag.stop()
@@ -228,24 +233,25 @@ class HttpServer:
         return json_response({"status": "ok", "node": self._context.config.name})
 
     async def _ready(self, _request: web.Request) -> web.Response:
-        """Ready is who serves: a leader that may propose, or a follower that knows its leader."""
-        context = self._context
-        leadership = context.node.leadership
-        document = {"node": context.config.name, "role": role_name(context)}
-        if context.node.state_divergence.wrong:
-            return json_response(
-                {"status": str(WrongStateError()), **document}, HTTPStatus.SERVICE_UNAVAILABLE
-            )
-        if leadership.leader is None:
-            return json_response(
-                {"status": "no leader is known", **document}, HTTPStatus.SERVICE_UNAVAILABLE
-            )
-        if leadership.leader == context.config.node and not leadership.serving:
-            return json_response(
-                {"status": "leads, but does not serve yet", **document},
-                HTTPStatus.SERVICE_UNAVAILABLE,
-            )
+        document = {"node": self._context.config.name, "role": role_name(self._context)}
+        obstacle = self._obstacle()
+        if obstacle is not None:
+            return json_response({"status": obstacle, **document}, HTTPStatus.SERVICE_UNAVAILABLE)
         return json_response({"status": "ok", **document})
+
+    def _obstacle(self) -> str | None:
+        """Why this node is not ready; None if it is: a leader that may propose, or a follower that
+        knows its leader, and nobody has told it to stop."""
+        leadership = self._context.node.leadership
+        if self._context.node.state_divergence.wrong:
+            return str(WrongStateError())
+        if self._stops:
+            return "stops, and forwards until its clients have gone"
+        if leadership.leader is None:
+            return "no leader is known"
+        if leadership.leader == self._context.config.node and not leadership.serving:
+            return "leads, but does not serve yet"
+        return None
 
     async def _status(self, _request: web.Request) -> web.Response:
         return json_response(status_document(self._context))

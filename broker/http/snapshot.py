@@ -62,7 +62,9 @@ class SnapshotHandler:
     def _taken(self, taking: asyncio.Future[tuple[str, Manifest]]) -> None:
         self._taking.discard(taking)
         error = None if taking.cancelled() else taking.exception()
-        if error is not None:
+        # Who asks for a place that may not be is told: `dledger snapshot` does so before it asks
+        # for one of the node's own.
+        if error is not None and not isinstance(error, HttpRefusedError):
             log.info("no snapshot was made: %s", error)
 
 

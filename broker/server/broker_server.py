@@ -109,6 +109,8 @@ class BrokerServer(Generic[B]):
 
         Clients of RocketMQ 4 send to a leader alone, those of RocketMQ 5 to any node.
         """
+        if self._http is not None:
+            self._http.leave()
         broker, remoting, grpc = self.broker, self._remoting, self._grpc
         draining, seconds = broker.draining, broker.context.config.drain_seconds
         has_clients: list[Callable[[], bool]] = []

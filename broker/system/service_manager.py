@@ -12,6 +12,7 @@ import os
 import socket
 import time
 from collections.abc import Mapping
+from threading import Event
 
 log = logging.getLogger(__name__)
 
@@ -20,6 +21,8 @@ WATCHDOG_USEC = "WATCHDOG_USEC"
 WATCHDOG_PID = "WATCHDOG_PID"
 PINGS = 3
 """So many times within the time of the watchdog it hears of us."""
+
+_serves = Event()
 
 
 def notify(*lines: str) -> bool:
@@ -40,6 +43,7 @@ def notify(*lines: str) -> bool:
 
 def ready(status: str) -> None:
     """It serves."""
+    _serves.set()
     notify("READY=1", f"STATUS={status}")
 
 
@@ -49,13 +53,16 @@ def stopping() -> None:
 
 
 def reloading() -> None:
-    """It reads its settings again, until :func:`ready` or :func:`reloaded`."""
-    notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
+    """It reads its settings again, until :func:`reloaded`. Only who serves says so: the end of it
+    is told as ``READY=1``, which would end the start of a server that waits for its peers."""
+    if _serves.is_set():
+        notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
 
 def reloaded() -> None:
     """It has read its settings."""
-    notify("READY=1")
+    if _serves.is_set():
+        notify("READY=1")
 
 
 def watchdog_seconds(environ: Mapping[str, str]) -> float | None:

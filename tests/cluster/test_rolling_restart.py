@@ -28,6 +28,8 @@ from tests.cluster.running_cluster import (
 TOPIC = "stale"
 SENDS = 40
 DRAIN_SECONDS = 20
+PROBES = (0, SENDS // 2)
+"""Before and after the leader is told to stop."""
 
 
 @pytest.fixture(scope="module")
@@ -123,8 +125,15 @@ def test_a_leader_that_is_told_to_stop_forwards_until_its_clients_have_left(
     cluster: RunningCluster,
 ) -> None:
     leader = cluster.leader()
-    stale = StaleClient(str(cluster.config(leader).own.address))
+    own = cluster.config(leader).own
+    stale = StaleClient(str(own.address))
     pid = cluster.pid(leader)
+    probed: dict[int, tuple[int, int]] = {}
+
+    def probe(path: str) -> int:
+        with closing(http.client.HTTPConnection(own.http.host, own.http.port)) as connection:
+            connection.request("GET", path)
+            return connection.getresponse().status
 
     async def run() -> None:
         client = RemotingClient(asyncio.get_running_loop())
@@ -132,11 +141,14 @@ def test_a_leader_that_is_told_to_stop_forwards_until_its_clients_have_left(
             if number == SENDS // 4:
                 os.kill(pid, signal.SIGTERM)
             await stale.send(client, b"restarted %d" % number)
+            if number in PROBES:
+                probed[number] = probe("/livez"), probe("/readyz")
             await asyncio.sleep(0.05)
         await client.close()
 
     asyncio.run(run())
     assert stale.failed == []
+    assert [probed[number] for number in PROBES] == [(200, 200), (200, 503)]
     cluster.wait_until_ended(leader)
     assert cluster.leader() != leader
     cluster.start(leader)

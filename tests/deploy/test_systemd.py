@@ -108,6 +108,21 @@ def test_a_node_tells_its_state(manager: Manager, tmp_path: Path) -> None:
 
 
 @pytest.mark.processes
+def test_a_hangup_while_a_node_starts_is_taken_once_it_runs(
+    manager: Manager, tmp_path: Path
+) -> None:
+    design_cluster(tmp_path / "data", nodes=1, ports=Ports(0, 0, 0)).write()
+    config = tmp_path / "data" / "broker-a" / "n0" / "node.toml"
+    with server("node", "--config", str(config)) as process:
+        called = Path(f"/proc/{process.pid}/comm")
+        while called.read_text() != "broker-a/n0\n":  # it has read its file, and imports the rest
+            assert process.poll() is None
+        process.send_signal(signal.SIGHUP)
+        # It says READY=1 once, when it listens: not at the end of the reload.
+        assert "listens on" in manager.next("READY")["STATUS"]
+
+
+@pytest.mark.processes
 def test_a_server_that_hangs_is_silent(manager: Manager) -> None:
     with server("namesrv", "--port", "0") as process:
         manager.next("READY")

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from broker.cli.terminal.command_error import CommandError, UsageError
-from broker.cli.terminal.foreground import announce, run_until_stopped, show_as, tell_reopened
+from broker.cli.terminal.foreground import (
+    announce,
+    hold_hangups,
+    run_until_stopped,
+    show_as,
+    tell_reopened,
+)
 from broker.cli.terminal.name_arguments import host_name
 from broker.cli.terminal.numbers import PORT
 from broker.cli.terminal.options import json_option
@@ -80,6 +86,7 @@ def command(*, path: str | None, output: Output, **given: Any) -> int:
         tls = read_port_tls(config.security, config.name)
     except ConfigError as error:
         raise UsageError(str(error)) from error
+    hold_hangups()
     show_as("dledger-namesrv")
     server_log = ServerLog(config.logging)
     if config.exposed:

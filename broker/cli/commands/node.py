@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING
 import click
 
 from broker.cli.terminal.command_error import CommandError, UsageError
-from broker.cli.terminal.foreground import announce, run_until_stopped, show_as, tell_reopened
+from broker.cli.terminal.foreground import (
+    announce,
+    hold_hangups,
+    run_until_stopped,
+    show_as,
+    tell_reopened,
+)
 from broker.cli.terminal.options import json_option
 from broker.cli.terminal.output import Output
 from broker.cli.terminal.program import Command
@@ -58,6 +64,7 @@ def command(path: str, output: Output) -> int:
         raise UsageError(
             f"{path}: tracing: needs OpenTelemetry: `pip install dledger[tracing]`; or leave it out"
         )
+    hold_hangups()
     show_as(config.name)
     server_log = ServerLog(config.logging, config.name)
     if config.exposed:

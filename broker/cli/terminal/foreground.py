@@ -34,6 +34,12 @@ def show_as(name: str) -> None:
         comm.write(name[-COMM_MAX:])
 
 
+def hold_hangups() -> None:
+    """SIGHUP waits from now on, until :func:`run_until_stopped` takes it: it must not end a server
+    that is still about to start."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+
+
 def announce(server: Mapping[str, object], line: str, output: Output) -> None:
     """Prints where the server listens, and tells the service manager. It serves all the same if
     that cannot be written."""
@@ -81,6 +87,7 @@ def run_until_stopped(
         loop.add_signal_handler(signal.SIGTERM, partial(end, signal.SIGTERM, at_once=False))
         loop.add_signal_handler(signal.SIGINT, on_ctrl_c)
         loop.add_signal_handler(signal.SIGHUP, on_closed if _is_watched() else reload)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
         stop.asked.add_done_callback(lambda _: service_manager.stopping())
         service_manager.start_watchdog(loop)
         return await serve(stop)

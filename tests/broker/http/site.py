@@ -60,8 +60,9 @@ class Curl(asyncio.Protocol):
 class Site:
     """A broker with its HTTP server."""
 
-    def __init__(self, broker: SingleBroker, runner: web.AppRunner) -> None:
+    def __init__(self, broker: SingleBroker, server: HttpServer, runner: web.AppRunner) -> None:
         self.broker = broker
+        self.server = server
         self._runner = runner
 
     @property
@@ -109,11 +110,12 @@ class Site:
 async def served(broker: SingleBroker, limits: HttpLimits = HTTP) -> AsyncIterator[Site]:
     """The HTTP server of a broker that runs."""
     remoting = PortFigures(lambda: len(broker.server.connections), broker.server.refusals)
-    runner = HttpServer(
+    server = HttpServer(
         broker.broker.context, limits, remoting=remoting, nameservers={"ns:9876": "registered"}
-    ).runner()
+    )
+    runner = server.runner()
     await runner.setup()
-    yield Site(broker, runner)
+    yield Site(broker, server, runner)
     await runner.cleanup()
 
 

@@ -167,6 +167,15 @@ async def test_a_reader_that_goes_away_waits_no_more(site: Site) -> None:
     await site.broker.send("orders", 0, b"there")
 
 
+async def test_a_node_that_is_told_to_stop_is_alive_and_not_ready(site: Site) -> None:
+    site.server.leave()
+    status, answer = await site.ask("GET", "/readyz")
+    assert (status, answer["role"]) == (503, "leader")
+    assert "stops" in answer["status"]
+    assert (await site.ask("GET", "/livez"))[0] == 200
+    assert (await site.post("orders", {"body": "a"}))[0] == 200
+
+
 async def test_health_and_status_say_that_the_leader_serves(site: Site) -> None:
     assert await site.ask("GET", "/healthz") == (
         200,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,17 @@ async def test_a_snapshot_is_made_only_where_it_may_be(
         assert (files(snap), files(tmp_path / "elsewhere")) == before
         assert not (tmp_path / "nowhere").exists()
     assert (snap / "used/mine").read_text() == (snap / "file").read_text() == "keep me"
+
+
+async def test_the_log_names_a_snapshot_that_failed_and_none_that_may_not_be(
+    loop: NetworkedLoop, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="broker.http.snapshot")
+    async with running_site(loop, tmp_path / "data") as site:
+        assert (await take(site, tmp_path / "elsewhere"))[0] == 403
+        assert caplog.messages == []
+        assert (await take(site, tmp_path / "data"))[0] == 409
+    assert [each.partition(":")[0] for each in caplog.messages] == ["no snapshot was made"]
 
 
 @pytest.mark.parametrize("directory", ["link/new", "real/new", "inside/link/new"])

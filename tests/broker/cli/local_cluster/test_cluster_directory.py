@@ -125,6 +125,20 @@ def test_new_ports_and_flush_mode_leave_other_settings_as_they_are(tmp_path: Pat
     assert config.own.address.port == 9110
 
 
+def test_the_ports_of_grpc_go_with_the_others_if_nobody_says_where(tmp_path: Path) -> None:
+    def ports(given: Ports) -> list[tuple[int, int]]:
+        nodes = design_cluster(tmp_path, ports=given).write().nodes.values()
+        own = [node.config.own for node in nodes]
+        return [(each.address.port, each.grpc.port if each.grpc else 0) for each in own]
+
+    asked = ports(Ports(9000, 9100, 9200, 9300))
+    assert asked == [(9100, 9300), (9110, 9310), (9120, 9320)]
+    assert ports(Ports(http=9400)) == asked
+    assert ports(Ports(remoting=9500)) == [(9500, 9505), (9510, 9515), (9520, 9525)]
+    assert ports(Ports(grpc=9600)) == [(9500, 9600), (9510, 9610), (9520, 9620)]
+    assert {grpc in FREE_PORTS for _, grpc in ports(Ports(grpc=0))} == {True}
+
+
 def test_ports_that_are_not_given_stay_as_they_are(tmp_path: Path) -> None:
     design_cluster(tmp_path, ports=Ports(9000, 9100, 9200)).write()
 
