@@ -132,7 +132,7 @@ def test_the_ports_of_grpc_go_with_the_others_if_nobody_says_where(tmp_path: Pat
         return [(each.address.port, each.grpc.port if each.grpc else 0) for each in own]
 
     asked = ports(Ports(9000, 9100, 9200, 9300))
-    assert asked == [(9100, 9300), (9110, 9310), (9120, 9320)]
+    assert asked == [(9100, 9300), (9110, 9301), (9120, 9302)]
     assert ports(Ports(http=9400)) == asked
     assert ports(Ports(remoting=9500)) == [(9500, 9505), (9510, 9515), (9520, 9525)]
     assert ports(Ports(grpc=9600)) == [(9500, 9600), (9510, 9610), (9520, 9620)]
