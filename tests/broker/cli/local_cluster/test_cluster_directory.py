@@ -135,7 +135,7 @@ def test_the_ports_of_grpc_go_with_the_others_if_nobody_says_where(tmp_path: Pat
     assert asked == [(9100, 9300), (9110, 9301), (9120, 9302)]
     assert ports(Ports(http=9400)) == asked
     assert ports(Ports(remoting=9500)) == [(9500, 9505), (9510, 9515), (9520, 9525)]
-    assert ports(Ports(grpc=9600)) == [(9500, 9600), (9510, 9610), (9520, 9620)]
+    assert ports(Ports(grpc=9600)) == [(9500, 9600), (9510, 9601), (9520, 9602)]
     assert {grpc in FREE_PORTS for _, grpc in ports(Ports(grpc=0))} == {True}
 
 
