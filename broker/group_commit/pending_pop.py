@@ -1,7 +1,7 @@
-"""The deliveries of POP as they will be once everything pending is applied.
+"""The deliveries of POP once everything pending is applied.
 
-The leader alone decides who receives what, and it decides by these. Each has what the leader looks
-for beside the state: which deliveries become visible next, and which a reception brought.
+The leader alone decides which member receives which message. It decides by these deliveries. They
+are indexed by the time at which they become visible, and by the nonces of receive requests.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from broker.state.commands import (
 from broker.state.pop_queues import PopDelivery, PopKey, PopQueue, unpack_runs, unpack_waiting
 
 _STALE_MIN = 64
-"""Pace: so many receptions whose messages are gone stay in the heap before it is made again."""
+"""Pace: the heap is rebuilt once so many of its items are stale."""
 
 
 class PendingPopQueue:
@@ -38,17 +38,17 @@ class PendingPopQueue:
     def __init__(self, queue: PopQueue) -> None:
         self.queue = queue
         self.lock = asyncio.Lock()
-        """Held by who finds and loads messages to receive them."""
+        """Held while a receive request finds and loads messages."""
         self._visible: dict[int, None] = {}
-        """Offsets that were visible when somebody last looked, those that wait for their message
-        group included; some may be gone since."""
+        """Offsets that were visible at the last look. They include deliveries that wait for their
+        message group, and some that are gone since."""
         self._index()
 
     def _index(self) -> None:
-        """Finds the receptions of all deliveries."""
+        """Indexes all deliveries."""
         self._receptions: dict[int, dict[int, list[int]]] = {}
-        """Offsets by nonce and time. Deliveries of one nonce that are prolonged apart have several
-        times."""
+        """Offsets by nonce and time of visibility. Deliveries of one nonce have several times once
+        the invisible time of some was changed."""
         for offset, (visible_ms, attempt, nonce, _hash) in self.queue.deliveries.items():
             if attempt:
                 self._receptions.setdefault(nonce, {}).setdefault(visible_ms, []).append(offset)
@@ -82,7 +82,7 @@ class PendingPopQueue:
             self._index()
 
     def visible(self, now_ms: int) -> Iterator[tuple[int, PopDelivery]]:
-        """The deliveries that are visible, by offset. The queue must not change meanwhile."""
+        """The visible deliveries, ordered by offset. The queue must not change meanwhile."""
         deliveries = self.queue.deliveries
         found = self._visible
         while self._due and self._due[0][0] <= now_ms:
@@ -103,7 +103,8 @@ class PendingPopQueue:
         return self._due[0][0] if self._due else None
 
     def reception(self, nonces: Iterable[int], now_ms: int) -> list[int]:
-        """The offsets of a reception's messages that are still invisible, by any of its nonces."""
+        """The offsets that were received with any of these nonces and are still invisible, in
+        order."""
         known = self.queue.deliveries
         return sorted(
             offset
@@ -117,15 +118,15 @@ class PendingPopQueue:
 
 
 class PendingPop:
-    """Those of all groups that this leader has looked at."""
+    """The pending deliveries of all groups that this leader has looked at."""
 
     def __init__(self, applied: AppliedState) -> None:
         self._applied = applied
         self._queues: dict[PopKey, PendingPopQueue | None] = {}
-        """None: its group or topic is being deleted."""
+        """None: the group or topic is being deleted."""
 
     def queue(self, key: PopKey) -> PendingPopQueue | None:
-        """The deliveries there, or None if the group has no cursor."""
+        """The deliveries of a group in a queue, or None if the group has no cursor there."""
         try:
             return self._queues[key]
         except KeyError:
@@ -136,7 +137,7 @@ class PendingPop:
             return found
 
     def add(self, command: Command) -> None:
-        """A batch will bring this command."""
+        """Applies a command of a pending batch."""
         match command:
             case CommitOffset():
                 if self._queues or self._applied.state.pop.queues:
@@ -163,5 +164,5 @@ class PendingPop:
                 self._queues[key] = None
 
     def clear(self) -> None:
-        """Nothing is pending any more."""
+        """Forgets all pending commands."""
         self._queues.clear()
