@@ -1,4 +1,4 @@
-"""Messages that consumers send back: each is stored once more for the next attempt."""
+"""Messages that consumers send back: each is stored again for the next attempt."""
 
 from __future__ import annotations
 

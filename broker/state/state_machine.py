@@ -97,7 +97,7 @@ class BrokerCheckpointWork:
 
 
 class BrokerStateMachine:
-    """ConsumeQueues, key index and state. Implements ``dledger.node.state_machine.StateMachine``."""
+    """ConsumeQueues, key index and state: a ``dledger.node.state_machine.StateMachine``."""
 
     rows_per_file: ClassVar[int] = ROWS_PER_FILE
     """The rows of a ConsumeQueue file."""

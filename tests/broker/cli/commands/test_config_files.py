@@ -18,7 +18,7 @@ def test_a_file_is_written_once_checked_and_shown(
     text = path.read_text()
     assert run_command(["config", "init", str(path)]) == 1
     assert path.read_text() == text
-    assert "is there already" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err
 
     assert run_command(["config", "check", str(path)]) == 0
     assert capsys.readouterr().out == f"{path}: can be used for a node\n"
