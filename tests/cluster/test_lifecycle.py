@@ -372,7 +372,7 @@ def test_a_misspelt_setting_is_refused_with_one_line(tmp_path: Path) -> None:
 
     assert done.returncode == 2
     assert done.stderr == (
-        f"dledger node: {path}: line 7: flsh: is no setting; did you mean flush?\n"
+        f"dledger node: {path}: line 7: flsh: is not a setting; did you mean flush?\n"
     )
 
 

@@ -64,7 +64,7 @@ def test_what_is_written_reads_the_same() -> None:
     ("line", "said"),
     [
         ("security = 1", "security: must be a table, not 1"),
-        ("[security]\npers = 'off'", "security.pers: is no setting; did you mean peers?"),
+        ("[security]\npers = 'off'", "security.pers: is not a setting; did you mean peers?"),
         ("[security]\npeers = true", "security.peers: must be a string, not True"),
         (
             "[security]\npeers = 'on'",

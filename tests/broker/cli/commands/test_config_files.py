@@ -25,7 +25,7 @@ def test_a_file_is_written_once_checked_and_shown(
     path.write_text("flsh = 1\n" + text.replace('"127.0.0.1:10915"', '"::1:10915"'))
     assert run_command(["config", "check", str(path)]) == 1
     first, second = capsys.readouterr().out.splitlines()
-    assert first == f"{path}: line 1: flsh: is no setting; did you mean flush?"
+    assert first == f"{path}: line 1: flsh: is not a setting; did you mean flush?"
     assert "members.n0.peer: '::1:10915' is not host:port: an IPv6 address stands in" in second
     assert run_command(["config", "check", str(path), "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["problems"] == [first, second]
