@@ -83,8 +83,8 @@ def leader_of(reports: Sequence[MemberReport]) -> MemberReport | None:
 
 
 def group_health(group: str, reports: Sequence[MemberReport]) -> GroupHealth:
-    """Decides by the nodes that answered. The leader knows best who votes, else the node with the
-    longest log."""
+    """The health by the nodes that answered. The voters are those of the leader's report; without a
+    leader, of the report with the longest log."""
     leader = leader_of(reports)
     best = leader or max(reports, key=lambda each: (each.term, each.last_index), default=None)
     quorums = [] if best is None else [set(voters) for voters in (best.voters, best.old_voters)]

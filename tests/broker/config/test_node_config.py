@@ -159,7 +159,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
-        ("fifo", "cannot be read: it is no regular file"),
+        ("fifo", "cannot be read: it is not a regular file"),
         ("directory", "cannot be read: Is a directory"),
         ("loop", "cannot be read: Too many levels of symbolic links"),
         ("huge", "cannot be read: it is longer than 65536 bytes"),
