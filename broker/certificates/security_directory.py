@@ -67,8 +67,8 @@ def init_directory(
         os.makedirs(files.directory, mode=0o700, exist_ok=True)
         authority = _authority(files, cluster, made)
         secret = secrets.token_hex(SECRET_BYTES)
-        _write_missing(files.cluster_secret, f"{secret}\n".encode(), made, secret=True)
-        _write_missing(files.admin_profile, _profile(files).encode(), made, secret=True)
+        _write_missing(files.cluster_secret, f"{secret}\n".encode(), made)
+        _write_missing(files.admin_profile, _profile(files).encode(), made)
         for identity, listens in hosts.items():
             _certify(files, authority, identity, listens, made, days=days, renew=renew)
     except OSError as error:
@@ -157,11 +157,12 @@ def _certify(
     _write(certificate, certificate_pem, made)
 
 
-def _write_missing(path: str, data: bytes, made: Made, *, secret: bool) -> None:
+def _write_missing(path: str, data: bytes, made: Made) -> None:
+    """Writes a secret, unless the file exists."""
     if os.path.exists(path):
         made.kept.append(os.path.basename(path))
     else:
-        _write(path, data, made, secret=secret)
+        _write(path, data, made, secret=True)
 
 
 def _write(path: str, data: bytes, made: Made, *, secret: bool = False) -> None:

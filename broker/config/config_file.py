@@ -259,16 +259,6 @@ def read_exposed_config(path: str) -> NodeConfig:
     return required_config(load(EXPOSED_NODE, path))
 
 
-def parse_config(text: str, directory: str) -> NodeConfig:
-    """As :func:`read_config`, for a text that would stand in ``directory``."""
-    return required_config(load_text(NODE, text, directory))
-
-
-def parse_name_server_config(text: str, directory: str) -> NameServerConfig:
-    """As :func:`parse_config`, for a NameServer."""
-    return required_config(load_text(NAME_SERVER, text, directory))
-
-
 def read_name_server_config(
     path: str, environ: Mapping[str, str] = NONE, options: Mapping[str, object] = NONE
 ) -> NameServerConfig:

@@ -30,7 +30,7 @@ from broker.grpc.sent_messages import message_of, timestamp
 from broker.grpc.settings import consumes_in_order
 from broker.grpc.statuses import OK, BadCallError
 from broker.limits import CONSUME, GRPC
-from broker.pop.pop_request import PoppedMessage, PopRequest, ReceiptResult, ReceiptStatus
+from broker.pop.pop_request import PoppedMessage, PopRequest, ReceiptStatus
 from broker.security.authorize import Access
 from broker.topics_and_groups import check_group_name, check_topic_name
 from store.message.record import decode_record
@@ -154,15 +154,10 @@ class ConsumeCalls:
     async def give_up(
         self, _call: Call, request: ForwardMessageToDeadLetterQueueRequest
     ) -> Sequence[AnyMessage]:
-        """Makes the message a dead letter at once."""
+        """Makes the message a dead letter at once. The attempts in the request are ignored: the
+        state counts its own."""
         group, topic = checked_group(request.group, request.topic), name_of(request.topic)
-        result: ReceiptResult = await self._context.pop.to_dead_letter(
-            group,
-            topic,
-            request.receipt_handle,
-            request.delivery_attempt,
-            request.max_delivery_attempts,
-        )
+        result = await self._context.pop.to_dead_letter(group, topic, request.receipt_handle)
         return [ForwardMessageToDeadLetterQueueResponse(status=_RECEIPTS[result.status])]
 
 

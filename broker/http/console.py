@@ -121,7 +121,7 @@ class ConsoleDoor:
         if path == "login":
             return self._login(request, pages, values)
         if path == "logout":
-            response = _led_to("/console/")
+            response = _to_first_page()
             response.del_cookie(self._cookie, path="/console")
             return response
         return await self._for_visitor(
@@ -183,7 +183,7 @@ class ConsoleDoor:
     def _login(self, request: web.Request, pages: Pages, values: dict[str, str]) -> web.Response:
         access, host = self._context.access, request.remote or ""
         if access is None:
-            return _led_to("/console/")
+            return _to_first_page()
         key, secret = values.get("access_key", "").strip(), values.get("secret_key", "").strip()
         try:
             access.check(
@@ -197,7 +197,7 @@ class ConsoleDoor:
             response.set_status(HTTPStatus.UNAUTHORIZED)
             return protected(response)
         token = make_token(key, secret, self._context.wall_clock() + 1000 * SESSION_SECONDS)
-        response = _led_to("/console/")
+        response = _to_first_page()
         response.set_cookie(
             self._cookie,
             token,
@@ -219,9 +219,9 @@ def protected(response: web.Response) -> web.Response:
     return response
 
 
-def _led_to(path: str) -> web.Response:
-    """An answer that makes htmx load the page at ``path``."""
-    return protected(web.Response(status=HTTPStatus.OK, headers={"HX-Redirect": path}))
+def _to_first_page() -> web.Response:
+    """An answer that makes htmx load the first page."""
+    return protected(web.Response(status=HTTPStatus.OK, headers={"HX-Redirect": "/console/"}))
 
 
 def _values(document: object) -> dict[str, str]:

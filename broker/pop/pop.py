@@ -266,15 +266,8 @@ class Pop:
         changed = known._replace(tag=tag_of(nonce), delivered_ms=now_ms, invisible_ms=invisible_ms)
         return ReceiptResult(ReceiptStatus.OK, str(changed), until_ms)
 
-    async def to_dead_letter(
-        self, group: str, topic: str, handle: str, delivery_attempt: int, max_attempts: int
-    ) -> ReceiptResult:
-        """Makes a message a dead letter, because the member gives it up.
-
-        ``delivery_attempt`` and ``max_attempts`` come from the member and are ignored; the state
-        has its own count.
-        """
-        del delivery_attempt, max_attempts
+    async def to_dead_letter(self, group: str, topic: str, handle: str) -> ReceiptResult:
+        """Makes a message a dead letter, because the member gives it up."""
         batcher = self._batcher
         self._check_serving()
         known, problem = self._delivery(group, topic, handle, batcher.now_ms())

@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from broker.cli.local_cluster.local_cluster import design_cluster
-from broker.cli.local_cluster.port_layout import Ports, free_member
+from broker.cli.local_cluster.port_layout import Ports
 from broker.config.config_file import read_config
 from tests.cluster.running_cluster import RunningCluster, while_needed
+from tests.support.free_ports import free_member
 
 ANY_PORTS = ("--namesrv-port", "0", "--port", "0", "--http-port", "0")
 

@@ -158,12 +158,6 @@ def why_taken(endpoint: Endpoint) -> str | None:
     return None
 
 
-def free_member() -> Member:
-    """The addresses of a member, on any free ports."""
-    with ExitStack() as reserved:
-        return _Allocator(reserved, Ports(0, 0, 0), Random()).member()
-
-
 class _Allocator:
     """Allocates endpoints: counted from the first port of a kind, or free ones if that is 0.
 

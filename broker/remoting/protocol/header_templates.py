@@ -263,12 +263,6 @@ class HeaderTemplateCache:
         self._unused = 0 if hits >= len(models) else self._unused + len(models)
 
 
-def template_of(header: bytes, frame: Frame) -> HeaderTemplate | None:
-    """The model that ``header``, with the content of ``frame``, is; None if it can be none."""
-    names = _names(header, frame)
-    return None if names is None else _template(header, frame, names)
-
-
 def _names(header: bytes, frame: Frame) -> _Varying | None:
     """The varying fields; None if such a header is never a template."""
     names = _VARYING.get((frame.flag, frame.code))

@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.config.config_file import parse_config, read_config
+from broker.config.config_file import read_config
 from broker.config.config_text import node_toml
 from broker.config.node_addresses import Member
 from broker.config.node_config import NodeConfig
 from broker.config.setting_checks import ConfigError
 from broker.config.toml_text import CONFIG_SIZE_MAX
 from dledger.wire.endpoint import Endpoint
+from tests.support.config_text import parse_config
 from tests.support.odd_files import make_odd_file
 
 GOOD = """

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from broker.config.config_file import parse_config, parse_name_server_config
 from broker.config.config_text import node_toml as toml_of
 from broker.config.name_server_config import NameServerConfig
 from broker.config.security_config import SECURITY_OFF, SecurityConfig
 from broker.config.setting_checks import ConfigError
+from tests.support.config_text import parse_config, parse_name_server_config
 
 LOCAL = """
 group = "broker-a"
