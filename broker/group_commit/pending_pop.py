@@ -27,7 +27,7 @@ from broker.state.commands import (
 from broker.state.pop_queues import PopDelivery, PopKey, PopQueue, unpack_runs, unpack_waiting
 
 _STALE_MIN = 64
-"""Pace: the heap is rebuilt once so many of its items are stale."""
+"""Pace: so many receptions and offsets of removed messages stay before they are dropped."""
 
 
 class PendingPopQueue:
@@ -83,14 +83,9 @@ class PendingPopQueue:
 
     def visible(self, now_ms: int) -> Iterator[tuple[int, PopDelivery]]:
         """The visible deliveries, ordered by offset. The queue must not change meanwhile."""
+        self._end_receptions(now_ms)
         deliveries = self.queue.deliveries
         found = self._visible
-        while self._due and self._due[0][0] <= now_ms:
-            visible_ms, nonce = heappop(self._due)
-            times = self._receptions[nonce]
-            found.update(dict.fromkeys(times.pop(visible_ms)))
-            if not times:
-                del self._receptions[nonce]
         for offset in sorted(found):
             delivery = deliveries.get(offset)
             if delivery is None or delivery.visible_ms > now_ms:
@@ -98,9 +93,22 @@ class PendingPopQueue:
             else:
                 yield offset, delivery
 
-    def next_visible_ms(self) -> int | None:
-        """When the next delivery may become visible."""
+    def next_visible_ms(self, now_ms: int) -> int | None:
+        """When the next delivery may become visible, after ``now_ms``."""
+        self._end_receptions(now_ms)
         return self._due[0][0] if self._due else None
+
+    def _end_receptions(self, now_ms: int) -> None:
+        """Makes messages visible whose reception ends by now, if they were not acknowledged."""
+        while self._due and self._due[0][0] <= now_ms:
+            visible_ms, nonce = heappop(self._due)
+            times = self._receptions[nonce]
+            self._visible.update(dict.fromkeys(times.pop(visible_ms)))
+            if not times:
+                del self._receptions[nonce]
+        known = self.queue.deliveries
+        if len(self._visible) > 2 * len(known) + _STALE_MIN:  # FIFO order does not read them
+            self._visible = {offset: None for offset in self._visible if offset in known}
 
     def reception(self, nonces: Iterable[int], now_ms: int) -> list[int]:
         """The offsets that were received with any of these nonces and are still invisible, in

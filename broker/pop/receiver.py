@@ -129,7 +129,7 @@ class Receiver:
                 received.append(got)
                 left -= len(got.messages)
             pending = self._batcher.pop_queue(attempt.key(queue_id))
-            next_ms = None if pending is None else pending.next_visible_ms()
+            next_ms = None if pending is None else pending.next_visible_ms(attempt.now_ms)
             if next_ms is not None:
                 visible_ms.append(next_ms)
         for each in received:
@@ -160,10 +160,11 @@ class Receiver:
             return 0 if end > (first if begin is None else max(begin, first)) else None
         if end > pending.queue.next_offset:
             return 0
-        visible = pending.visible(self._batcher.now_ms())
+        now_ms = self._batcher.now_ms()
+        visible = pending.visible(now_ms)
         if any(delivery.attempt or not request.fifo for _, delivery in visible):
             return 0
-        return pending.next_visible_ms()
+        return pending.next_visible_ms(now_ms)
 
     async def _given_before(self, attempt: _Attempt, queue_id: int) -> _Received | None:
         """The messages that an earlier try of the request received."""

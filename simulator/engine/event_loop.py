@@ -25,7 +25,8 @@ class StalledError(Exception):
 
 
 class SpinningError(Exception):
-    """Code runs on and on without time passing: on a real clock it would use a whole processor."""
+    """Code runs on and on while no time passes, or hardly any: on a real clock it would use a whole
+    processor."""
 
 
 TURNS_MAX = 20_000

@@ -17,8 +17,12 @@ from simulator.worlds.registry import (
     CALM,
     CALM_ASKING,
     CALM_FOLLOWERS,
+    CALM_GROUPS,
     CALM_LOOKUPS,
+    CALM_POP,
     CALM_PUSHING,
+    CALM_RETENTION,
+    CALM_STALE_ROUTES,
     CALM_TRANSACTIONS,
     CALM_WAITING,
     FOLLOWERS,
@@ -31,6 +35,7 @@ from simulator.worlds.registry import (
     STALE_ROUTES,
     TRANSACTIONS,
     WAITING,
+    for_long_runs,
 )
 
 
@@ -118,6 +123,24 @@ MEMBER_PROFILE_KINDS = (
 
 DAMAGE_PROFILE_KINDS = (*DAMAGE_KINDS, "crash", "power loss", "stop", "partition")
 
+NIGHTLY_WORLDS = (
+    NODES,
+    for_long_runs(BROKERS),
+    NODES,
+    for_long_runs(CALM_WAITING),
+    for_long_runs(BURSTS),
+    for_long_runs(CALM_TRANSACTIONS),
+    for_long_runs(CALM_FOLLOWERS),
+    for_long_runs(CALM_ASKING),
+    for_long_runs(CALM_PUSHING),
+    for_long_runs(CALM_LOOKUPS),
+    for_long_runs(CALM_GROUPS),
+    for_long_runs(CALM_STALE_ROUTES),
+    for_long_runs(CALM_POP),
+    for_long_runs(ACCOUNTS),
+    for_long_runs(CALM_RETENTION),
+)
+
 PROFILES = {
     profile.name: profile
     for profile in (
@@ -195,23 +218,7 @@ PROFILES = {
             "thousands of runs of a minute",
             1.0,
             (1, 5000),
-            (
-                NODES,
-                BROKERS,
-                NODES,
-                WAITING,
-                BURSTS,
-                TRANSACTIONS,
-                FOLLOWERS,
-                ASKING,
-                PUSHING,
-                LOOKUPS,
-                GROUPS,
-                STALE_ROUTES,
-                POP,
-                ACCOUNTS,
-                RETENTION,
-            ),
+            NIGHTLY_WORLDS,
             ALL_KINDS,
             thorough=True,
         ),

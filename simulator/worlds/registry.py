@@ -58,6 +58,9 @@ CALM_FOLLOWERS = "calm-followers"
 CALM_ASKING = "calm-asking"
 CALM_PUSHING = "calm-pushing"
 CALM_LOOKUPS = "calm-lookups"
+CALM_GROUPS = "calm-groups"
+CALM_STALE_ROUTES = "calm-stale-routes"
+CALM_RETENTION = "calm-retention"
 
 
 def _names(cluster: Cluster[BrokerHost]) -> NameService:
@@ -94,7 +97,22 @@ def _at_followers(settings: WorldSettings) -> WorldSettings:
     return replace(settings, reads_at_followers=True)
 
 
-WORLDS: Mapping[str, World[Any]] = {
+def _trimming(settings: WorldSettings) -> WorldSettings:
+    return replace(settings, broker=BrokerSettings(trimmed_topic=TOPICS[1]))
+
+
+def _two_groups(settings: WorldSettings) -> World[BrokerHost]:
+    """After ``POLL_SECONDS`` a client asks again if a group was not registered when it asked for a
+    route."""
+    healing_seconds = HEALING_SECONDS + POLL_SECONDS
+    return World(
+        WHOLE_BROKERS,
+        (_names, _messages_of_both, SecondGroup),
+        replace(settings, queues_per_topic=2, healing_seconds=healing_seconds),
+    )
+
+
+_WORLDS: Mapping[str, World[Any]] = {
     NODES: World(BARE_NODES, (RaftProposals,)),
     BROKERS: _brokers(),
     CALM: _brokers(settings=CALM_SETTINGS),
@@ -112,21 +130,33 @@ WORLDS: Mapping[str, World[Any]] = {
     LOOKUPS: _brokers(MessageLookup),
     CALM_LOOKUPS: _brokers(MessageLookup, settings=SHARED_CALM),
     STALE_ROUTES: _brokers(StaleRoutes),
+    CALM_STALE_ROUTES: _brokers(StaleRoutes, settings=SHARED_CALM),
     POP: _brokers(PopGroups),
     CALM_POP: _brokers(PopGroups, settings=SHARED_CALM),
-    RETENTION: _brokers(settings=replace(BUSY, broker=BrokerSettings(trimmed_topic=TOPICS[1]))),
+    RETENTION: _brokers(settings=_trimming(BUSY)),
+    CALM_RETENTION: _brokers(settings=_trimming(CALM_SETTINGS)),
     ACCOUNTS: World(
         WHOLE_BROKERS,
         (_names_of_account_topics, Accounts),
         replace(BUSY, broker=BrokerSettings(secrets=ClusterSecrets((CLUSTER_SECRET,), ADMIN))),
     ),
-    GROUPS: World(
-        WHOLE_BROKERS,
-        (_names, _messages_of_both, SecondGroup),
-        # After this time a client asks again if a group was not registered when it asked for a
-        # route.
-        replace(BUSY, queues_per_topic=2, healing_seconds=HEALING_SECONDS + POLL_SECONDS),
-    ),
+    GROUPS: _two_groups(BUSY),
+    CALM_GROUPS: _two_groups(CALM_SETTINGS),
+}
+
+
+def for_long_runs(name: str) -> str:
+    """The name of that world with :meth:`WorldSettings.for_long_runs`."""
+    return f"long-{name}"
+
+
+WORLDS: Mapping[str, World[Any]] = {
+    **_WORLDS,
+    **{
+        for_long_runs(name): replace(world, settings=world.settings.for_long_runs())
+        for name, world in _WORLDS.items()
+        if name != NODES
+    },
 }
 """By name; ``docs/simulator.md`` has a table of them. Each has its own seeds: a change of one
 leaves those of the others alone."""

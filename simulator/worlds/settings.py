@@ -51,6 +51,16 @@ class WorldSettings:
     delaying_bursts: Sequence[int] = (1,)
     """The scheduled messages that are sent at the same instant; drawn each time."""
 
+    def for_long_runs(self) -> WorldSettings:
+        """Twice as long pauses between the requests of clients. Damage at rest is repaired within
+        four passes of the scrub, which must be shorter than ``healing_seconds``."""
+        return replace(
+            self,
+            client_pauses=[2 * pause for pause in self.client_pauses],
+            added_pauses=2 * self.added_pauses,
+            scrub_passes=(3.0, 4.0),
+        )
+
 
 BUSY = WorldSettings()
 

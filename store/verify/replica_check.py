@@ -14,7 +14,7 @@ from store.verify.findings import FindingKind, FindingLog
 from store.verify.index.consume_queue_check import open_queue_check
 from store.verify.index.entry_index_check import EntryIndexCheck, index_row
 from store.verify.index.key_index_digests import KeyDigests
-from store.verify.log.batch_check import BatchMismatchError, check_batch
+from store.verify.log.batch_check import BatchMismatchError, check_batch, checked_columns
 from store.verify.log.batch_columns import BatchColumns, TopicNumbers, plain_columns, read_columns
 from store.verify.log.log_commands import (
     EntryCommands,
@@ -40,6 +40,9 @@ from store.verify.replica_report import ReplicaReport
 from store.verify.state.broker_state import COUNTED_TOPICS, BrokerEffects
 
 LEADER_FAULT = "the entry is as a leader made it: report it; all replicas should have the same"
+FEW_ENTRIES = 8
+"""A part of a window is not halved below so many entries; their batches are checked one by one."""
+
 ROWS_AT_ONCE = 1 << 16
 """Queue rows that are collected before their CRCs are computed."""
 
@@ -185,13 +188,8 @@ class ReplicaCheck:
                 self._lose(everyone)
             self._take_headers(window, everyone)
             data = [entry for entry in window.entries if entry.kind is EntryKind.DATA]
-            if not data or self._take_together(window, data, everyone):
-                continue
-            for entry in data:
-                try:
-                    self._take_alone(entry, everyone)
-                except told as error:
-                    self._tell_batch(entry, error)
+            if data:
+                self._take_data(window, data, everyone, told)
         self._take_runs(everyone)
         if len(self._walk.lost) != lost:
             self._lose(everyone)
@@ -211,16 +209,39 @@ class ReplicaCheck:
                 if 0 <= index - first < len(entries):
                     check._named.check(entries[index - first])
 
+    def _take_data(
+        self,
+        window: Window,
+        data: Sequence[Entry],
+        everyone: Sequence[ReplicaCheck],
+        told: tuple[type[Exception], ...],
+    ) -> None:
+        """Takes data entries of a window: together, or in halves if that proves nothing of them."""
+        if self._take_together(window, data, everyone):
+            return
+        half = len(data) // 2
+        if half >= FEW_ENTRIES:
+            self._take_data(window, data[:half], everyone, told)
+            self._take_data(window, data[half:], everyone, told)
+            return
+        for entry in data:
+            try:
+                self._take_alone(entry, everyone)
+            except told as error:
+                self._tell_batch(entry, error)
+
     def _take_together(
         self, window: Window, data: Sequence[Entry], everyone: Sequence[ReplicaCheck]
     ) -> bool:
-        """Takes the data entries of a window, if the columns prove that all of them are right."""
+        """Takes data entries of a window, if it can be proved that all of them are right."""
         columns = read_columns(window.data, window.position, data, self._topics)
-        if columns is None:
-            return False
         try:
+            if columns is None and len(data) < 2 * FEW_ENTRIES:
+                columns = checked_columns(data, self._topics)
+            if columns is None:
+                return False
             commands = commands_of(columns, self._topics)
-        except CorruptBatchError:
+        except (CorruptBatchError, BatchMismatchError):
             return False
         self._take_columns(columns, commands, everyone)
         return True
@@ -231,13 +252,11 @@ class ReplicaCheck:
         Raises :class:`BatchMismatchError` and :class:`~store.errors.CorruptBatchError`.
         """
         batch = decode_batch(entry.body)
-        proved = read_columns(entry.data, entry.position, [entry], self._topics)
-        columns = proved or plain_columns(entry, batch, self._topics)
+        columns = plain_columns([entry], [batch], self._topics)
         self._times.take(entry.position, columns.last_ms)
         # The rows of the entry went into the files, whatever its records say.
         self._take_columns(columns, commands_of(columns, self._topics), everyone)
-        if proved is None:
-            check_batch(entry, batch)
+        check_batch(entry, batch)
 
     def _take_columns(
         self,

@@ -188,6 +188,15 @@ def one_message_passed_over(patch: Patch) -> None:
         return give(receiver, attempt, key, pending, reception)
 
 
+def ended_deliveries_stay_due(patch: Patch) -> None:
+    """In FIFO order a held request goes on waiting for a delivery that has ended."""
+
+    @patch.instead(PendingPopQueue, "next_visible_ms")
+    def stale(queue: PendingPopQueue, now_ms: int) -> int | None:
+        del now_ms
+        return queue._due[0][0] if queue._due else None
+
+
 _bug = BugsOf(POP, seconds=8.0)
 
 
@@ -223,4 +232,5 @@ BUGS = (
         *LEADERS,
     ),
     _bug("R16x", one_message_passed_over, "over", 5),
+    _bug("R17x", ended_deliveries_stay_due, "timers in second", 5),
 )

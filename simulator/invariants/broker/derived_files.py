@@ -25,7 +25,8 @@ SETTLED_SECONDS = 1.0
 """After a healing: what was rebuilt is in use by then."""
 
 PAUSE_SECONDS = 8.0
-"""Between two looks in mid-run: they take less than a tenth of the time of a run."""
+"""Between two looks in mid-run: they take less than a tenth of the time of a run. After twice that
+time pauses are half as long as the run so far, because a look costs as much as the log is long."""
 
 
 class DerivedFilesSound(Invariant):
@@ -36,7 +37,7 @@ class DerivedFilesSound(Invariant):
     def __init__(self) -> None:
         self._due: dict[str, float] = {}
         self._hosts: dict[str, None] = {}
-        self._looked_at = 0.0
+        self._next_look = PAUSE_SECONDS
 
     def booted(self, host: Host) -> None:
         """See :class:`Invariant`."""
@@ -54,12 +55,12 @@ class DerivedFilesSound(Invariant):
         if host.node is None:
             return
         due = self._due.get(host.name)
-        if due is None or host.now < max(due, self._looked_at + PAUSE_SECONDS):
+        if due is None or host.now < max(due, self._next_look):
             return
         if (host.damaged or host.damaged_parts) and not self._is_repaired(host):
             return
         del self._due[host.name]
-        self._looked_at = host.now
+        self._next_look = host.now + max(PAUSE_SECONDS, host.now / 2)
         host.coverage_mark("derived files compared in mid-run")
         self._look(host, f", {host.now - due + SETTLED_SECONDS:.1f} s after it was healed")
 

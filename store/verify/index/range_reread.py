@@ -131,7 +131,7 @@ def _read_columns(walk: DamagedLogWalk, topics: TopicNumbers) -> Iterator[BatchC
             continue
         for entry in data:
             try:
-                alone = plain_columns(entry, decode_batch(entry.body), topics)
+                alone = plain_columns([entry], [decode_batch(entry.body)], topics)
                 commands_of(alone, topics)
             except CorruptBatchError:
                 continue

@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from store.errors import CorruptRecordError, StoreError
 from store.log.entry import HEADER_SIZE, Entry
-from store.message.batch import KEY_ROW, QUEUE_ROW, Batch
+from store.message.batch import KEY_ROW, QUEUE_ROW, Batch, decode_batch
 from store.message.record import decode_record
+from store.verify.log.batch_columns import BatchColumns, TopicNumbers, plain_columns
 from store.verify.log.derivation import key_hashes, row_code
 
 _U32 = 0xFFFFFFFF
@@ -24,6 +27,17 @@ class BatchMismatchError(StoreError):
         self.expected = expected
         self.found = found
         super().__init__(f"byte {byte}: {what}: expected {expected}, found {found}")
+
+
+def checked_columns(entries: Sequence[Entry], topics: TopicNumbers) -> BatchColumns:
+    """The columns of entries after the check of each batch.
+
+    Raises :class:`BatchMismatchError` and :class:`~store.errors.CorruptBatchError`.
+    """
+    batches = [decode_batch(entry.body) for entry in entries]
+    for entry, batch in zip(entries, batches, strict=True):
+        check_batch(entry, batch)
+    return plain_columns(entries, batches, topics)
 
 
 def check_batch(entry: Entry, batch: Batch) -> None:

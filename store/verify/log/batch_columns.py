@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from store.field_checks import file_name
 from store.io.filesystem import Bytes
 from store.log.entry import HEADER_SIZE, Entry
-from store.message.batch import FOOTER, RUN_HEADER, Batch
+from store.message.batch import FOOTER, QUEUE_ROW, RUN_HEADER, Batch
 from store.message.scheduled_topics import SCHEDULED_TOPICS
 from store.verify.log.byte_columns import (
     Numbers,
@@ -136,25 +136,35 @@ class BatchColumns:
                 yield (topics.names[topic], minute), int(found[topic])
 
 
-def plain_columns(entry: Entry, batch: Batch, topics: TopicNumbers) -> BatchColumns:
-    """The columns of one entry by its rows and run headers, without a check."""
-    runs = [
-        (topics.number(run.topic.encode()), run.queue_id, run.first_offset, run.count, 0)
-        for run in batch.runs
-    ]
-    records = batch.records
-    rows = np.frombuffer(bytes(batch.rows), ROWS)
-    first_ms = _stored_ms(records, 0)
-    minute = -1 if first_ms is None else (first_ms & _U64_MAX) // 60_000
-    last_ms = _stored_ms(records, len(records) - int(rows["size"][-1])) if len(rows) else None
+def plain_columns(
+    entries: Sequence[Entry], batches: Sequence[Batch], topics: TopicNumbers
+) -> BatchColumns:
+    """The columns of entries by their rows and run headers, without a check."""
+    runs: list[tuple[int, int, int, int, int]] = []
+    minutes: list[int] = []
+    last_ms = None
+    for number, batch in enumerate(batches):
+        for run in batch.runs:
+            topic = topics.number(run.topic.encode())
+            runs.append((topic, run.queue_id, run.first_offset, run.count, number))
+        records = batch.records
+        first_ms = _stored_ms(records, 0)
+        minutes.append(-1 if first_ms is None else (first_ms & _U64_MAX) // 60_000)
+        if len(batch.rows):
+            size = QUEUE_ROW.unpack_from(batch.rows, len(batch.rows) - QUEUE_ROW.size)[1]
+            last_ms = _stored_ms(records, len(records) - size)
     columns = np.array(runs, np.int64).reshape(-1, 5).T
     return BatchColumns(
-        [entry],
+        entries,
         QueueRunColumns(*columns),
-        rows,
-        bytes(batch.key_rows),
-        [(0, bytes(batch.commands))] if len(batch.commands) else [],
-        np.array([minute]),
+        np.frombuffer(b"".join([batch.rows for batch in batches]), ROWS),
+        b"".join([batch.key_rows for batch in batches]),
+        [
+            (number, bytes(batch.commands))
+            for number, batch in enumerate(batches)
+            if len(batch.commands)
+        ],
+        np.array(minutes),
         last_ms,
     )
 

@@ -108,3 +108,34 @@ async def test_messages_without_a_group_are_one_group(broker: SingleBroker) -> N
     await sent(broker, 2)
     member = Member(broker)
     assert await offsets(member) == [0]
+
+
+async def test_a_wait_does_not_look_again_for_a_delivery_that_ended(broker: SingleBroker) -> None:
+    """The time of an acknowledged delivery passed; each look found it due, and looked again."""
+    await sent_to(broker, "a")
+    member = Member(broker)
+    (got,) = await member.receive(fifo=True, invisible_ms=2000)
+    assert await member.ack(got) == [OK]
+    waiting = asyncio.ensure_future(member.receive(hold=20, fifo=True))
+    await asyncio.sleep(0.1)
+    before = member.pop.held.events
+    await asyncio.sleep(10)
+    assert member.pop.held.events <= before + 1
+    assert len(member.pop.held) == 1
+    waiting.cancel()
+
+
+async def test_what_was_acknowledged_is_forgotten(broker: SingleBroker) -> None:
+    """Offsets of waiting messages stayed in memory for as long as the leader led."""
+    member = Member(broker)
+    for _ in range(4):
+        await sent_to(broker, "a" * 50)
+        for _ in range(50):
+            (got,) = await member.receive(1, fifo=True, invisible_ms=1000)
+            assert await member.ack(got) == [OK]
+        await asyncio.sleep(2)
+        assert not await member.receive(1, fifo=True)
+    pending = broker.broker.context.batcher.pop_queue(("g", "orders", 0))
+    assert pending is not None
+    assert len(pending) == 0
+    assert len(pending._visible) <= 64

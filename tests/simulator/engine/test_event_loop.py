@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from simulator.engine.disk import PowerLossError
-from simulator.engine.event_loop import StalledError, VirtualLoop
+from simulator.engine.event_loop import SpinningError, StalledError, VirtualLoop
 from simulator.engine.process import Process
 from simulator.engine.process_loop import ProcessLoop
 
@@ -172,3 +172,19 @@ def test_what_a_dead_process_iterates_over_is_left_alone(
     gc.collect()
     loop.run_until_complete(asyncio.sleep(1.0))
     assert errors == []
+
+
+@pytest.mark.parametrize(("pause", "spins"), [(0.001, True), (0.01, False)])
+def test_a_process_that_wakes_each_millisecond_spins(
+    loop: VirtualLoop, process: Process, pause: float, spins: bool
+) -> None:
+    errors: list[object] = []
+    loop.set_exception_handler(lambda _loop, context: errors.append(context["exception"]))
+    of_process = ProcessLoop(loop, process)
+
+    def wake() -> None:
+        of_process.call_later(pause, wake)
+
+    of_process.call_soon(wake)
+    loop.run_until_complete(asyncio.sleep(3.0))
+    assert [type(error) for error in errors] == [SpinningError] * spins

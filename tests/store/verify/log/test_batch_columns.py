@@ -81,7 +81,7 @@ def is_proved(data: bytes, batches: Sequence[tuple[Entry, Batch]]) -> bool:
     found = read_columns(data, POSITION, [entry for entry, _ in batches], topics)
     if found is None:
         return False
-    each = [plain_columns(entry, batch, topics) for entry, batch in batches]
+    each = [plain_columns([entry], [batch], topics) for entry, batch in batches]
     runs = found.runs
     for number, name in enumerate(("topics", "queues", "offsets", "counts")):
         whole = np.concatenate([getattr(one.runs, name) for one in each])
