@@ -46,14 +46,14 @@ class LeaderWait:
             self._gave_up = False
         self._notice.changed()
 
-    async def here_or_there(
+    async def serve_or_forward(
         self,
-        here: Callable[[], Awaitable[T]],
-        there: Callable[[Exception], Awaitable[T | None]],
+        serve: Callable[[], Awaitable[T]],
+        forward: Callable[[Exception], Awaitable[T | None]],
         *,
         forwarded: bool,
     ) -> T:
-        """The answer of ``here``, or else of ``there``. ``there`` gets the refusal of ``here`` and
+        """The answer of ``serve``, or else of ``forward``, which gets the refusal of ``serve`` and
         forwards the request; it returns None where nothing was done.
 
         ``forwarded``: another node has forwarded the request. Raises the errors of both, and one of
@@ -63,10 +63,10 @@ class LeaderWait:
         while True:
             before = self._leadership()
             try:
-                return await here()
+                return await serve()
             except NOT_HERE as refusal:
                 if not forwarded:
-                    answer = await there(refusal)
+                    answer = await forward(refusal)
                     if answer is not None:
                         self._gave_up = False
                         return answer

@@ -83,7 +83,7 @@ _STATIC_SECONDS = 3600
 
 
 class Site:
-    """Answers the requests that :class:`~broker.http.console.ConsoleDoor` has checked."""
+    """Answers the requests that :class:`~broker.http.console.ConsoleRoutes` has checked."""
 
     def __init__(
         self, context: BrokerContext, cluster: ClusterHandler, _history: NodeHistory

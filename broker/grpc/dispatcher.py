@@ -116,16 +116,18 @@ class Dispatcher:
         request = self.decoded(method.request, body)
         call = self.checked(call, lambda: method.access(request))
 
-        async def here() -> Sequence[bytes]:
+        async def serve() -> Sequence[bytes]:
             return [each.SerializeToString() for each in await method.handler(call, request)]
 
-        async def there(_refusal: Exception) -> Sequence[bytes] | None:
+        async def forward(_refusal: Exception) -> Sequence[bytes] | None:
             return await self._forwarder.forward(call, body)
 
         repeats = REPEATS_MAX if method.repeatable and not call.forwarded else 0
         while True:
             try:
-                return await self._leader_wait.here_or_there(here, there, forwarded=call.forwarded)
+                return await self._leader_wait.serve_or_forward(
+                    serve, forward, forwarded=call.forwarded
+                )
             except (OutcomeUnknownError, NoAnswerError):
                 if repeats == 0:
                     raise

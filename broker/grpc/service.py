@@ -98,28 +98,28 @@ class GrpcService:
         """Passes a command of this broker's client on to the leader. A heartbeat repeats a lost
         one."""
 
-        async def here() -> Sequence[bytes]:
+        async def serve() -> Sequence[bytes]:
             session = self.clients.session(call.client_id)
             if session is None and command != GOODBYE:
                 return ()  # its stream has ended meanwhile
             send = None if session is None else session.send
             return self.leader_clients.told(None, call, command, send)
 
-        async def there(_refusal: Exception) -> Sequence[bytes] | None:
+        async def forward(_refusal: Exception) -> Sequence[bytes] | None:
             return await self.forwarder.forward(call, command)
 
         try:
-            await self._leader_wait.here_or_there(here, there, forwarded=False)
+            await self._leader_wait.serve_or_forward(serve, forward, forwarded=False)
         except (*ANSWERED, RequestError) as error:
             log.debug("%s is not reported to the leader: %s", call.client, error)
 
     async def _told(self, connection: Connection, call: Call, command: bytes) -> Sequence[bytes]:
         """Takes a command of another broker's client."""
 
-        async def here() -> Sequence[bytes]:
+        async def serve() -> Sequence[bytes]:
             return self.leader_clients.told(connection, call, command)
 
         async def nowhere(_refusal: Exception) -> None:
             return None
 
-        return await self._leader_wait.here_or_there(here, nowhere, forwarded=True)
+        return await self._leader_wait.serve_or_forward(serve, nowhere, forwarded=True)

@@ -85,7 +85,7 @@ class Pages(Protocol):
         """Closes the connections."""
 
 
-class ConsoleDoor:
+class ConsoleRoutes:
     """Answers requests below ``/console/``."""
 
     def __init__(

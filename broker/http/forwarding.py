@@ -61,19 +61,19 @@ class HttpForwarder:
         if session is not None:
             await session.close()
 
-    async def here_or_there(
+    async def serve_or_forward(
         self,
         request: web.Request,
         body: bytes | bytearray,
-        here: Callable[[], Awaitable[web.Response]],
+        serve: Callable[[], Awaitable[web.Response]],
     ) -> web.Response:
-        """The answer of ``here``, or the leader's to the same request with its ``body``.
+        """The answer of ``serve``, or the leader's to the same request with its ``body``.
 
-        Raises the error of ``here`` if the request may not be forwarded or no leader appeared in
+        Raises the error of ``serve`` if the request may not be forwarded or no leader appeared in
         time.
         """
 
-        async def there(refusal: Exception) -> web.Response | None:
+        async def forward(refusal: Exception) -> web.Response | None:
             address = self._leader_address()
             answer = None if address is None else await self._ask(address, request, body)
             if answer is not None and _was_allowed_by_address(request, answer.status):
@@ -81,7 +81,7 @@ class HttpForwarder:
             return answer
 
         forwarded = FORWARDED in request.headers
-        return await self._leader_wait.here_or_there(here, there, forwarded=forwarded)
+        return await self._leader_wait.serve_or_forward(serve, forward, forwarded=forwarded)
 
     async def _ask(
         self, address: str, request: web.Request, body: bytes | bytearray

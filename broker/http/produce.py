@@ -86,7 +86,7 @@ class ProduceHandler:
         )
         del document  # not kept until the answer
         caller = Caller(request.get(ACCOUNT, ""))
-        return await self._forwarder.here_or_there(
+        return await self._forwarder.serve_or_forward(
             request, read, partial(self._store, sent, body, caller)
         )
 

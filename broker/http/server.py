@@ -48,7 +48,7 @@ from broker.context import BrokerContext
 from broker.errors import WrongStateError
 from broker.http.access import HttpAccess
 from broker.http.cluster import ClusterHandler
-from broker.http.console import ConsoleDoor
+from broker.http.console import ConsoleRoutes
 from broker.http.consume import ConsumeHandler, number
 from broker.http.errors import HttpRefusedError, json_response, refuse_as_json
 from broker.http.forwarding import HttpForwarder
@@ -140,7 +140,7 @@ class HttpServer:
         app.on_response_prepare.append(_protect)
         cluster = ClusterHandler(self._context)
         produce = ProduceHandler(self._context, self._forwarder, self._limits)
-        console = ConsoleDoor(self._context, cluster, self._history)
+        console = ConsoleRoutes(self._context, cluster, self._history)
         app.on_cleanup.extend((console.close, cluster.close, self._forwarder.close))
         app.add_routes(
             [

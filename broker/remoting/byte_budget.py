@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 from typing import Protocol
 
 
-class Keeper(Hashable, Protocol):
+class Holder(Hashable, Protocol):
     """A connection for which bytes are buffered."""
 
     def refuse(self, why: str, *args: object) -> None:
@@ -22,7 +22,7 @@ class ByteBudget:
     """
 
     def __init__(
-        self, what: str, maximum: int, each: int, now: Callable[[Keeper], int] | None = None
+        self, what: str, maximum: int, each: int, now: Callable[[Holder], int] | None = None
     ) -> None:
         """``what`` names the bytes in the log. ``now`` gives the present bytes of a holder, if they
         may shrink without a call of :meth:`keep`."""
@@ -30,7 +30,7 @@ class ByteBudget:
         self._maximum = maximum
         self._each = each
         self._now = now
-        self._kept: dict[Keeper, int] = {}
+        self._kept: dict[Holder, int] = {}
         """Bytes that count, by holder, the oldest holder first."""
         self._total = 0
 
@@ -39,14 +39,14 @@ class ByteBudget:
         """Bytes that count."""
         return self._total
 
-    def keep(self, keeper: Keeper, size: int) -> None:
+    def keep(self, holder: Holder, size: int) -> None:
         """``size`` bytes are buffered for the holder now; 0: none, or the connection is lost."""
         counts = max(0, size - self._each)
         if counts:
-            self._total += counts - self._kept.get(keeper, 0)
-            self._kept[keeper] = counts
+            self._total += counts - self._kept.get(holder, 0)
+            self._kept[holder] = counts
         else:
-            self._total -= self._kept.pop(keeper, 0)
+            self._total -= self._kept.pop(holder, 0)
         while self._total > self._maximum:
             self._relieve()
 

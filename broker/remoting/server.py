@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from broker.limits import RemotingLimits
-from broker.remoting.byte_budget import ByteBudget, Keeper
+from broker.remoting.byte_budget import ByteBudget, Holder
 from broker.remoting.connection import Connection, Forward, Handler
 from broker.remoting.turn_limit import TurnLimit
 from broker.security.port_tls import PortTls, waiting_limits
@@ -61,7 +61,7 @@ class AcceptedConnection(Connection):
             self.refuse("it does not read its answers")
 
 
-def _buffered(connection: Keeper) -> int:
+def _buffered(connection: Holder) -> int:
     return connection.buffered if isinstance(connection, Connection) else 0
 
 

@@ -48,7 +48,7 @@ from broker.server.access_setup import make_access_control, make_account_changes
 from broker.server.announcements import Announcements
 from broker.server.draining import Draining
 from broker.server.environment import BrokerLimits, Environment
-from broker.server.quota_setup import QuotaDoors
+from broker.server.quota_setup import QuotaSetup
 from broker.server.raft_settings import raft_config
 from broker.server.retention_setup import make_retention, make_topic_retention
 from broker.state.commands import Proof
@@ -234,7 +234,7 @@ class Broker(StateMachineListener):
                 settings=settings,
             ),
         )
-        self._quotas = QuotaDoors(throttle, (ingest, delivery, pop))
+        self._quotas = QuotaSetup(throttle, (ingest, delivery, pop))
         self._retention = make_retention(
             retention,
             environment,

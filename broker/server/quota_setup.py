@@ -12,18 +12,18 @@ from broker.quotas.throttle import Throttle
 log = logging.getLogger(__name__)
 
 
-class Door(Protocol):
+class Limited(Protocol):
     """The part of ingest, delivery and POP that is used here."""
 
     quotas: Throttle | None
 
 
-class QuotaDoors:
+class QuotaSetup:
     """The quotas of one broker. Without quotas the flows have None, and check nothing."""
 
-    def __init__(self, throttle: Throttle, doors: Sequence[Door]) -> None:
+    def __init__(self, throttle: Throttle, flows: Sequence[Limited]) -> None:
         self._throttle = throttle
-        self._doors = doors
+        self._flows = flows
 
     def restored(self) -> None:
         """Starts again for a restored state; its settings follow one by one."""
@@ -45,5 +45,5 @@ class QuotaDoors:
         self._open()
 
     def _open(self) -> None:
-        for door in self._doors:
-            door.quotas = self._throttle.active
+        for flow in self._flows:
+            flow.quotas = self._throttle.active
